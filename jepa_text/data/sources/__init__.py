@@ -1,0 +1,1 @@
+"""One corpus per file: make(split, **section) gives documents."""

@@ -1,0 +1,1 @@
+"""One evaluation per file: run(model, ...) gives {name: value}."""

@@ -1,0 +1,1 @@
+"""One objective per file: what is hidden, and how it is scored."""

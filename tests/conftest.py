@@ -1,0 +1,13 @@
+"""Settings for every test: four fake CPU devices, no silent rank promotion."""
+
+import os
+
+# Before jax is imported anywhere: the device count is fixed at the first use of a backend.
+os.environ.setdefault('JAX_PLATFORMS', 'cpu')
+_FLAG = '--xla_force_host_platform_device_count=4'
+if 'host_platform_device_count' not in os.environ.get('XLA_FLAGS', ''):
+    os.environ['XLA_FLAGS'] = f'{os.environ.get("XLA_FLAGS", "")} {_FLAG}'.strip()
+
+import jax  # noqa: E402
+
+jax.config.update('jax_numpy_rank_promotion', 'raise')
