@@ -1,0 +1,104 @@
+"""All that changes in training is one tree; a phase begins by changing its keys."""
+
+import re
+import zlib
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from jepa_text.optimizers import path_name
+
+
+@flax.struct.dataclass
+class TrainState:
+    """step: batches consumed. target: EMA of params['encoder'], or None. skipped,
+    skipped_in_row: updates left out because they were not finite."""
+
+    step: jax.Array
+    params: dict
+    target: Any
+    opt_state: Any
+    skipped: jax.Array
+    skipped_in_row: jax.Array
+
+
+class Network:
+    """The encoder and what an objective puts on it: a dict of small modules."""
+
+    def __init__(self, encoder, objective):
+        self.encoder = encoder
+        self.modules = {'encoder': encoder, **objective.modules(encoder)}
+
+    def apply(self, name, params, *inputs, **options):
+        """Runs one module on params[name]."""
+        return self.modules[name].apply(
+            {'params': params.get(name, {})}, *inputs, **options
+        )
+
+    def init(self, seed):
+        """Fresh parameters of every module. A module's own depend on the seed and its
+        name only, so runs with different objectives start from one encoder."""
+        params = {}
+        for name, module in self.modules.items():
+            key = jax.random.fold_in(jax.random.key(seed), zlib.crc32(name.encode()))
+            if name == 'encoder':
+                ids_BL = jnp.zeros((1, 2), jnp.int32)
+                variables = module.init(key, ids_BL, ids_BL, ids_BL, causal=False)
+            else:
+                variables = module.init(key, *module.example())
+            params[name] = variables.get('params', {})
+        return params
+
+
+def create(network, objective, optimizer, seed):
+    """The state before the first step. Pure: jit it with shardings to make it there."""
+    params = network.init(seed)
+    return TrainState(
+        step=jnp.zeros((), jnp.int32),
+        params=params,
+        # A copy: two donated arguments must not be one buffer.
+        target=jax.tree.map(jnp.copy, params['encoder']) if objective.has_target else None,
+        opt_state=optimizer.init(params),
+        skipped=jnp.zeros((), jnp.int32),
+        skipped_in_row=jnp.zeros((), jnp.int32),
+    )
+
+
+def enter_phase(state, network, objective, optimizer, seed, reset=None):
+    """The state as the next phase starts it.
+
+    Modules that the objective needs and the state lacks are created, those that it
+    does not need are dropped, and the target is copied from the encoder unless the
+    last phase had one. Optimizer leaves stay as they are, except the ones whose path
+    matches the regular expression `reset` ('.*': all, '/lm_head/': the head's moments).
+    """
+    fresh = create(network, objective, optimizer, seed)
+    params = {**fresh.params, **{n: state.params[n] for n in fresh.params if n in state.params}}
+    if objective.has_target:
+        target = state.target
+        if target is None:
+            target = jax.tree.map(jnp.copy, params['encoder'])
+    else:
+        target = None
+    return state.replace(
+        params=params,
+        target=target,
+        opt_state=_carry(state.opt_state, optimizer.init(params), reset),
+    )
+
+
+def _carry(old, new, reset):
+    """`new` with the leaves of `old` wherever a leaf of the same path exists."""
+    kept = {
+        path_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(old)
+    }
+
+    def choose(path, leaf):
+        name = path_name(path)
+        if name not in kept or (reset and re.search(reset, name)):
+            return leaf
+        return kept[name]
+
+    return jax.tree_util.tree_map_with_path(choose, new)
