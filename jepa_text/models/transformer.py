@@ -4,10 +4,13 @@ The same weights are a decoder (`causal=True`) and an encoder (`causal=False`): 
 attention mask is an argument of the call and never part of the model.
 """
 
+import dataclasses
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from jepa_text import resolve
 from jepa_text.models import attention, layers
 from jepa_text.models.block import Block
 
@@ -20,6 +23,8 @@ PRESETS = {
     '610m': dict(width=1152, depth=26, heads=18, kv_heads=6, ffn_width=4096),
     '1b': dict(width=1728, depth=28, heads=18, kv_heads=6, ffn_width=5120),
 }
+
+HIDDEN = ('name', 'parent')  # of every Linen module, not of this one
 
 _CHECKPOINT = jax.checkpoint_policies
 # What the backward pass keeps of a layer; everything else is computed again.
@@ -38,6 +43,9 @@ def make(preset=None, **keywords):
     """
     if preset is not None and preset not in PRESETS:
         raise ValueError(f'preset {preset!r} does not exist: {", ".join(PRESETS)}.')
+    fields = [f.name for f in dataclasses.fields(Transformer) if f.name not in HIDDEN]
+    for key in set(keywords) - set(fields):
+        raise ValueError(f'model does not take {key!r}.{resolve.nearest(key, fields)}')
     sizes = {**PRESETS.get(preset, {}), **keywords}
     missing = {'vocab_size', *PRESETS['tiny']} - set(sizes)
     if missing:

@@ -17,14 +17,10 @@ import jax
 import jax.numpy as jnp
 
 from jepa_text import balance as balances
-from jepa_text import losses, schedules
+from jepa_text import losses, resolve, schedules
 from jepa_text.models import heads
-from jepa_text.objectives import mlm
 
-LATENT_LOSSES = {
-    'cosine': losses.cosine_distance,
-    'smooth_l1': losses.smooth_l1,
-}
+LATENT_LOSSES = ('cosine', 'smooth_l1')
 PREDICTORS = ('mlp', 'transformer', 'identity')
 
 
@@ -32,6 +28,7 @@ def make(
     tokenizer,
     length,
     steps,
+    mlm=None,
     balance=0.5,
     momentum=None,
     latent_loss='cosine',
@@ -40,13 +37,11 @@ def make(
     predictor_width=256,
     predictor_depth=2,
     predictor_heads=4,
-    **mlm_section,
 ):
-    """MLM's keywords, and those of the latent branch.
-
-    `balance` is a number or a section of balance.py; `momentum` a number or a section
-    of schedules.py (0.996 to 1 over the phase if not given); `beta` belongs to
-    smooth_l1; the predictor's width and heads must divide.
+    """`mlm` is a section of objectives/mlm.py; `balance` a number or a section of
+    balance.py; `momentum` a number or a section of schedules.py (0.996 to 1 over the
+    phase if not given); `beta` belongs to smooth_l1. Raises ValueError for an unknown
+    choice and for a predictor whose heads do not divide its width.
     """
     if latent_loss not in LATENT_LOSSES:
         known = ', '.join(LATENT_LOSSES)
@@ -61,17 +56,18 @@ def make(
         )
     if momentum is None:
         momentum = {'name': 'linear', 'start': 0.996, 'end': 1.0}
-    latent = LATENT_LOSSES[latent_loss]
-    if latent_loss == 'smooth_l1':
-
-        def latent(prediction, target):
-            return losses.smooth_l1(prediction, target, beta)
-
     return Hybrid(
-        mlm=mlm.make(tokenizer, length, steps, **mlm_section),
+        mlm=resolve.build(
+            'objectives',
+            {'name': 'mlm', **(mlm or {})},
+            tokenizer=tokenizer,
+            length=length,
+            steps=steps,
+        ),
         balance=balances.make(balance, steps),
         momentum=schedules.make(momentum, steps),
-        latent=latent,
+        latent_loss=latent_loss,
+        beta=beta,
         predictor=(predictor, predictor_width, predictor_depth, predictor_heads),
     )
 
@@ -80,10 +76,11 @@ def make(
 class Hybrid:
     """lambda * L_latent + (1 - lambda) * L_mlm over one forward of the encoder."""
 
-    mlm: mlm.MLM
+    mlm: Any
     balance: Any
     momentum: Callable
-    latent: Callable
+    latent_loss: str
+    beta: float
     predictor: tuple
     causal = False
     has_target = True
@@ -130,7 +127,7 @@ class Hybrid:
         )
         prediction_BMD = self._predict(apply, params, hidden_BLD, index_BM, layout)
         latent_BM = jnp.take_along_axis(batch['target_mask'], index_BM, axis=1) & where_BM
-        distance_BM = self.latent(prediction_BMD, target_BMD)
+        distance_BM = self._distance(prediction_BMD, target_BMD)
         share = 1 / jnp.maximum(counts['latents'], 1)
         latent_loss = losses.masked_sum(distance_BM, latent_BM) * share
         weight = self.balance.weight(apply, params, step)
@@ -149,6 +146,11 @@ class Hybrid:
             },
         }
         return weight * latent_loss + (1 - weight) * token_loss, metrics
+
+    def _distance(self, prediction_BMD, target_BMD):
+        if self.latent_loss == 'cosine':
+            return losses.cosine_distance(prediction_BMD, target_BMD)
+        return losses.smooth_l1(prediction_BMD, target_BMD, self.beta)
 
     def _predict(self, apply, params, hidden_BLD, index_BM, layout):
         if self.predictor[0] == 'transformer':

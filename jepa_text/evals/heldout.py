@@ -1,0 +1,85 @@
+"""Losses on held-out rows under fixed masks, so that runs and rates compare."""
+
+import math
+
+import jax
+import numpy as np
+
+from jepa_text import resolve, sharding
+from jepa_text.data import pipeline
+
+
+class Evaluator:
+    """Masked and causal loss of parameters on held-out rows, compiled once.
+
+    `rate` of the tokens is masked, always the same ones (seed 0); `most_rows` limits
+    the rows (all if 0). Needs a network with `encoder` and `lm_head`.
+    """
+
+    def __init__(
+        self, network, rows, tokenizer, mesh, *, batch_size, rate=0.15, most_rows=0
+    ):
+        self.rows, self.mesh, self.batch_size = rows, mesh, batch_size
+        self.most_rows = most_rows or len(rows)
+        given = dict(tokenizer=tokenizer, length=rows.row_length, steps=1)
+        tied = network.modules['lm_head'].tied
+        self.objectives = {
+            'mlm': resolve.build(
+                'objectives', {'name': 'mlm', 'rate': rate, 'tied': tied}, **given
+            ),
+            'clm': resolve.build('objectives', {'name': 'clm', 'tied': tied}, **given),
+        }
+        self._sums = {
+            name: jax.jit(_sums(network, objective))
+            for name, objective in self.objectives.items()
+        }
+
+    def run(self, params):
+        """{heldout/mlm_loss, mlm_accuracy, clm_loss, clm_accuracy, bits_per_byte}."""
+        needed = {name: params[name] for name in ('encoder', 'lm_head')}
+        values = {}
+        for name, objective in self.objectives.items():
+            total, count = {}, 0
+            batches = pipeline.heldout_batches(
+                self.rows,
+                objective.corrupt,
+                batch_size=self.batch_size,
+                seed=0,
+                most_rows=self.most_rows,
+            )
+            for batch in batches:
+                count += int(batch['loss_mask'].sum())
+                sums = self._sums[name](needed, sharding.put_batch(batch, self.mesh))
+                for key, value in jax.device_get(sums).items():
+                    total[key] = total.get(key, 0.0) + float(value)
+            values |= {f'heldout/{key}': value / count for key, value in total.items()}
+        split = self.rows.manifest['splits'][self.rows.split]
+        per_byte = split['tokens'] / split['bytes'] / math.log(2)
+        values['heldout/bits_per_byte'] = values['heldout/clm_loss'] * per_byte
+        return values
+
+
+def _sums(network, objective):
+    """Sums over positions rather than means: a batch of an objective counted as 1."""
+
+    def sums(params, batch):
+        _, metrics = objective.loss(network.apply, params, None, batch, 0, {'tokens': 1})
+        return metrics
+
+    return sums
+
+
+def unigram_entropy(rows, special_ids):
+    """-sum p log p of the words of the rows under their own frequencies, in nats.
+
+    What a model that knows the frequencies and reads nothing else would score.
+    """
+    counts = np.zeros(rows.manifest['vocab_size'], np.int64)
+    for index in range(len(rows)):
+        row = rows[index]
+        counts += np.bincount(
+            row['tokens'][row['segment_ids'] > 0], minlength=len(counts)
+        )
+    counts[list(special_ids)] = 0
+    share = counts[counts > 0] / counts.sum()
+    return float(-(share * np.log(share)).sum())

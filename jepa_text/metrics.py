@@ -1,0 +1,408 @@
+"""What a run says about itself: metrics.jsonl and TensorBoard, the clock, the bar.
+
+`metrics.jsonl` is the truth, one JSON object a line: {"step": 100, "train/loss": 5.25}.
+Keys are sorted and floats keep all their digits, so that a resumed run's file can be
+compared with a straight run's byte by byte. JSON has no NaN: it and the infinities are
+the strings "nan", "inf" and "-inf", and `read` turns them back into floats.
+"""
+
+import contextlib
+import json
+import math
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+FILE = 'metrics.jsonl'
+
+
+class Writer:
+    """Appends metrics to a workdir; a context manager. Open it on one process only.
+
+    With `resume_step=k` everything later than step k, and a last line that a kill cut
+    in half, is removed first (by an atomic rewrite) and hidden from TensorBoard; the
+    run then writes those steps again. Without it every whole line is kept. To lose
+    nothing, write the metrics of step k before saving the checkpoint of step k.
+    `write` hands each line to the operating system: a killed process loses none.
+    """
+
+    def __init__(self, workdir, resume_step=None, tensorboard=True):
+        self._path = Path(workdir) / FILE
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        _trim(self._path, math.inf if resume_step is None else resume_step)
+        self._file = open(self._path, 'ab', buffering=0)  # noqa: SIM115
+        self._events = _open_events(workdir, resume_step) if tensorboard else None
+
+    def write(self, step, values):
+        """Appends {name: scalar} at a step; scalars of Python, numpy or JAX.
+
+        Raises ValueError for a value that is no scalar, for a step below 0, and for a
+        value named `step`.
+        """
+        if int(step) != step or step < 0:
+            raise ValueError(f'A step is a whole number from 0, but {step!r} was given.')
+        if 'step' in values:
+            raise ValueError('A metric cannot be named "step": the line has its own.')
+        line = {name: _scalar(name, value) for name, value in values.items()}
+        written = {name: _to_json(value) for name, value in sorted(line.items())}
+        text = json.dumps({'step': int(step), **written}, allow_nan=False) + '\n'
+        self._file.write(text.encode())
+        if self._events is not None:
+            for name, value in line.items():
+                self._events.add_scalar(name, value, int(step))
+
+    def close(self):
+        """Flushes and closes both files; a second call does nothing."""
+        self._file.close()
+        if self._events is not None:
+            self._events.close()
+            self._events = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def read(workdir):
+    """The lines of a workdir's metrics.jsonl as dicts, in the order they were written.
+
+    A last line cut in half by a kill is left out. Raises FileNotFoundError when there is
+    no file, and ValueError with the line number for damage anywhere else.
+    """
+    path = Path(workdir) / FILE
+    if not path.is_file():
+        raise FileNotFoundError(
+            f'There is no {path}. Give the workdir of a run that has logged once.'
+        )
+    return [
+        {name: _from_json(value) for name, value in row.items()}
+        for row, _ in _whole_lines(path)
+    ]
+
+
+def series(rows, name):
+    """(steps, values) of one metric in what `read` gave; both empty if never written."""
+    pairs = [(row['step'], row[name]) for row in rows if name in row]
+    steps, values = zip(*pairs) if pairs else ((), ())
+    return np.array(steps, np.int64), np.array(values, np.float64)
+
+
+def _scalar(name, value):
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind in 'OSUMmc':
+        raise ValueError(
+            f'Metric {name!r} must be one number, but it is {type(value).__name__} of '
+            f'shape {array.shape}. Average it first.'
+        )
+    item = array.reshape(()).astype(np.float64) if array.dtype.kind == 'V' else array
+    return int(item.item()) if array.dtype.kind in 'iub' else float(item.item())
+
+
+def _to_json(value):
+    return value if math.isfinite(value) else str(value)
+
+
+def _from_json(value):
+    return float(value) if isinstance(value, str) else value
+
+
+def _whole_lines(path):
+    """(row, its bytes) of every line, without a last one that is cut off."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = json.loads(line)
+            int(row['step'])  # a line without a step is as damaged as one that is no JSON
+        except (ValueError, TypeError, KeyError) as error:
+            if number == len(lines) and not line.endswith(b'\n'):
+                return
+            raise ValueError(
+                f'{path} is damaged at line {number} of {len(lines)}: {line[:60]!r}. '
+                'Only the last line may be incomplete. Delete the line if its metrics '
+                'can be spared.'
+            ) from error
+        yield row, line.rstrip(b'\n') + b'\n'
+
+
+def _trim(path, last_step):
+    if not path.exists():
+        return
+    kept = b''.join(line for row, line in _whole_lines(path) if row['step'] <= last_step)
+    if kept == path.read_bytes():
+        return
+    scratch = path.with_name(f'{path.name}.tmp')
+    with open(scratch, 'wb') as file:
+        file.write(kept)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(scratch, path)
+
+
+def _open_events(workdir, resume_step):
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError as error:
+        raise ImportError(
+            'TensorBoard files need tensorboardX: pip install tensorboardX, or open the '
+            'Writer with tensorboard=False; metrics.jsonl is written in any case.'
+        ) from error
+    return SummaryWriter(
+        str(workdir),
+        purge_step=None if resume_step is None else resume_step + 1,
+        max_queue=1000,
+        flush_secs=10,
+        # Names have one-second resolution: two runs in the same second would collide.
+        filename_suffix=f'.{time.time_ns()}',
+    )
+
+
+class Throughput:
+    """A clock on the host: tokens per second and time per step between two log points.
+
+    JAX returns before the device is done, so single steps cannot be timed without
+    slowing them down; the mean over a window that ends in `block_until_ready` can.
+    The first step compiles and is not counted; after `restart` (a new phase) neither is
+    the next. Time inside `paused` (evaluation, checkpoints) is not counted.
+
+        clock = Throughput(devices=jax.device_count())
+        with clock.waiting():
+            batch = next(batches)
+        state, metrics = step(state, batch)
+        clock.step(tokens)                      # block on the first step before this
+        ...
+        writer.write(n, clock.window())         # block on the last step before this
+    """
+
+    def __init__(self, devices=1, now=time.perf_counter):
+        self._devices, self._now = devices, now
+        self._reset()
+        self.restart()
+
+    def _reset(self):
+        self._start = self._now()
+        self._excluded = self._waited = 0.0
+        self._tokens = []
+
+    def restart(self):
+        """Leaves out the next step: it compiles."""
+        self._skip_from = self._now()
+
+    def step(self, tokens):
+        """Counts one step of so many non-padding tokens, a number or a device scalar."""
+        if self._skip_from is None:
+            self._tokens.append(tokens)
+            return
+        # The window closed before this step began, if it began in an earlier window.
+        self._excluded += self._now() - max(self._skip_from, self._start)
+        self._skip_from = None
+
+    @contextlib.contextmanager
+    def waiting(self):
+        """Around `next(batches)`: time that the device may have spent without work."""
+        begin = self._now()
+        yield
+        if self._skip_from is None:
+            self._waited += self._now() - begin
+
+    @contextlib.contextmanager
+    def paused(self):
+        """Around work that is not training: its time is left out."""
+        begin = self._now()
+        yield
+        if self._skip_from is None:
+            self._excluded += self._now() - begin
+
+    def window(self):
+        """The `throughput/` metrics since the last call; {} if no step counted.
+
+        Tokens per second (all devices, and per device); `step_time` and `input_wait` in
+        seconds per step.
+        """
+        steps, end = len(self._tokens), self._now()
+        excluded = self._excluded
+        if self._skip_from is not None:
+            excluded += end - max(self._skip_from, self._start)
+        seconds = end - self._start - excluded
+        tokens, waited = sum(int(count) for count in self._tokens), self._waited
+        self._reset()
+        if not steps or seconds <= 0:
+            return {}
+        return {
+            'throughput/tokens_per_second': tokens / seconds,
+            'throughput/tokens_per_second_per_device': tokens / seconds / self._devices,
+            'throughput/step_time': seconds / steps,
+            'throughput/input_wait': waited / steps,
+        }
+
+
+class Progress:
+    """The progress of a run on the terminal; a context manager.
+
+    A moving bar with loss, tokens per second, time spent and time left; where there is
+    no terminal (CI, a log file) a plain line at the start, every tenth of the way, at
+    least every ten seconds, and at the end.
+    """
+
+    def __init__(self, description, total, start=0, stream=None, now=time.monotonic):
+        self._description, self._total, self._now = description, total, now
+        self._stream = sys.stderr if stream is None else stream
+        self._began, self._first = now(), start
+        self._step, self._shown, self._shown_at = start, None, 0.0
+        self._numbers = {}
+        self._bar = _bar(self._stream) if _is_terminal(self._stream) else None
+        if self._bar is not None:
+            self._task = self._bar.add_task(
+                description, total=total, completed=start, numbers=''
+            )
+
+    def update(self, step, loss=None, tokens_per_second=None, description=None):
+        """Shows that `step` steps are done. A number not given stays as it was."""
+        self._step = step
+        self._description = description or self._description
+        given = {'loss': loss, 'rate': tokens_per_second}
+        self._numbers |= {key: float(v) for key, v in given.items() if v is not None}
+        if self._bar is None:
+            self._maybe_print()
+        else:
+            self._bar.update(
+                self._task,
+                completed=step,
+                description=self._description,
+                numbers=self._text(),
+            )
+
+    def log(self, text):
+        """Prints a line of its own, above the bar if there is one."""
+        if self._bar is None:
+            print(text, file=self._stream, flush=True)
+        else:
+            self._bar.console.print(text, markup=False, highlight=False)
+
+    def _text(self):
+        parts = []
+        if 'loss' in self._numbers:
+            parts.append(f'loss {self._numbers["loss"]:.3f}')
+        if 'rate' in self._numbers:
+            parts.append(f'{_short(self._numbers["rate"])} tokens/s')
+        return '  '.join(parts)
+
+    def _maybe_print(self, force=False):
+        tenth = 10 * self._step // max(self._total, 1)
+        late = self._now() - self._shown_at >= 10
+        if not force and tenth == self._shown and not late:
+            return
+        self._shown, self._shown_at = tenth, self._now()
+        seconds, done = self._now() - self._began, self._step - self._first
+        left = seconds / done * (self._total - self._step) if done > 0 else None
+        times = f'{_duration(seconds)} spent' + (
+            '' if left is None else f'  {_duration(left)} left'
+        )
+        share = f'{100 * self._step // max(self._total, 1):3d}%'
+        head = f'{self._description}  {share}  {self._step:,}/{self._total:,}'
+        print('  '.join(filter(None, [head, self._text(), times])), file=self._stream)
+        self._stream.flush()
+        self._printed_step = self._step
+
+    def __enter__(self):
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_):
+        if self._bar is not None:
+            self._bar.stop()
+        elif getattr(self, '_printed_step', None) != self._step:
+            self._maybe_print(force=True)
+
+
+def table(title, columns, rows, stream=None):
+    """Prints a table: numbers to the right, floats with four digits, None as a dash.
+
+    Raises ValueError for a row that is shorter or longer than `columns`.
+    """
+    stream = sys.stdout if stream is None else stream
+    for row in rows:
+        if len(row) != len(columns):
+            raise ValueError(f'{title}: {len(columns)} columns but this row: {row!r}.')
+    cells = [[_cell(value) for value in row] for row in rows]
+    right = [
+        any(isinstance(row[i], (int, float)) for row in rows) for i in range(len(columns))
+    ]
+    if _is_terminal(stream):
+        _rich_table(title, columns, cells, right, stream)
+        return
+    widths = [max(map(len, column)) for column in zip(*[columns, *cells])]
+    line = '  '.join('-' * width for width in widths)
+    print(f'\n{title}\n{line}', file=stream)
+    for number, row in enumerate([columns, *cells]):
+        aligned = [
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, width, is_right in zip(row, widths, right)
+        ]
+        print('  '.join(aligned).rstrip(), file=stream)
+        if number == 0:
+            print(line, file=stream)
+    stream.flush()
+
+
+def _rich_table(title, columns, cells, right, stream):
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(
+        title=title, box=box.SIMPLE_HEAD, title_justify='left', title_style='bold'
+    )
+    for name, is_right in zip(columns, right):
+        drawn.add_column(Text(name), justify='right' if is_right else 'left')
+    for row in cells:
+        drawn.add_row(*map(Text, row))
+    Console(file=stream).print(drawn)
+
+
+def _bar(stream):
+    from rich import progress
+    from rich.console import Console
+
+    return progress.Progress(
+        progress.TextColumn('[bold]{task.description}', markup=True),
+        progress.BarColumn(bar_width=None, complete_style='cyan', finished_style='green'),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn('[cyan]{task.fields[numbers]}'),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn('[dim]left'),
+        progress.TimeRemainingColumn(),
+        console=Console(file=stream),
+        expand=True,
+        # Steps are logged rarely: a short memory would show no time left at all.
+        speed_estimate_period=300,
+    )
+
+
+def _is_terminal(stream):
+    return stream.isatty() and os.environ.get('TERM') != 'dumb'
+
+
+def _cell(value):
+    if value is None:
+        return '–'
+    return f'{value:.4g}' if isinstance(value, float) else str(value)
+
+
+def _short(number):
+    for size, unit in ((1e9, 'G'), (1e6, 'M'), (1e3, 'k')):
+        if abs(number) >= size:
+            return f'{number / size:.3g}{unit}'
+    return f'{number:.3g}'
+
+
+def _duration(seconds):
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f'{hours}:{minutes:02d}:{seconds:02d}' if hours else f'{minutes}:{seconds:02d}'

@@ -1,0 +1,185 @@
+"""arrays -> matplotlib figures, all in one style and without global state.
+
+Every function returns a `matplotlib.figure.Figure` that belongs to no window and to no
+pyplot: `figure.savefig('loss.png')`, or hand it to `report.write`. The same arrays give
+the same figure. The background is transparent and lines keep apart for colour-blind
+readers (hues of Okabe & Ito, told apart by lightness as well).
+"""
+
+import numpy as np
+
+COLOURS = ('#0072b2', '#d55e00', '#009e73', '#cc79a7', '#8a6d00', '#56b4e9', '#555555')
+INK, MUTED, GRID = '#24292f', '#6e7781', '#d0d7de'
+_SMOOTH_FROM = 80  # longer curves get a running mean over their raw values
+
+
+def curves(runs, title, ylabel, hlines=None, switches=None, xlabel='step'):
+    """Curves of several runs over steps.
+
+    `runs` is {name: (steps, values)}; empty series are left out, NaN leaves a gap, and
+    curves of many points are drawn faintly under their running mean. `hlines` {label: y}
+    are dashed reference lines; `switches` {label: step} are light vertical lines, such as
+    the step at which a phase begins. A name has the same colour in every figure that is
+    given the same runs in the same order.
+
+    Raises ValueError for steps and values of different lengths.
+    """
+    figure, axes = _figure(title, ylabel, xlabel)
+    for place, (name, (steps, values)) in enumerate(runs.items()):
+        steps, values = np.asarray(steps), np.asarray(values, np.float64)
+        if steps.shape != values.shape or steps.ndim != 1:
+            raise ValueError(
+                f'{title}: run {name!r} has steps {steps.shape} and values '
+                f'{values.shape}; both must be one row of the same length.'
+            )
+        if not steps.size:
+            continue
+        colour = COLOURS[place % len(COLOURS)]
+        marker = 'o' if steps.size < 12 else None
+        if steps.size >= _SMOOTH_FROM:
+            axes.plot(steps, values, color=colour, alpha=0.22, linewidth=0.8)
+            values = _running_mean(values, steps.size // 40)
+        axes.plot(
+            steps,
+            values,
+            color=colour,
+            label=name,
+            marker=marker,
+            markersize=3.5,
+            zorder=3,
+        )
+    if axes.lines:
+        axes.margins(x=0.02)
+    _reference_lines(axes, hlines)
+    for label, step in (switches or {}).items():
+        axes.axvline(step, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
+        axes.annotate(
+            label,
+            (step, 1),
+            xycoords=('data', 'axes fraction'),
+            xytext=(4, -2),
+            textcoords='offset points',
+            color=MUTED,
+            fontsize=7.5,
+            va='top',
+        )
+    _legend(figure, axes)
+    return figure
+
+
+def spectra(values, title, ylabel='singular value / largest'):
+    """Sorted singular values of several clouds, each relative to its largest.
+
+    `values` is {name: singular values, largest first}. Straight and high is spread out,
+    a cliff is a collapse. Zeros cannot be drawn on the logarithmic axis and end the line.
+    """
+    figure, axes = _figure(title, ylabel, 'direction, strongest first')
+    for place, (name, spectrum) in enumerate(values.items()):
+        spectrum = np.asarray(spectrum, np.float64)
+        spectrum = spectrum[spectrum > 0]
+        if spectrum.size:
+            ranks, relative = np.arange(1, spectrum.size + 1), spectrum / spectrum[0]
+            axes.plot(ranks, relative, color=COLOURS[place % len(COLOURS)], label=name)
+    if axes.lines:
+        axes.set_yscale('log')
+    _legend(figure, axes)
+    return figure
+
+
+def bars_with_intervals(values, title, xlabel, vlines=None):
+    """One horizontal bar a name, with its interval and its number.
+
+    `values` is {name: (value, low, high)}; `vlines` {label: x} are dashed reference
+    lines, such as the majority baseline. Raises ValueError for a value outside of its
+    interval.
+    """
+    figure, axes = _figure(title, '', xlabel, height=0.9 + 0.36 * max(len(values), 2))
+    for place, (name, (value, low, high)) in enumerate(values.items()):
+        if not low <= value <= high:
+            raise ValueError(f'{title}: {name!r} is {value}, outside of [{low}, {high}].')
+        colour = COLOURS[place % len(COLOURS)]
+        axes.barh(place, value, height=0.56, color=colour, alpha=0.85, zorder=2)
+        axes.plot([low, high], [place, place], color=INK, linewidth=1.2, zorder=3)
+        axes.annotate(
+            f'{value:.3g}',
+            (max(high, 0), place),
+            xytext=(6, 0),
+            textcoords='offset points',
+            va='center',
+            color=INK,
+            fontsize=8.5,
+        )
+    axes.set_yticks(range(len(values)), list(values), color=INK)
+    axes.invert_yaxis()
+    axes.grid(False, axis='y')
+    axes.grid(True, axis='x', color=GRID, linewidth=0.6)
+    axes.margins(x=0.14)
+    for label, position in (vlines or {}).items():
+        axes.axvline(
+            position,
+            color=MUTED,
+            linewidth=1,
+            linestyle=(0, (4, 3)),
+            label=label,
+            zorder=4,
+        )
+    _legend(figure, axes)
+    return figure
+
+
+def _figure(title, ylabel, xlabel, height=3.1):
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "Figures need matplotlib: pip install 'jepa-text[viz]'."
+        ) from error
+    figure = Figure(figsize=(5.2, height), layout='constrained', facecolor='none')
+    axes = figure.add_subplot(facecolor='none')
+    figure.suptitle(title, x=0.02, ha='left', fontsize=10.5, fontweight='bold', color=INK)
+    axes.set_xlabel(xlabel, color=MUTED, fontsize=8.5)
+    axes.set_ylabel(ylabel, color=MUTED, fontsize=8.5)
+    axes.spines[['top', 'right', 'left']].set_visible(False)
+    axes.spines['bottom'].set_color(GRID)
+    axes.tick_params(colors=MUTED, labelsize=8, length=0)
+    axes.grid(True, axis='y', color=GRID, linewidth=0.6)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def _reference_lines(axes, hlines):
+    for label, height in (hlines or {}).items():
+        axes.axhline(height, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
+        axes.annotate(
+            label,
+            (1, height),
+            xycoords=('axes fraction', 'data'),
+            xytext=(0, 3),
+            textcoords='offset points',
+            color=MUTED,
+            fontsize=7.5,
+            ha='right',
+        )
+
+
+def _running_mean(values, width):
+    """The mean of up to `width` points on either side; NaN stays NaN."""
+    finite = np.isfinite(values)
+    kernel = np.ones(2 * width + 1)
+    total = np.convolve(np.where(finite, values, 0.0), kernel, mode='same')
+    count = np.convolve(finite.astype(np.float64), kernel, mode='same')
+    return np.where(finite, total / np.maximum(count, 1), np.nan)
+
+
+def _legend(figure, axes):
+    if axes.get_legend_handles_labels()[0]:
+        figure.legend(
+            *axes.get_legend_handles_labels(),
+            loc='outside lower left',
+            ncols=3,
+            frameon=False,
+            fontsize=8.5,
+            labelcolor=INK,
+            handlelength=1.4,
+            columnspacing=1.4,
+        )

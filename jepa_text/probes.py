@@ -1,0 +1,177 @@
+"""What a linear classifier can read off frozen embeddings, and texts to try it on."""
+
+import re
+import warnings
+
+import numpy as np
+
+INVERSE_PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # C of scikit-learn
+_HELD_BACK = 0.2  # the share of the training set on which the strength is chosen
+_RESAMPLES = 10_000
+
+
+def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
+    """Multinomial logistic regression on standardised embeddings, scored on the test set.
+
+    Mean and deviation come from the training set alone. The L2 penalty is the best of
+    `INVERSE_PENALTIES` on a stratified fifth of the training set, then everything is
+    fitted anew on all of it: the test set chooses nothing. Labels may be strings or
+    whole numbers.
+
+    Returns a dict: `accuracy` on the test set; `low`, `high`, its 95 % percentile
+    bootstrap interval over test examples (too narrow if these are alike, such as
+    paragraphs of one book); `majority`, the accuracy of always saying the commonest
+    training label; `classes` in the training set; `unseen`, the test examples whose label
+    is not among them, which count as wrong; `inverse_penalty`, the chosen one.
+
+    Raises ValueError for sizes that do not match, NaN, an empty set or a single class,
+    and ImportError without scikit-learn.
+    """
+    train_ND, train_labels_N = _checked('training', train_ND, train_labels_N)
+    test_ND, test_labels_N = _checked('test', test_ND, test_labels_N)
+    if train_ND.shape[1] != test_ND.shape[1]:
+        raise ValueError(
+            f'Training embeddings are {train_ND.shape[1]} wide and test embeddings '
+            f'{test_ND.shape[1]}. Take both from the same model and layer.'
+        )
+    classes, target_N, counts = np.unique(
+        train_labels_N, return_inverse=True, return_counts=True
+    )
+    if len(classes) < 2:
+        raise ValueError(
+            f'All {len(train_labels_N)} training labels are {classes[0]!r}, and a probe '
+            'needs at least two classes. Choose another label or more documents.'
+        )
+    rng = np.random.default_rng(seed)
+    mean_D, deviation_D = train_ND.mean(axis=0), train_ND.std(axis=0)
+    scale_D = np.where(deviation_D > 0, deviation_D, 1.0)  # a constant stays constant
+    train_ND, test_ND = (train_ND - mean_D) / scale_D, (test_ND - mean_D) / scale_D
+
+    inverse = _choose(train_ND, target_N, rng)
+    said_N = classes[_fit(train_ND, target_N, inverse).predict(test_ND)]
+    accuracy = float(np.mean(said_N == test_labels_N))
+    # Resampling right and wrong answers with replacement is drawing from a binomial.
+    size = len(test_labels_N)
+    resampled = rng.binomial(size, accuracy, _RESAMPLES) / size
+    low, high = np.percentile(resampled, [2.5, 97.5])
+    return {
+        'accuracy': accuracy,
+        'majority': float(np.mean(test_labels_N == classes[counts.argmax()])),
+        'low': float(low),
+        'high': float(high),
+        'classes': len(classes),
+        'unseen': int(np.sum(~np.isin(test_labels_N, classes))),
+        'inverse_penalty': inverse,
+    }
+
+
+def _checked(which, embeddings_ND, labels_N):
+    embeddings_ND = np.asarray(embeddings_ND).astype(np.float64)
+    labels_N = np.asarray(labels_N)
+    if embeddings_ND.ndim != 2 or labels_N.shape != embeddings_ND.shape[:1]:
+        raise ValueError(
+            f'The {which} set needs embeddings [N, D] and N labels, but the shapes are '
+            f'{embeddings_ND.shape} and {labels_N.shape}.'
+        )
+    if not embeddings_ND.size:
+        raise ValueError(f'The {which} set is empty: there is nothing to probe.')
+    if not np.isfinite(embeddings_ND).all():
+        raise ValueError(
+            f'The {which} embeddings hold NaN or infinity. Look at the model before '
+            'probing it.'
+        )
+    return embeddings_ND, labels_N
+
+
+def _choose(train_ND, target_N, rng):
+    """The penalty with the best accuracy on a stratified part of the training set."""
+    held_N = np.zeros(len(target_N), bool)
+    for label in np.unique(target_N):
+        members = rng.permutation(np.flatnonzero(target_N == label))
+        held_N[members[: int(_HELD_BACK * len(members))]] = True
+    if not held_N.any():
+        return INVERSE_PENALTIES[
+            len(INVERSE_PENALTIES) // 2
+        ]  # fewer than five examples of every class
+    scores = [
+        _fit(train_ND[~held_N], target_N[~held_N], inverse).score(
+            train_ND[held_N], target_N[held_N]
+        )
+        for inverse in INVERSE_PENALTIES
+    ]
+    # The first, and so the strongest penalty, of equals.
+    return INVERSE_PENALTIES[int(np.argmax(scores))]
+
+
+def _fit(train_ND, target_N, inverse):
+    try:
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.linear_model import LogisticRegression
+    except ImportError as error:
+        raise ImportError(
+            "A linear probe needs scikit-learn: pip install 'jepa-text[eval]'."
+        ) from error
+    model = LogisticRegression(C=inverse, solver='lbfgs', tol=1e-3, max_iter=200)
+    with warnings.catch_warnings():
+        # Stopping early only means a slightly stronger penalty.
+        warnings.simplefilter('ignore', ConvergenceWarning)
+        return model.fit(train_ND, target_N)
+
+
+def century(document):
+    """The century of a document's year, as '19th'."""
+    number = (document['year'] - 1) // 100 + 1
+    endings = {1: 'st', 2: 'nd', 3: 'rd'}
+    teens = number % 100 in (11, 12, 13)
+    return f'{number}{"th" if teens else endings.get(number % 10, "th")}'
+
+
+def paragraphs(documents, min_words=40, max_words=80):
+    """Cuts documents into (text, document) pieces of min_words to max_words words.
+
+    Pieces end at blank lines where they are long enough, else at sentence ends; a
+    sentence that does not fit is cut. What is left at the end of a document and is
+    shorter than min_words is dropped; white space becomes single spaces.
+    """
+    if not 1 <= min_words <= max_words:
+        raise ValueError(
+            f'Paragraphs of {min_words} to {max_words} words cannot be cut: min_words '
+            'must be at least 1 and at most max_words.'
+        )
+    return [
+        (' '.join(words), document)
+        for document in documents
+        for words in _pieces(document['text'], min_words, max_words)
+    ]
+
+
+def _pieces(text, min_words, max_words):
+    words = []
+    for block in re.split(r'\n\s*\n', text):
+        for sentence in _sentences(block):
+            if len(words) >= min_words and len(words) + len(sentence) > max_words:
+                yield words
+                words = []
+            words = words + sentence
+            while len(words) > max_words:
+                yield words[:max_words]
+                words = words[max_words:]
+        if len(words) >= min_words:
+            yield words
+            words = []
+
+
+_TITLES = ('Mr.', 'Mrs.', 'Ms.', 'Dr.', 'St.', 'Messrs.', 'Hon.', 'Gen.', 'Col.', 'Capt.')
+_SENTENCE_END = re.compile(r'[.!?][)\]"\'”’]*$')
+
+
+def _sentences(block):
+    """Lists of words, each up to a full stop that ends a sentence."""
+    sentence = []
+    for word in block.split():
+        sentence.append(word)
+        if _SENTENCE_END.search(word) and word.lstrip('("\'“‘[') not in _TITLES:
+            yield sentence
+            sentence = []
+    if sentence:
+        yield sentence

@@ -1,0 +1,360 @@
+"""Results -> one HTML page that needs nothing else: no network, no script, no files.
+
+The caller gives words, rows and figures, never HTML; everything is escaped. The page
+follows the reader's light or dark setting, prints, and can be read on a phone.
+"""
+
+import contextlib
+import html
+import io
+import json
+import os
+import re
+import tempfile
+from pathlib import Path
+
+SECTION_KEYS = ('heading', 'text', 'facts', 'table', 'figures', 'predictions', 'details')
+TABLE_KEYS = ('columns', 'rows', 'best', 'note')
+PREDICTION_KEYS = ('before', 'target', 'after', 'models')
+
+
+def write(path, title, lead, sections, subtitle=''):
+    """Writes the page, by rename: the file is the old page or the whole new one.
+
+    `lead` is the one sentence to remember, `subtitle` a small line above the title.
+    Each section is a dict; all keys are optional, shown in this order:
+
+    heading      a string
+    text         paragraphs, set apart by blank lines; `code` between backticks
+    facts        [{'value': '4.31', 'label': 'held-out loss', 'note': 'nats'}]: large
+    table        {'columns': [...], 'rows': [[...]], 'best': {column: 'min' or 'max'},
+                 'note': '...'}: numbers are set to the right, floats with four digits,
+                 None is a dash; the best number of a column is bold
+    figures      matplotlib figures, drawn as SVG; two in a row where there is room
+    predictions  [{'before': 'Call me ', 'target': 'Ishmael', 'after': '.',
+                 'models': {'mlm': [('Ishmael', 0.62), ('back', 0.11)]}}]
+    details      {summary: string, dict or list}: folded away; what is no string is
+                 shown as JSON
+
+    Raises ValueError for a key that no section has and a row that does not fit its
+    columns, before the file is touched. Returns the path.
+    """
+    parts = [_section(section, number) for number, section in enumerate(sections)]
+    page = _PAGE.format(
+        title=_escape(title),
+        subtitle=f'<p class="over">{_escape(subtitle)}</p>' if subtitle else '',
+        lead=_inline(lead),
+        style=_STYLE,
+        sections='\n'.join(parts),
+    )
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix='.tmp')
+    try:
+        with os.fdopen(handle, 'w', encoding='utf-8') as file:
+            file.write(page)
+        os.chmod(scratch, 0o644)  # mkstemp makes files that only the owner can read
+        os.replace(scratch, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(scratch)
+        raise
+    return path
+
+
+def _section(section, number):
+    _check_keys(f'report section {number}', section, SECTION_KEYS)
+    draw = {
+        'heading': lambda value: f'<h2>{_escape(value)}</h2>',
+        'text': _text,
+        'facts': _facts,
+        'table': _table,
+        'figures': lambda value: _figures(value, number),
+        'predictions': _predictions,
+        'details': _details,
+    }
+    parts = [draw[key](section[key]) for key in SECTION_KEYS if section.get(key)]
+    return '<section>\n' + '\n'.join(parts) + '\n</section>'
+
+
+def _check_keys(what, given, known):
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise ValueError(f'{what} has no {unknown[0]!r}. It takes: {", ".join(known)}.')
+
+
+def _escape(value):
+    return html.escape(str(value), quote=True)
+
+
+def _inline(text):
+    return re.sub(r'`([^`]+)`', r'<code>\1</code>', _escape(text))
+
+
+def _text(text):
+    blocks = [block for block in re.split(r'\n\s*\n', text.strip()) if block]
+    return '\n'.join(f'<p>{_inline(block)}</p>' for block in blocks)
+
+
+def _facts(facts):
+    cards = []
+    for fact in facts:
+        _check_keys('a fact', fact, ('value', 'label', 'note'))
+        note = f'<small>{_escape(fact["note"])}</small>' if fact.get('note') else ''
+        cards.append(
+            f'<div><b>{_cell(fact["value"])}</b><span>{_escape(fact["label"])}</span>'
+            f'{note}</div>'
+        )
+    return f'<div class="facts">{"".join(cards)}</div>'
+
+
+def _table(table):
+    _check_keys('a table', table, TABLE_KEYS)
+    columns, rows = list(table['columns']), [list(row) for row in table['rows']]
+    for row in rows:
+        if len(row) != len(columns):
+            raise ValueError(
+                f'A table of the columns {", ".join(map(str, columns))} has a row of '
+                f'{len(row)} cells: {row!r}.'
+            )
+    best = _best_cells(columns, rows, table.get('best') or {})
+    number = [any(_is_number(row[i]) for row in rows) for i in range(len(columns))]
+    head = ''.join(
+        f'<th scope="col"{_right(number[i])}>{_escape(name)}</th>'
+        for i, name in enumerate(columns)
+    )
+    lines = []
+    for place, row in enumerate(rows):
+        cells = [
+            f'<td{_right(number[i])}>'
+            + (f'<b>{_cell(value)}</b>' if (place, i) in best else _cell(value))
+            + '</td>'
+            for i, value in enumerate(row)
+        ]
+        lines.append(f'<tr>{"".join(cells)}</tr>')
+    note = f'<p class="note">{_inline(table["note"])}</p>' if table.get('note') else ''
+    return (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n'
+        f'<tbody>{"".join(lines)}</tbody></table></div>{note}'
+    )
+
+
+def _best_cells(columns, rows, wanted):
+    """(row, column) of each column's smallest or largest number."""
+    cells = set()
+    for name, direction in wanted.items():
+        if name not in columns or direction not in ('min', 'max'):
+            raise ValueError(
+                f'best={{{name!r}: {direction!r}}}: it must name one of {columns} and be '
+                "'min' or 'max'."
+            )
+        i = columns.index(name)
+        values = [row[i] for row in rows if _is_number(row[i]) and row[i] == row[i]]
+        if values:
+            winner = min(values) if direction == 'min' else max(values)
+            cells |= {(place, i) for place, row in enumerate(rows) if row[i] == winner}
+    return cells
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _right(is_number):
+    return ' class="n"' if is_number else ''
+
+
+def _cell(value):
+    if value is None:
+        return '–'
+    text = f'{value:.4g}' if isinstance(value, float) else str(value)
+    # A real minus sign is as wide as a digit.
+    return _escape(text.replace('-', '−', 1) if _is_number(value) else text)
+
+
+def _predictions(predictions):
+    return '\n'.join(_prediction(prediction) for prediction in predictions)
+
+
+def _prediction(prediction):
+    _check_keys('a prediction', prediction, PREDICTION_KEYS)
+    target = str(prediction['target'])
+    models = []
+    for name, guesses in prediction['models'].items():
+        items = []
+        for word, probability in guesses:
+            right = ' class="hit"' if word.strip() == target.strip() else ''
+            items.append(
+                f'<li{right} style="--p:{100 * float(probability):.1f}%">'
+                f'<span>{_escape(word)}</span><em>{_percent(probability)}</em></li>'
+            )
+        models.append(f'<div><h3>{_escape(name)}</h3><ol>{"".join(items)}</ol></div>')
+    return (
+        f'<div class="cloze"><p>{_escape(prediction["before"])}'
+        f'<mark>{_escape(target)}</mark>{_escape(prediction["after"])}</p>'
+        f'<div class="guesses">{"".join(models)}</div></div>'
+    )
+
+
+def _percent(probability):
+    percent = 100 * float(probability)
+    return '&lt;1 %' if 0 < percent < 1 else f'{percent:.0f} %'
+
+
+def _figures(figures, number):
+    drawn = [
+        f'<figure>{_svg(figure, f"s{number}f{place}-")}</figure>'
+        for place, figure in enumerate(figures)
+    ]
+    return f'<div class="figures">{"".join(drawn)}</div>'
+
+
+def _svg(figure, prefix):
+    """A figure as an inline SVG element whose ids are its own."""
+    if not hasattr(figure, 'savefig'):
+        raise ValueError(
+            f'{type(figure).__name__} is not a matplotlib figure. jepa_text.plots makes '
+            'them.'
+        )
+    import matplotlib
+
+    buffer = io.StringIO()
+    # Text stays text; names of clips are the same on every run.
+    with matplotlib.rc_context({'svg.fonttype': 'none', 'svg.hashsalt': 'jepa-text'}):
+        figure.savefig(buffer, format='svg', transparent=True, metadata={'Date': None})
+    svg = buffer.getvalue()
+    svg = svg[svg.index('<svg') :]
+    svg = re.sub(r'<metadata>.*?</metadata>', '', svg, flags=re.DOTALL)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r'\1', svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r'\1 role="img"', svg, count=1)
+    svg = re.sub(r'(\bid="|href="#|url\(#)', rf'\g<1>{prefix}', svg)
+    return svg
+
+
+def _details(details):
+    parts = []
+    for summary, value in details.items():
+        if not isinstance(value, str):
+            value = json.dumps(value, indent=2, sort_keys=True, default=str)
+        parts.append(
+            f'<details><summary>{_escape(summary)}</summary>'
+            f'<pre>{_escape(value)}</pre></details>'
+        )
+    return '\n'.join(parts)
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+<header>
+{subtitle}
+<h1>{title}</h1>
+<p class="lead">{lead}</p>
+</header>
+{sections}
+</main>
+</body>
+</html>
+"""
+
+_STYLE = """
+:root {
+  --paper: #fdfdfc; --ink: #1f2328; --muted: #6a737d; --line: #e3e5e8; --panel: #f5f6f7;
+  --accent: #0072b2; --hit: #00795a; --mark: #ffe9a8;
+  --sans: Inter, system-ui, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif;
+  --serif: Charter, 'Iowan Old Style', Georgia, 'Liberation Serif', serif;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --paper: #15181c; --ink: #e4e7ea; --muted: #98a1ab; --line: #2c3238; --panel: #1d2126;
+    --accent: #6cb6ff; --hit: #4cc79b; --mark: #5c4a12;
+  }
+  figure svg { filter: invert(1) hue-rotate(180deg); }
+}
+* { box-sizing: border-box; }
+body {
+  margin: 0; background: var(--paper); color: var(--ink);
+  font: 16px/1.6 var(--sans); -webkit-text-size-adjust: 100%;
+}
+main { max-width: 60rem; margin: 0 auto; padding: 3.5rem 1.5rem 5rem; }
+header { margin-bottom: 3rem; max-width: 46rem; }
+.over { margin: 0 0 .6rem; color: var(--muted); font-size: .85rem; }
+h1 { font-size: 2.1rem; line-height: 1.15; letter-spacing: -.02em; margin: 0 0 1rem; }
+.lead { font: 1.3rem/1.5 var(--serif); margin: 0; }
+section { margin: 0 0 3.2rem; }
+h2 {
+  font-size: 1.2rem; line-height: 1.3; letter-spacing: -.01em; margin: 0 0 .8rem;
+  padding-top: 1.1rem; border-top: 1px solid var(--line);
+}
+section > p { max-width: 44rem; margin: 0 0 1rem; }
+code { font: .88em ui-monospace, Menlo, 'DejaVu Sans Mono', monospace; }
+.facts {
+  display: grid; gap: 1px; background: var(--line); border: 1px solid var(--line);
+  border-radius: 10px; overflow: hidden; margin: 0 0 1.2rem;
+  grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr));
+}
+.facts div { background: var(--paper); padding: 1rem 1.2rem; }
+.facts b { display: block; font-size: 1.9rem; line-height: 1.2; letter-spacing: -.02em;
+  font-variant-numeric: tabular-nums; }
+.facts span { display: block; font-size: .9rem; }
+.facts small { color: var(--muted); }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: .94rem; }
+th, td { text-align: left; padding: .5rem 1.2rem .5rem 0; white-space: nowrap; }
+th:last-child, td:last-child { padding-right: 0; }
+th { color: var(--muted); font-weight: 500; font-size: .84rem; vertical-align: bottom; }
+thead tr { border-bottom: 1px solid var(--muted); }
+tbody tr { border-bottom: 1px solid var(--line); }
+.n { text-align: right; font-variant-numeric: tabular-nums; }
+td b { color: var(--accent); font-weight: 650; }
+.note { color: var(--muted); font-size: .85rem; margin: .6rem 0 0; max-width: 44rem; }
+.figures {
+  display: grid; gap: 1.6rem 2rem; margin-top: 1rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr));
+}
+figure { margin: 0; }
+figure svg { display: block; width: 100%; height: auto; max-width: 36rem; }
+figure svg text { font-family: var(--sans) !important; }
+.cloze { padding: 1.1rem 0 1.3rem; border-bottom: 1px solid var(--line); }
+.cloze:last-child { border: 0; padding-bottom: 0; }
+.cloze p { font: 1.15rem/1.55 var(--serif); margin: 0 0 .9rem; max-width: 44rem; }
+mark { background: var(--mark); color: inherit; border-radius: 4px; padding: .05em .3em; }
+.guesses {
+  display: grid; gap: 1rem 2rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(13rem, 100%), 1fr));
+}
+h3 { font-size: .8rem; font-weight: 500; color: var(--muted); margin: 0 0 .3rem; }
+ol { list-style: none; margin: 0; padding: 0; font-size: .92rem; }
+li {
+  display: flex; justify-content: space-between; padding: .2rem .5rem; margin-bottom: 2px;
+  border-radius: 4px;
+  background: linear-gradient(to right, color-mix(in srgb, var(--muted) 24%, transparent)
+    var(--p), var(--panel) var(--p));
+}
+li.hit {
+  color: var(--hit); font-weight: 650;
+  background: linear-gradient(to right, color-mix(in srgb, var(--hit) 24%, transparent)
+    var(--p), var(--panel) var(--p));
+}
+li em { font-style: normal; font-variant-numeric: tabular-nums; }
+details { border: 1px solid var(--line); border-radius: 8px; margin: 0 0 .5rem; }
+summary { cursor: pointer; padding: .55rem .9rem; font-size: .92rem; }
+pre {
+  margin: 0; padding: .9rem; overflow-x: auto; border-top: 1px solid var(--line);
+  font: .8rem/1.5 ui-monospace, Menlo, 'DejaVu Sans Mono', monospace;
+}
+@media (max-width: 40rem) {
+  main { padding: 2rem 1.1rem 3rem; }
+  h1 { font-size: 1.7rem; }
+  .lead { font-size: 1.15rem; }
+}
+@media print { section { break-inside: avoid; } }
+"""

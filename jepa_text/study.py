@@ -1,0 +1,109 @@
+"""Several runs on the same rows, one after the other, and a comparison of them.
+
+    workdir/
+      rows/          prepared once, read by all
+      <run>/         one training run each: config, checkpoints, metrics
+      results.json   every number and prediction of the report
+      report.html
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import jax
+
+from jepa_text import load, metrics, resolve, restore, sharding, study_report, train
+from jepa_text.data import pipeline, prepare
+from jepa_text.evals import heldout, representation
+
+UNTRAINED = 'untrained'
+
+
+def study(config, workdir):
+    """Prepares rows, trains every run of `config.runs`, evaluates them, and reports.
+
+    Returns the results. What is done already is not done again: the same call resumes,
+    or only says that all is complete.
+    """
+    config, workdir = train.plain(config), Path(workdir)
+    began = time.monotonic()
+    prepare.run(config, workdir / 'rows')
+    configs = run_configs(config, workdir / 'rows')
+    for name, run_config in configs.items():
+        if finished(workdir / name, run_config):
+            print(f'{name}: complete, {run_config["steps"]:,} steps')
+        else:
+            train.train(run_config, workdir / name)
+    results = _once(workdir / 'results.json', config, lambda: evaluate(config, workdir))
+    path = study_report.write(workdir, results, configs)
+    study_report.show(results)
+    print(f'\n{path}  (this call: {time.monotonic() - began:.0f} s)')
+    return results
+
+
+def run_configs(config, rows):
+    """{name: config of that run}: the shared keys, overridden by the run's own."""
+    shared = {k: v for k, v in config.items() if k not in ('runs', 'prepare', 'study')}
+    return {
+        name: {
+            **shared,
+            **own,
+            'name': name,
+            'data': {**shared['data'], 'folder': os.path.abspath(rows)},
+        }
+        for name, own in config['runs'].items()
+    }
+
+
+def finished(workdir, config):
+    """Has this very run taken its last step already?"""
+    path = Path(workdir) / 'config.json'
+    if not path.is_file() or json.loads(path.read_text()) != config:
+        return False
+    return restore.newest_good_step(Path(workdir) / 'checkpoints') == config['steps']
+
+
+def evaluate(config, workdir):
+    """Held-out losses, representation and predictions of the untrained model and of
+    each run: {'unigram': nats, 'models': {name: {metric: value}}, 'predictions': [...]}."""
+    section = config['study']
+    rows = pipeline.Rows(workdir / 'rows', 'heldout')
+    source = config['prepare']['source']
+    train_set = list(resolve.build('data/sources', source, split='train'))
+    heldout_set = list(resolve.build('data/sources', source, split='heldout'))
+    first = next(iter(config['runs']))
+    models = {UNTRAINED: load.untrained(workdir / first)}
+    models |= {name: load.load(workdir / name) for name in config['runs']}
+    mesh = sharding.make_mesh(devices=jax.devices()[:1])
+    results = {'models': {}, 'predictions': [], 'heldout_tokens': 0}
+    for name, model in models.items():
+        print(f'evaluating {name}')
+        evaluator = heldout.Evaluator(
+            model.network, rows, model.tokenizer, mesh, batch_size=64
+        )
+        results['models'][name] = {
+            **evaluator.run(model.params),
+            **representation.run(model, train_set, heldout_set, label=section['label']),
+        }
+    special_ids = models[first].tokenizer.special_ids
+    results['unigram'] = heldout.unigram_entropy(rows, special_ids)
+    results['heldout_tokens'] = rows.manifest['splits']['heldout']['tokens']
+    for text, answer in section['sentences']:
+        answers = {name: models[name].fill(text)[0] for name in config['runs']}
+        results['predictions'].append({'text': text, 'answer': answer, 'models': answers})
+    return results
+
+
+def _once(path, config, compute):
+    """The results of this config, from the file if they are there."""
+    if path.is_file():
+        saved = json.loads(path.read_text())
+        if saved['config'] == config:
+            return saved['results']
+    results = compute()
+    temporary = path.with_suffix('.tmp')
+    temporary.write_text(json.dumps({'config': config, 'results': results}, indent=1))
+    temporary.replace(path)
+    return results

@@ -1,0 +1,82 @@
+"""The package jepa-text: what it needs, and how it is called. Its version lives here."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+# Lower bounds are the versions that this was built and tested on (the last ones for
+# Python 3.11, where a package has such); upper bounds stop where names may change.
+CORE = [
+    'absl-py>=2.1,<3',
+    'array_record>=0.8.1,<0.10',
+    'clu>=0.0.12,<0.1',
+    'einops>=0.8,<1',
+    'flax>=0.12.8,<0.13',
+    'grain>=0.2.18,<0.3',
+    # Missing from the requirements that tensorflow-datasets 4.9.10 declares.
+    'importlib_resources>=6.4',
+    'jax>=0.10.2,<0.13',
+    'ml-collections>=1.1,<2',
+    'numpy>=2.1,<3',
+    'optax>=0.2.8,<0.3',
+    'orbax-checkpoint>=0.12.8,<0.13',
+    'psutil>=6,<8',
+    'pyarrow>=20',
+    'rich>=14,<16',
+    'safetensors>=0.6,<1',
+    'tensorboardX>=2.6.5,<3',
+    'tensorflow-datasets>=4.9.10,<5',
+    'tokenizers>=0.22,<1',
+]
+
+EVAL = ['ir-measures>=0.4.3,<0.5', 'scikit-learn>=1.7,<2', 'scipy>=1.15,<2']
+VIZ = ['matplotlib>=3.10,<4']
+TEST = [
+    'hypothesis>=6.130,<7',
+    'packaging>=24',
+    'pytest>=9,<10',
+    'pytest-xdist>=3.8,<4',
+    # Pinned to a minor version: the formatting that it checks changes with it.
+    'ruff>=0.17.5,<0.18',
+    # Reads the event files back in a test; needs no TensorFlow for that.
+    'tensorboard>=2.20,<3',
+]
+
+EXTRAS = {
+    'cuda': ['jax[cuda13]>=0.10.2,<0.13'],
+    'tpu': ['jax[tpu]>=0.10.2,<0.13'],
+    'hf': ['huggingface_hub>=1,<3', 'transformers>=5,<6'],
+    'eval': EVAL,
+    'viz': VIZ,
+    'wandb': ['wandb>=0.25,<1'],
+    'sp': ['sentencepiece>=0.2.1,<0.3'],
+    'kernels': ['tokamax>=0.0.12,<0.1'],
+    'test': TEST,
+    'dev': [*TEST, 'uv>=0.9'],
+}
+
+README = Path(__file__).with_name('README.md')
+
+setup(
+    name='jepa-text',
+    version='0.1.0',
+    description='Pretrain text encoders in JAX: MLM, CLM and latent prediction, compared.',
+    long_description=README.read_text(encoding='utf-8') if README.exists() else '',
+    long_description_content_type='text/markdown',
+    license='Apache-2.0',
+    license_files=['LICENSE'],
+    python_requires='>=3.11',
+    packages=find_packages(include=['jepa_text', 'jepa_text.*']),
+    package_data={
+        'jepa_text': ['**/*.json', '**/*.html'],
+        'jepa_text.data': ['bundled/*'],
+    },
+    install_requires=CORE,
+    extras_require=EXTRAS,
+    entry_points={'console_scripts': ['jepa-text = jepa_text.main:run']},
+    classifiers=[
+        'Programming Language :: Python :: 3.11',
+        'Programming Language :: Python :: 3.12',
+        'Topic :: Scientific/Engineering :: Artificial Intelligence',
+    ],
+)

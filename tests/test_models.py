@@ -1,0 +1,231 @@
+"""Properties of the trunk: who sees whom, layouts, sizes; and parity with Llama."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from jepa_text.models import attention, heads, transformer
+
+V, L = 37, 12
+# Two documents and padding in one row.
+SEGMENTS = np.array([[1, 1, 1, 1, 1, 2, 2, 2, 2, 0, 0, 0]], np.int32)
+POSITIONS = np.array([[0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 0, 0]], np.int32)
+
+
+def build(**options):
+    return transformer.make('tiny', vocab_size=V, **options)
+
+
+def init(model, seed=0):
+    ids = jnp.zeros((1, L), jnp.int32)
+    init = jax.jit(lambda key: model.init(key, ids, ids, ids, causal=False)['params'])
+    # Matrices larger than the training init, so that attention is not near uniform.
+    return jax.tree.map(
+        lambda x: x * 5 if x.ndim > 1 and x.shape[-1] > 1 and (x != 1).any() else x,
+        init(jax.random.key(seed)),
+    )
+
+
+def run(model, params, tokens, segments=SEGMENTS, positions=POSITIONS, **options):
+    options = {'causal': False, **options}
+    apply = jax.jit(lambda p, *x: model.apply({'params': p}, *x, **options))
+    return apply(params, tokens, segments, positions)
+
+
+@pytest.fixture
+def tokens():
+    return np.random.default_rng(0).integers(4, V, (1, L)).astype(np.int32)
+
+
+@pytest.mark.parametrize(
+    ('preset', 'base', 'with_head'),
+    [  # mlm_vs_clm: arXiv 2507.00994, Table 1, recounted.
+        ('210m', 211_766_016, 310_266_624),
+        ('610m', 607_874_688, 755_625_600),
+        ('1b', 1_187_856_576, 1_409_482_944),
+    ],
+)
+@pytest.mark.parametrize('scan', [True, False])
+def test_parameter_counts_are_the_papers(preset, base, with_head, scan):
+    def count(module, *inputs, **options):
+        shapes = jax.eval_shape(
+            lambda: module.init(jax.random.key(0), *inputs, **options)
+        )
+        return sum(leaf.size for leaf in jax.tree.leaves(shapes))
+
+    model = transformer.make(preset, vocab_size=128_256, scan=scan)
+    ids = jnp.zeros((1, 2), jnp.int32)
+    assert count(model, ids, ids, ids, causal=False) == base
+    head = heads.LMHead(128_256, model.width)
+    assert base + count(head, *head.example()) == with_head
+
+
+@pytest.mark.parametrize('causal', [True, False])
+def test_documents_do_not_see_each_other(tokens, causal):
+    model = build()
+    params = init(model)
+    before = run(model, params, tokens, causal=causal)
+    changed = tokens.copy()
+    changed[0, :5] = 4
+    after = run(model, params, changed, causal=causal)
+    assert_array_equal(before[0, 5:], after[0, 5:])
+    assert np.abs(before[0, :5] - after[0, :5]).max() > 1e-3
+
+
+def test_a_document_is_read_alike_wherever_it_lies(tokens):
+    model = build()
+    params = init(model)
+    packed = run(model, params, tokens)[0, 5:9]
+    alone = run(
+        model, params, tokens[:, 5:9], np.ones((1, 4), np.int32), POSITIONS[:, :4]
+    )[0]
+    assert_allclose(packed, alone, atol=2e-6)
+
+
+def test_causal_has_no_gradient_to_later_positions(tokens):
+    model = build()
+    params = init(model)
+    one = np.ones((1, L), np.int32)
+
+    def reach(causal):
+        def output(embedding, at):
+            changed = {**params, 'embedding': params['embedding'] + embedding}
+            hidden = model.apply(
+                {'params': changed},
+                jnp.arange(L)[None],
+                one,
+                np.arange(L)[None],
+                causal=causal,
+            )
+            return hidden[0, at].sum()
+
+        grad = jax.jit(jax.grad(output), static_argnums=1)
+        zero = jnp.zeros_like(params['embedding'])
+        return np.stack([np.abs(grad(zero, i)[:L]).sum(-1) > 0 for i in range(L)])
+
+    # Token i is word i here, so the gradient on word j is what position j gave.
+    assert_array_equal(reach(True), np.tril(np.ones((L, L), bool)))
+    assert reach(False).all()
+
+
+def test_scanned_unrolled_and_rematerialised_agree(tokens):
+    scanned = build(scan=True)
+    params = init(scanned)
+
+    def value_and_grad(model, params):
+        def loss(p):
+            hidden = model.apply({'params': p}, tokens, SEGMENTS, POSITIONS, causal=False)
+            return (hidden**2 * jnp.arange(1.0, 65.0)[None, None]).sum()
+
+        return jax.jit(jax.value_and_grad(loss))(params)
+
+    value, grads = value_and_grad(scanned, params)
+    for remat in transformer.REMAT:
+        other, other_grads = value_and_grad(build(scan=True, remat=remat), params)
+        assert_allclose(other, value, rtol=1e-6)
+        jax.tree.map(lambda a, b: assert_allclose(a, b, rtol=1e-3, atol=2e-3), other_grads, grads)
+    unrolled = transformer.unstack_layers(params)
+    other, other_grads = value_and_grad(build(scan=False), unrolled)
+    assert_allclose(other, value, rtol=1e-6)
+    restacked = transformer.stack_layers(other_grads)
+    jax.tree.map(lambda a, b: assert_allclose(a, b, rtol=1e-3, atol=2e-3), restacked, grads)
+
+
+@pytest.mark.parametrize('scan', [True, False])
+def test_every_layer_on_request(tokens, scan):
+    model = build(scan=scan)
+    params = init(model)
+    hidden, layers = run(model, params, tokens, every_layer=True)
+    assert layers.shape == (model.depth + 1, 1, L, model.width)
+    assert_allclose(layers[0, 0], params['embedding'][tokens[0]], rtol=1e-6)
+    assert_array_equal(hidden, run(model, params, tokens))
+    square = np.mean(np.square(layers[-1]), -1, keepdims=True)
+    scale = params['norm']['scale'][None, None]
+    assert_allclose(hidden, layers[-1] / np.sqrt(square + 1e-5) * scale, rtol=1e-4, atol=1e-5)
+
+
+def test_bfloat16_computes_near_float32_and_keeps_float32_weights(tokens):
+    model = build(dtype='bfloat16')
+    params = init(build())
+    assert {leaf.dtype for leaf in jax.tree.leaves(init(model))} == {jnp.dtype('float32')}
+    low, high = run(model, params, tokens), run(build(), params, tokens)
+    assert low.dtype == jnp.bfloat16
+    assert np.abs(np.float32(low) - high)[SEGMENTS > 0].mean() < 0.05
+
+
+def test_tied_head_reads_the_embedding():
+    head = heads.LMHead(V, 64, tied=True)
+    assert jax.tree.leaves(head.init(jax.random.key(0), *head.example())) == []
+    hidden, embedding = jnp.ones((2, 3, 64)), jnp.ones((V, 64))
+    assert_allclose(head.apply({}, hidden, embedding), 64)
+
+
+@pytest.mark.parametrize(
+    ('options', 'words'),
+    [
+        (dict(preset='tyny'), 'tyny'),
+        (dict(preset='tiny', dephth=3), 'depth'),
+        (dict(preset='tiny', kv_heads=3), 'kv_heads=3'),
+        (dict(preset='tiny', width=63), 'width=63'),
+        (dict(preset='tiny', remat='most'), 'most'),
+        (dict(preset='tiny', attention='magic'), 'magic'),
+        (dict(width=64), 'depth'),
+    ],
+)
+def test_bad_sizes_are_named(options, words):
+    with pytest.raises(ValueError, match=words):
+        transformer.make(vocab_size=V, **options)
+
+
+def test_padding_alone_gives_no_nan():
+    zero = np.zeros((1, 4), np.int32)
+    q = jnp.ones((1, 4, 2, 8))
+    out = attention.attend(q, q, q, zero, causal=False)
+    assert np.isfinite(out).all()
+
+
+def test_parity_with_transformers_llama(tokens):
+    torch = pytest.importorskip('torch')
+    transformers = pytest.importorskip('transformers')
+    model = build()
+    params = init(model)
+    config = transformers.LlamaConfig(
+        vocab_size=V,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        rms_norm_eps=1e-5,
+        rope_theta=10_000.0,
+        attn_implementation='eager',
+    )
+    peer = transformers.LlamaModel(config).eval()
+    names = {
+        'self_attn.q_proj': ('attention', 'q', 'kernel'),
+        'self_attn.k_proj': ('attention', 'k', 'kernel'),
+        'self_attn.v_proj': ('attention', 'v', 'kernel'),
+        'self_attn.o_proj': ('attention', 'o', 'kernel'),
+        'mlp.gate_proj': ('ffn', 'gate', 'kernel'),
+        'mlp.up_proj': ('ffn', 'up', 'kernel'),
+        'mlp.down_proj': ('ffn', 'down', 'kernel'),
+        'input_layernorm': ('attention_norm', 'scale'),
+        'post_attention_layernorm': ('ffn_norm', 'scale'),
+    }
+    weights = {
+        'embed_tokens.weight': params['embedding'],
+        'norm.weight': params['norm']['scale'],
+    }
+    for layer in range(2):
+        for name, keys in names.items():
+            leaf = params['layers']
+            for key in keys:
+                leaf = leaf[key]
+            weights[f'layers.{layer}.{name}.weight'] = leaf[layer].T
+    peer.load_state_dict({k: torch.tensor(np.asarray(w)) for k, w in weights.items()})
+    with torch.no_grad():
+        expected = peer(torch.tensor(tokens[:, :5])).last_hidden_state.numpy()
+    ours = run(model, params, tokens, causal=True)[:, :5]
+    assert_allclose(ours, expected, atol=1e-5, rtol=1e-4)

@@ -1,0 +1,252 @@
+"""One process and one config for a folder; everything else is refused in words."""
+
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from jepa_text import workdir
+
+CONFIG = {
+    'name': 'run',
+    'phases': [{'steps': 10, 'objective': {'name': 'mlm', 'rate': 0.3}}],
+    'checkpoint': {'every': 5, 'keep': 2},
+    'betas': (0.9, 0.95),
+    'clip': None,
+}
+HOLD = """
+import sys, time
+from jepa_text import workdir
+with workdir.open_workdir(sys.argv[1], {'a': 1}):
+    print('held', flush=True)
+    time.sleep(60)
+"""
+
+
+def _changed(**changes):
+    return {**CONFIG, **changes}
+
+
+@contextlib.contextmanager
+def _small_disk(path, size):
+    """A real, full-able disk for those who may mount one (root)."""
+    path.mkdir()
+    command = ['mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', str(path)]
+    if (
+        not shutil.which('mount')
+        or subprocess.run(command, capture_output=True).returncode
+    ):
+        pytest.skip('this user may not mount a tmpfs')
+    try:
+        yield path
+    finally:
+        subprocess.run(['umount', '-l', str(path)], check=True)
+
+
+def test_first_use_writes_the_config_sorted_and_later_use_accepts_it(tmp_path):
+    with workdir.open_workdir(tmp_path / 'new' / 'run', CONFIG) as path:
+        assert path == tmp_path / 'new' / 'run'
+        text = (path / 'config.json').read_text()
+    assert list(json.loads(text)) == sorted(CONFIG)
+    with workdir.open_workdir(path, CONFIG):
+        assert (path / 'config.json').read_text() == text
+    assert {p.name for p in path.iterdir()} == {'config.json', 'lock'}
+
+
+def test_relative_path_becomes_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with workdir.open_workdir('run', CONFIG) as path:
+        assert path.is_absolute()
+        assert path == tmp_path / 'run'
+
+
+def test_other_config_is_refused_with_dotted_paths_and_nothing_is_changed(tmp_path):
+    with workdir.open_workdir(tmp_path / 'run', CONFIG) as path:
+        before = (path / 'config.json').read_text()
+    other = _changed(
+        phases=[{'steps': 10, 'objective': {'name': 'mlm', 'rate': 0.5}}], new=True
+    )
+    other.pop('clip')
+    with pytest.raises(ValueError, match='another config') as caught:
+        workdir.open_workdir(path, other).__enter__()
+    message = str(caught.value)
+    assert 'phases.0.objective.rate: 0.3 -> 0.5' in message
+    assert "clip: None -> '(none)'" in message
+    assert "new: '(none)' -> True" in message
+    assert str(path) in message
+    assert 'another --workdir' in message
+    assert 'name' not in message.split('config:')[1].split('Start')[0]
+    assert (path / 'config.json').read_text() == before
+
+
+def test_at_most_ten_differences_are_listed(tmp_path):
+    many = {f'key{i:02d}': i for i in range(25)}
+    with workdir.open_workdir(tmp_path / 'run', many):
+        pass
+    with pytest.raises(ValueError, match='and 15 more') as caught:
+        workdir.open_workdir(tmp_path / 'run', dict.fromkeys(many, -1)).__enter__()
+    assert str(caught.value).count('->') == 10
+
+
+def test_keys_that_may_change_may_change_and_only_those(tmp_path):
+    with workdir.open_workdir(tmp_path / 'run', CONFIG) as path:
+        pass
+    kept = _changed(checkpoint={'every': 5, 'keep': 9})
+    with workdir.open_workdir(path, kept, ('checkpoint.keep',)):
+        assert json.loads((path / 'config.json').read_text())['checkpoint']['keep'] == 9
+    every = _changed(checkpoint={'every': 7, 'keep': 9})
+    with pytest.raises(ValueError, match=r'checkpoint\.every: 5 -> 7'):
+        workdir.open_workdir(path, every, ('checkpoint.keep', 'check')).__enter__()
+    with workdir.open_workdir(path, every, ('checkpoint',)):
+        pass
+
+
+def test_differences_see_types_lists_and_empty_sections():
+    old = {'a': [1, 2], 'b': {}, 'c': {'d': 1}}
+    new = {'a': [1, 2, 3], 'b': {'x': 0}, 'c': {'d': 1}}
+    assert workdir.differences(old, new) == {
+        'a.2': ('(none)', 3),
+        'b': ({}, '(none)'),
+        'b.x': ('(none)', 0),
+    }
+    assert workdir.differences(old, old) == {}
+
+
+def test_config_that_is_no_json_is_refused_before_the_folder_is_made(tmp_path):
+    with pytest.raises(ValueError, match='cannot be written as config.json'):
+        workdir.open_workdir(tmp_path / 'run', {'a': object()}).__enter__()
+    assert not (tmp_path / 'run').exists()
+
+
+def test_damaged_config_file_is_named(tmp_path):
+    with workdir.open_workdir(tmp_path / 'run', CONFIG) as path:
+        pass
+    (path / 'config.json').write_text('{"name": ')
+    with pytest.raises(ValueError, match='not readable as JSON'):
+        workdir.open_workdir(path, CONFIG).__enter__()
+
+
+def test_folder_of_someone_else_is_not_written_into(tmp_path):
+    (tmp_path / 'thesis.tex').write_text('years of work')
+    with pytest.raises(ValueError, match='not the workdir of a run') as caught:
+        workdir.open_workdir(tmp_path, CONFIG).__enter__()
+    assert 'thesis.tex' in str(caught.value)
+    assert [p.name for p in tmp_path.iterdir()] == ['thesis.tex']
+
+
+def test_folder_of_a_run_that_died_at_once_is_taken(tmp_path):
+    (tmp_path / 'lock').write_text('process 1 on nowhere')
+    (tmp_path / 'config.json.tmp').write_text('{"na')
+    with workdir.open_workdir(tmp_path, CONFIG):
+        assert (tmp_path / 'config.json').exists()
+
+
+def test_workdir_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / 'file').write_text('')
+    with pytest.raises(FileExistsError, match='is a file, not a folder'):
+        workdir.open_workdir(tmp_path / 'file', CONFIG).__enter__()
+    with pytest.raises(NotADirectoryError, match='part of the path is a file'):
+        workdir.open_workdir(tmp_path / 'file' / 'run', CONFIG).__enter__()
+
+
+def test_unwritable_workdir_is_explained(tmp_path, monkeypatch):
+    # By hand rather than by chmod, which does not stop root.
+    def forbidden(*args, **kwargs):
+        raise PermissionError(13, 'Permission denied')
+
+    monkeypatch.setattr(pathlib.Path, 'mkdir', forbidden)
+    with pytest.raises(PermissionError, match='change the permissions') as caught:
+        workdir.open_workdir(tmp_path / 'run', CONFIG).__enter__()
+    assert caught.value.errno == 13
+    assert str(tmp_path / 'run') in str(caught.value)
+
+
+def test_unknown_system_error_keeps_its_words(tmp_path, monkeypatch):
+    def broken(*args, **kwargs):
+        raise OSError(116, 'Stale file handle')
+
+    monkeypatch.setattr(pathlib.Path, 'mkdir', broken)
+    with pytest.raises(OSError, match='Stale file handle.*another --workdir'):
+        workdir.open_workdir(tmp_path / 'run', CONFIG).__enter__()
+
+
+def test_full_disk_is_explained(tmp_path):
+    with _small_disk(tmp_path / 'disk', '64k') as disk:
+        (disk / 'run').mkdir()
+        with (
+            pytest.raises(OSError, match='No space'),
+            open(disk / 'filler', 'wb', 0) as f,
+        ):
+            f.write(bytes(30_000))
+            f.write(bytes(60_000))
+            f.write(bytes(60_000))
+        with pytest.raises(OSError, match='disk is full: free some space') as caught:
+            workdir.open_workdir(disk / 'run', CONFIG).__enter__()
+        assert caught.value.errno == 28
+        (disk / 'filler').unlink()
+        with workdir.open_workdir(disk / 'run', CONFIG):
+            pass
+
+
+def test_second_process_is_refused_and_the_lock_dies_with_its_holder(tmp_path):
+    code = [sys.executable, '-c', HOLD, str(tmp_path / 'run')]
+    with subprocess.Popen(code, stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout.readline() == 'held\n'
+            with pytest.raises(RuntimeError, match='in use by') as caught:
+                workdir.open_workdir(tmp_path / 'run', {'a': 1}).__enter__()
+            assert f'process {holder.pid} on {os.uname().nodename}' in str(caught.value)
+            assert 'very process' not in str(caught.value)
+            # The refused one must not have spoilt the name in the lock.
+            with pytest.raises(RuntimeError, match=f'process {holder.pid} on'):
+                workdir.open_workdir(tmp_path / 'run', {'a': 1}).__enter__()
+        finally:
+            holder.send_signal(signal.SIGKILL)
+            holder.wait()
+    with workdir.open_workdir(tmp_path / 'run', {'a': 1}) as path:
+        assert str(os.getpid()) in (path / 'lock').read_text()
+
+
+def test_same_process_twice_is_refused_and_told_so(tmp_path):
+    with (
+        workdir.open_workdir(tmp_path / 'run', CONFIG),
+        pytest.raises(RuntimeError, match='this very process'),
+        workdir.open_workdir(tmp_path / 'run', CONFIG),
+    ):
+        pass
+
+
+def test_lock_is_released_on_exit_and_on_error(tmp_path):
+    with (
+        pytest.raises(ZeroDivisionError),
+        workdir.open_workdir(tmp_path / 'run', CONFIG),
+    ):
+        raise ZeroDivisionError
+    with pytest.raises(ValueError, match='another config'):
+        workdir.open_workdir(tmp_path / 'run', _changed(name='other')).__enter__()
+    with workdir.open_workdir(tmp_path / 'run', CONFIG):
+        pass
+
+
+def test_filesystem_without_locks_is_a_warning(tmp_path, monkeypatch, caplog):
+    def unsupported(*args):
+        raise OSError(95, 'Operation not supported')
+
+    monkeypatch.setattr(fcntl, 'flock', unsupported)
+    with workdir.open_workdir(tmp_path / 'run', CONFIG):
+        pass
+    assert 'has no locks' in caplog.text
+
+
+def test_only_the_first_process_of_a_job_locks_and_writes(tmp_path, monkeypatch):
+    monkeypatch.setattr(workdir.jax, 'process_index', lambda: 1)
+    with workdir.open_workdir(tmp_path / 'run', CONFIG) as path:
+        assert path == tmp_path / 'run'
+    assert not path.exists()
