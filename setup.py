@@ -60,7 +60,7 @@ README = Path(__file__).with_name('README.md')
 setup(
     name='jepa-text',
     version='0.1.0',
-    description='Pretrain text encoders in JAX: MLM, CLM and latent prediction, compared.',
+    description='Pretrain text encoders in JAX: MLM, CLM and latent prediction.',
     long_description=README.read_text(encoding='utf-8') if README.exists() else '',
     long_description_content_type='text/markdown',
     license='Apache-2.0',

@@ -180,7 +180,9 @@ def _exp_entropy(values):
 
 
 def _normalised_entropy(values):
-    return _entropy(_shares(values**2)) / np.log(values.size) if values.size > 1 else 0.0
+    if values.size < 2:
+        return 0.0
+    return _entropy(_shares(values**2)) / float(np.log(values.size))
 
 
 def _stable_rank(values):

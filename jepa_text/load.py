@@ -35,7 +35,9 @@ class Pretrained:
             raise ValueError(f'pool={pool!r} does not exist; there are: {known}.')
         depth = self.network.encoder.depth + 1
         if not -depth <= layer < depth:
-            raise ValueError(f'layer={layer}: there are {depth}, -{depth} to {depth - 1}.')
+            raise ValueError(
+                f'layer={layer}: there are {depth}, -{depth} to {depth - 1}.'
+            )
         rows = [self._row(text) for text in texts]
         # Alike lengths share a batch; each batch is padded to a multiple of 32.
         order = np.argsort([len(row) for row in rows], kind='stable')
@@ -70,7 +72,9 @@ class Pretrained:
         for place in np.flatnonzero(ids == tokenizer.mask_id):
             probabilities_V = np.asarray(probabilities_BLV)[0, place]
             best = np.argsort(-probabilities_V, kind='stable')[:top]
-            answers.append([(tokenizer.decode([i]), float(probabilities_V[i])) for i in best])
+            answers.append(
+                [(tokenizer.decode([i]), float(probabilities_V[i])) for i in best]
+            )
         return answers
 
     def _row(self, text):

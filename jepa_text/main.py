@@ -102,7 +102,9 @@ def _check_file(argv):
     path = Path(given[-1].split(':')[0])
     if not path.is_file():
         near = [str(p) for p in sorted(path.parent.glob('*.py'))]
-        raise ValueError(f'config file {str(path)!r} does not exist.{_nearest(path, near)}')
+        raise ValueError(
+            f'config file {str(path)!r} does not exist.{_nearest(path, near)}'
+        )
 
 
 def _unknown_key(error):

@@ -244,8 +244,8 @@ class Progress:
     """The progress of a run on the terminal; a context manager.
 
     A moving bar with loss, tokens per second, time spent and time left; where there is
-    no terminal (CI, a log file) a plain line at the start, every tenth of the way, at
-    least every ten seconds, and at the end.
+    no terminal (CI, a log file) a plain line for the first update, the last one,
+    every tenth of the way, and any that comes ten seconds after the line before.
     """
 
     def __init__(self, description, total, start=0, stream=None, now=time.monotonic):
@@ -321,7 +321,7 @@ class Progress:
 
 
 def table(title, columns, rows, stream=None):
-    """Prints a table: numbers to the right, floats with four digits, None as a dash.
+    """Prints a table: numbers to the right, floats with three decimals, None as a dash.
 
     Raises ValueError for a row that is shorter or longer than `columns`.
     """
@@ -392,7 +392,9 @@ def _is_terminal(stream):
 def _cell(value):
     if value is None:
         return '–'
-    return f'{value:.4g}' if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f'{value:.3f}' if value == 0 or 1e-3 <= abs(value) < 1e4 else f'{value:.3g}'
 
 
 def _short(number):

@@ -8,24 +8,25 @@ readers (hues of Okabe & Ito, told apart by lightness as well).
 
 import numpy as np
 
-COLOURS = ('#0072b2', '#d55e00', '#009e73', '#cc79a7', '#8a6d00', '#56b4e9', '#555555')
+COLOURS = ('#0072b2', '#d55e00', '#009e73', '#cc79a7', '#8a6d00', '#56b4e9')
 INK, MUTED, GRID = '#24292f', '#6e7781', '#d0d7de'
-_SMOOTH_FROM = 80  # longer curves get a running mean over their raw values
+BASELINES = ('untrained', 'unigram', 'chance')  # always grey: the colours are for runs
+_SMOOTH_FROM = 80  # longer curves get a running mean, if they go up and down
 
 
 def curves(runs, title, ylabel, hlines=None, switches=None, xlabel='step'):
     """Curves of several runs over steps.
 
     `runs` is {name: (steps, values)}; empty series are left out, NaN leaves a gap, and
-    curves of many points are drawn faintly under their running mean. `hlines` {label: y}
-    are dashed reference lines; `switches` {label: step} are light vertical lines, such as
-    the step at which a phase begins. A name has the same colour in every figure that is
-    given the same runs in the same order.
+    noisy curves of many points are drawn faintly under their running mean. `hlines`
+    {label: y} are dashed reference lines; `switches` {label: step} are light vertical
+    lines, such as the step at which a phase begins. Colours go by order, without the
+    BASELINES: a run keeps its colour in all figures that list the runs in one order.
 
     Raises ValueError for steps and values of different lengths.
     """
     figure, axes = _figure(title, ylabel, xlabel)
-    for place, (name, (steps, values)) in enumerate(runs.items()):
+    for name, (steps, values) in runs.items():
         steps, values = np.asarray(steps), np.asarray(values, np.float64)
         if steps.shape != values.shape or steps.ndim != 1:
             raise ValueError(
@@ -34,9 +35,9 @@ def curves(runs, title, ylabel, hlines=None, switches=None, xlabel='step'):
             )
         if not steps.size:
             continue
-        colour = COLOURS[place % len(COLOURS)]
+        colour = _colours(runs)[name]
         marker = 'o' if steps.size < 12 else None
-        if steps.size >= _SMOOTH_FROM:
+        if _is_noisy(values):
             axes.plot(steps, values, color=colour, alpha=0.22, linewidth=0.8)
             values = _running_mean(values, steps.size // 40)
         axes.plot(
@@ -74,12 +75,12 @@ def spectra(values, title, ylabel='singular value / largest'):
     a cliff is a collapse. Zeros cannot be drawn on the logarithmic axis and end the line.
     """
     figure, axes = _figure(title, ylabel, 'direction, strongest first')
-    for place, (name, spectrum) in enumerate(values.items()):
+    for name, spectrum in values.items():
         spectrum = np.asarray(spectrum, np.float64)
         spectrum = spectrum[spectrum > 0]
         if spectrum.size:
             ranks, relative = np.arange(1, spectrum.size + 1), spectrum / spectrum[0]
-            axes.plot(ranks, relative, color=COLOURS[place % len(COLOURS)], label=name)
+            axes.plot(ranks, relative, color=_colours(values)[name], label=name)
     if axes.lines:
         axes.set_yscale('log')
     _legend(figure, axes)
@@ -97,7 +98,7 @@ def bars_with_intervals(values, title, xlabel, vlines=None):
     for place, (name, (value, low, high)) in enumerate(values.items()):
         if not low <= value <= high:
             raise ValueError(f'{title}: {name!r} is {value}, outside of [{low}, {high}].')
-        colour = COLOURS[place % len(COLOURS)]
+        colour = _colours(values)[name]
         axes.barh(place, value, height=0.56, color=colour, alpha=0.85, zorder=2)
         axes.plot([low, high], [place, place], color=INK, linewidth=1.2, zorder=3)
         axes.annotate(
@@ -125,6 +126,12 @@ def bars_with_intervals(values, title, xlabel, vlines=None):
         )
     _legend(figure, axes)
     return figure
+
+
+def _colours(names):
+    runs = [name for name in names if name not in BASELINES]
+    colours = {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(runs)}
+    return {name: colours.get(name, MUTED) for name in names}
 
 
 def _figure(title, ylabel, xlabel, height=3.1):
@@ -162,6 +169,14 @@ def _reference_lines(axes, hlines):
         )
 
 
+def _is_noisy(values):
+    """Whether a long curve turns so often that its trend is hard to see."""
+    # A schedule turns a few times; smoothing would round its corners off.
+    moves = np.diff(values[np.isfinite(values)])
+    turns = np.sum(moves[1:] * moves[:-1] < 0)
+    return values.size >= _SMOOTH_FROM and turns > 0.2 * values.size
+
+
 def _running_mean(values, width):
     """The mean of up to `width` points on either side; NaN stays NaN."""
     finite = np.isfinite(values)
@@ -172,11 +187,13 @@ def _running_mean(values, width):
 
 
 def _legend(figure, axes):
-    if axes.get_legend_handles_labels()[0]:
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
         figure.legend(
-            *axes.get_legend_handles_labels(),
+            handles,
+            labels,
             loc='outside lower left',
-            ncols=3,
+            ncols=3 if len(labels) <= 3 else 2,
             frameon=False,
             fontsize=8.5,
             labelcolor=INK,

@@ -8,6 +8,7 @@ import contextlib
 import html
 import io
 import json
+import math
 import os
 import re
 import tempfile
@@ -28,8 +29,8 @@ def write(path, title, lead, sections, subtitle=''):
     text         paragraphs, set apart by blank lines; `code` between backticks
     facts        [{'value': '4.31', 'label': 'held-out loss', 'note': 'nats'}]: large
     table        {'columns': [...], 'rows': [[...]], 'best': {column: 'min' or 'max'},
-                 'note': '...'}: numbers are set to the right, floats with four digits,
-                 None is a dash; the best number of a column is bold
+                 'note': '...'}: numbers are set to the right, the floats of a column with
+                 equally many decimals, None is a dash; the best number is bold
     figures      matplotlib figures, drawn as SVG; two in a row where there is room
     predictions  [{'before': 'Call me ', 'target': 'Ishmael', 'after': '.',
                  'models': {'mlm': [('Ishmael', 0.62), ('back', 0.11)]}}]
@@ -118,6 +119,7 @@ def _table(table):
                 f'{len(row)} cells: {row!r}.'
             )
     best = _best_cells(columns, rows, table.get('best') or {})
+    places = [_decimals([row[i] for row in rows]) for i in range(len(columns))]
     number = [any(_is_number(row[i]) for row in rows) for i in range(len(columns))]
     head = ''.join(
         f'<th scope="col"{_right(number[i])}>{_escape(name)}</th>'
@@ -127,7 +129,7 @@ def _table(table):
     for place, row in enumerate(rows):
         cells = [
             f'<td{_right(number[i])}>'
-            + (f'<b>{_cell(value)}</b>' if (place, i) in best else _cell(value))
+            + _cell(value, places[i], bold=(place, i) in best)
             + '</td>'
             for i, value in enumerate(row)
         ]
@@ -164,12 +166,21 @@ def _right(is_number):
     return ' class="n"' if is_number else ''
 
 
-def _cell(value):
-    if value is None:
-        return '–'
-    text = f'{value:.4g}' if isinstance(value, float) else str(value)
-    # A real minus sign is as wide as a digit.
-    return _escape(text.replace('-', '−', 1) if _is_number(value) else text)
+def _decimals(values):
+    """So many decimals that the largest float of a column shows about four digits."""
+    sizes = [abs(v) for v in values if isinstance(v, float) and math.isfinite(v)]
+    largest = max(sizes, default=1.0) or 1.0
+    if largest < 0.01:
+        return 2 - math.floor(math.log10(largest))
+    return 3 if largest < 10 else 1 if largest < 1000 else 0
+
+
+def _cell(value, decimals=3, bold=False):
+    text = '–' if value is None else str(value)
+    if _is_number(value):
+        text = f'{value:,.{decimals}f}' if isinstance(value, float) else f'{value:,}'
+        text = text.replace('-', '−')  # a real minus sign is as wide as a digit
+    return f'<b>{_escape(text)}</b>' if bold else _escape(text)
 
 
 def _predictions(predictions):
@@ -288,18 +299,18 @@ main { max-width: 60rem; margin: 0 auto; padding: 3.5rem 1.5rem 5rem; }
 header { margin-bottom: 3rem; max-width: 46rem; }
 .over { margin: 0 0 .6rem; color: var(--muted); font-size: .85rem; }
 h1 { font-size: 2.1rem; line-height: 1.15; letter-spacing: -.02em; margin: 0 0 1rem; }
-.lead { font: 1.3rem/1.5 var(--serif); margin: 0; }
+.lead { font-size: 1.22rem; line-height: 1.5; margin: 0; text-wrap: pretty; }
 section { margin: 0 0 3.2rem; }
 h2 {
   font-size: 1.2rem; line-height: 1.3; letter-spacing: -.01em; margin: 0 0 .8rem;
   padding-top: 1.1rem; border-top: 1px solid var(--line);
 }
-section > p { max-width: 44rem; margin: 0 0 1rem; }
+section > p { max-width: 44rem; margin: 0 0 1rem; text-wrap: pretty; }
 code { font: .88em ui-monospace, Menlo, 'DejaVu Sans Mono', monospace; }
 .facts {
   display: grid; gap: 1px; background: var(--line); border: 1px solid var(--line);
   border-radius: 10px; overflow: hidden; margin: 0 0 1.2rem;
-  grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr));
+  grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr));
 }
 .facts div { background: var(--paper); padding: 1rem 1.2rem; }
 .facts b { display: block; font-size: 1.9rem; line-height: 1.2; letter-spacing: -.02em;
@@ -308,7 +319,8 @@ code { font: .88em ui-monospace, Menlo, 'DejaVu Sans Mono', monospace; }
 .facts small { color: var(--muted); }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .94rem; }
-th, td { text-align: left; padding: .5rem 1.2rem .5rem 0; white-space: nowrap; }
+th, td { text-align: left; padding: .5rem .8rem; white-space: nowrap; }
+th:first-child, td:first-child { padding-left: 0; }
 th:last-child, td:last-child { padding-right: 0; }
 th { color: var(--muted); font-weight: 500; font-size: .84rem; vertical-align: bottom; }
 thead tr { border-bottom: 1px solid var(--muted); }
@@ -354,7 +366,8 @@ pre {
 @media (max-width: 40rem) {
   main { padding: 2rem 1.1rem 3rem; }
   h1 { font-size: 1.7rem; }
-  .lead { font-size: 1.15rem; }
+  .lead { font-size: 1.1rem; }
+  .facts b { font-size: 1.5rem; }
 }
 @media print { section { break-inside: avoid; } }
 """

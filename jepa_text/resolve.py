@@ -28,7 +28,9 @@ def build(folder, section, **given):
     keywords = dict(section)
     name = keywords.pop('name', None)
     if name is None:
-        raise ValueError(f'A section for {folder} needs a name.{nearest("", names(folder))}')
+        raise ValueError(
+            f'A section for {folder} needs a name.{nearest("", names(folder))}'
+        )
     if name not in names(folder):
         raise ValueError(f'{folder} has no {name!r}.{nearest(name, names(folder))}')
     make = importlib.import_module(f'jepa_text.{folder.replace("/", ".")}.{name}').make
@@ -37,5 +39,7 @@ def build(folder, section, **given):
     for key in () if takes_any else keywords:
         if key not in parameters or key in given:
             known = [p for p in parameters if p not in given]
-            raise ValueError(f'{folder}/{name} does not take {key!r}.{nearest(key, known)}')
+            raise ValueError(
+                f'{folder}/{name} does not take {key!r}.{nearest(key, known)}'
+            )
     return make(**keywords, **given)

@@ -88,9 +88,7 @@ def rewarmed(schedule, start, steps):
     """`schedule`, but rising linearly from 0 in the `steps` after step `start`."""
     if not steps:
         return schedule
-    return lambda step: (
-        schedule(step) * jnp.clip((step - start + 1) / steps, 0.0, 1.0)
-    )
+    return lambda step: schedule(step) * jnp.clip((step - start + 1) / steps, 0.0, 1.0)
 
 
 SCHEDULES = {

@@ -59,7 +59,9 @@ def create(network, objective, optimizer, seed):
         step=jnp.zeros((), jnp.int32),
         params=params,
         # A copy: two donated arguments must not be one buffer.
-        target=jax.tree.map(jnp.copy, params['encoder']) if objective.has_target else None,
+        target=jax.tree.map(jnp.copy, params['encoder'])
+        if objective.has_target
+        else None,
         opt_state=optimizer.init(params),
         skipped=jnp.zeros((), jnp.int32),
         skipped_in_row=jnp.zeros((), jnp.int32),
@@ -75,7 +77,10 @@ def enter_phase(state, network, objective, optimizer, seed, reset=None):
     matches the regular expression `reset` ('.*': all, '/lm_head/': the head's moments).
     """
     fresh = create(network, objective, optimizer, seed)
-    params = {**fresh.params, **{n: state.params[n] for n in fresh.params if n in state.params}}
+    params = {
+        **fresh.params,
+        **{n: state.params[n] for n in fresh.params if n in state.params},
+    }
     if objective.has_target:
         target = state.target
         if target is None:

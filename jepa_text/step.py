@@ -48,7 +48,9 @@ def make_step(
             skipped=state.skipped + ~finite,
             skipped_in_row=jnp.where(finite, 0, state.skipped_in_row + 1),
         )
-        metrics = {name if '/' in name else f'train/{name}': x for name, x in metrics.items()}
+        metrics = {
+            name if '/' in name else f'train/{name}': x for name, x in metrics.items()
+        }
         return new, metrics | {
             'train/loss': loss,
             'train/grad_norm': grad_norm,
@@ -67,7 +69,9 @@ def _gradients(loss_of, params, batch, accumulate):
         (loss, metrics), grads = value_and_grad(params, batch)
         return loss, metrics, grads
     # Every part takes rows from every device, so that none idles.
-    parts = {k: rearrange(x, '(b a) ... -> a b ...', a=accumulate) for k, x in batch.items()}
+    parts = {
+        k: rearrange(x, '(b a) ... -> a b ...', a=accumulate) for k, x in batch.items()
+    }
 
     def add(total, part):
         (loss, metrics), grads = value_and_grad(params, part)

@@ -1,10 +1,10 @@
 """Several runs on the same rows, one after the other, and a comparison of them.
 
-    workdir/
-      rows/          prepared once, read by all
-      <run>/         one training run each: config, checkpoints, metrics
-      results.json   every number and prediction of the report
-      report.html
+workdir/
+  rows/          prepared once, read by all
+  <run>/         one training run each: config, checkpoints, metrics
+  results.json   every number and prediction of the report
+  report.html
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import jax
 
-from jepa_text import load, metrics, resolve, restore, sharding, study_report, train
+from jepa_text import load, resolve, restore, sharding, study_report, train
 from jepa_text.data import pipeline, prepare
 from jepa_text.evals import heldout, representation
 

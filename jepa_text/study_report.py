@@ -1,12 +1,8 @@
 """The results of a study as report.html, and as a short table on the terminal."""
 
-import platform
-from importlib import metadata
 from pathlib import Path
 
-import jax
-
-from jepa_text import metrics, plots, report
+from jepa_text import metrics, report
 
 CURVES = (
     ('heldout/mlm_loss', 'Held-out masked loss', 'nats'),

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import json
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -25,7 +26,7 @@ from jepa_text import (
 )
 from jepa_text import state as states
 from jepa_text import step as steps
-from jepa_text.data import pipeline
+from jepa_text.data import pipeline, prepare
 from jepa_text.evals import heldout
 
 # What a resumed run may set differently without becoming another run.
@@ -50,6 +51,8 @@ def train(config, folder):
         state, index = _start(plan, store)
         started = int(state.step)
         total = plan.phases[-1].stop
+        if jax.process_index() == 0:
+            plan.tokenizer.save(f'{folder}/tokenizer.json')
         writer = stack.enter_context(
             metrics.Writer(folder, resume_step=started if index is not None else -1)
         )
@@ -101,7 +104,10 @@ class Plan:
 def make_plan(config):
     """Builds all parts of a run. Raises ValueError for what cannot work together."""
     data, seed = config['data'], config['seed']
+    if 'prepare' in config and not Path(data['folder']).exists():
+        prepare.run(config, data['folder'])
     rows = pipeline.Rows(data['folder'], 'train')
+    pipeline.check_row_length(rows.manifest, data['row_length'])
     tokenizer = tokenizers.load(f'{data["folder"]}/tokenizer.json')
     pipeline.check_tokenizer(rows.manifest, tokenizer)
     mesh = sharding.make_mesh(**config['mesh'])
@@ -175,7 +181,9 @@ def phase_spans(phases, total):
                 'share, and maybe at_switch.'
             )
         rest = total - start
-        length = phase.get('steps', round(phase['share'] * total) if 'share' in phase else rest)
+        length = phase.get(
+            'steps', round(phase['share'] * total) if 'share' in phase else rest
+        )
         spans.append((start, start + length))
         start += length
     if start != total or any(stop <= begin for begin, stop in spans):
@@ -256,7 +264,9 @@ class _Run:
     def phase(self, phase, state):
         """Trains from the state's step to the end of the phase."""
         config, mesh = self.config, self.plan.mesh
-        places = jax.tree.map(lambda leaf: leaf.sharding, abstract_state(self.plan, phase))
+        places = jax.tree.map(
+            lambda leaf: leaf.sharding, abstract_state(self.plan, phase)
+        )
         step = jax.jit(
             phase.step,
             in_shardings=(places, sharding.batch_sharding(mesh)),
@@ -319,7 +329,11 @@ class _Run:
                 'phase': phase.index,
                 'fingerprint': self.plan.fingerprint,
                 'history': [
-                    {'start': past.start, 'stop': min(past.stop, int(state.step)), **section}
+                    {
+                        'start': past.start,
+                        'stop': min(past.stop, int(state.step)),
+                        **section,
+                    }
                     for past, section in zip(
                         self.plan.phases[: phase.index + 1], self.config['phases']
                     )

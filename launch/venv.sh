@@ -35,7 +35,7 @@ print("%d.%d" % sys.version_info[:2])' 2>/dev/null
 
 # Sets FOUND to the interpreter to use.
 find_python() {
-  local name candidate any=''
+  local name candidate any='' IFS=$'\n'
   if [ -n "${PYTHON:-}" ]; then
     version_of "$PYTHON" >/dev/null || fail "PYTHON=$PYTHON does not run, is older than 3.11, or lacks the modules venv and ensurepip. Set PYTHON to another interpreter, or unset it."
     FOUND=$PYTHON
@@ -67,7 +67,7 @@ lock_for() {
 
 # What an installation depends on, as one hash: files, folder, interpreter.
 digest() {
-  "$1" - "$ROOT" "$ROOT/setup.py" "$ROOT/pyproject.toml" "${@:2}" <<'PYTHON'
+  "$1" - "$ROOT" "$ROOT/setup.py" "${@:2}" <<'PYTHON'
 import hashlib
 import pathlib
 import sys
@@ -115,7 +115,9 @@ install_kind() {
     say packages "$(grep -c '^[a-zA-Z0-9].*==' "$lock") of ${lock##*/}, hash-checked (minutes the first time)"
     # Wheels only: nothing of others runs while it is installed. promise has no wheel.
     install --require-hashes --only-binary :all: --no-binary promise \
-      --no-build-isolation --use-pep517 -r "$lock"
+      --no-build-isolation --use-pep517 --no-compile -r "$lock"
+    # On all cores, as pip would not; a file of another Python's syntax is no error.
+    "$VENV/bin/python" -m compileall -qq -j 0 "$VENV/lib" || :
     install --no-deps --no-build-isolation -e "$ROOT"
   else
     say packages 'no requirements file for this Python: newest versions that setup.py allows'

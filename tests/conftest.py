@@ -11,3 +11,5 @@ if 'host_platform_device_count' not in os.environ.get('XLA_FLAGS', ''):
 import jax  # noqa: E402
 
 jax.config.update('jax_numpy_rank_promotion', 'raise')
+# The suite compiles hundreds of tiny programs and runs each a few times.
+jax.config.update('jax_disable_most_optimizations', True)

@@ -47,12 +47,18 @@ def test_correct_counts_the_highest():
 
 
 def test_cosine_distance_against_optax(rng):
-    x, y = jnp.float32(rng.normal(size=(2, 4, 6))), jnp.float32(rng.normal(size=(2, 4, 6)))
+    x, y = (
+        jnp.float32(rng.normal(size=(2, 4, 6))),
+        jnp.float32(rng.normal(size=(2, 4, 6))),
+    )
     assert_allclose(losses.cosine_distance(x, y), optax.cosine_distance(x, y), atol=1e-6)
 
 
 def test_smooth_l1_is_huber_over_beta(rng):
-    x, y = jnp.float32(rng.normal(size=(2, 4, 6))), jnp.float32(rng.normal(size=(2, 4, 6)))
+    x, y = (
+        jnp.float32(rng.normal(size=(2, 4, 6))),
+        jnp.float32(rng.normal(size=(2, 4, 6))),
+    )
     for beta in (0.3, 1.0, 4.0):
         expected = optax.huber_loss(x, y, delta=beta).mean(-1) / beta
         assert_allclose(losses.smooth_l1(x, y, beta), expected, atol=1e-6)

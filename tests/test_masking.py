@@ -52,7 +52,9 @@ def test_rate_is_right_in_expectation_also_for_short_rows(sampler):
 
 def test_fixed_count_is_floor_or_ceiling():
     rng = np.random.default_rng(0)
-    counts = {int(masking.fixed_count(np.ones(10, bool), 0.25, rng).sum()) for _ in range(99)}
+    counts = {
+        int(masking.fixed_count(np.ones(10, bool), 0.25, rng).sum()) for _ in range(99)
+    }
     assert counts == {2, 3}
 
 

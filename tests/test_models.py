@@ -125,12 +125,16 @@ def test_scanned_unrolled_and_rematerialised_agree(tokens):
     for remat in transformer.REMAT:
         other, other_grads = value_and_grad(build(scan=True, remat=remat), params)
         assert_allclose(other, value, rtol=1e-6)
-        jax.tree.map(lambda a, b: assert_allclose(a, b, rtol=1e-3, atol=2e-3), other_grads, grads)
+        jax.tree.map(
+            lambda a, b: assert_allclose(a, b, rtol=1e-3, atol=2e-3), other_grads, grads
+        )
     unrolled = transformer.unstack_layers(params)
     other, other_grads = value_and_grad(build(scan=False), unrolled)
     assert_allclose(other, value, rtol=1e-6)
     restacked = transformer.stack_layers(other_grads)
-    jax.tree.map(lambda a, b: assert_allclose(a, b, rtol=1e-3, atol=2e-3), restacked, grads)
+    jax.tree.map(
+        lambda a, b: assert_allclose(a, b, rtol=1e-3, atol=2e-3), restacked, grads
+    )
 
 
 @pytest.mark.parametrize('scan', [True, False])
@@ -143,7 +147,9 @@ def test_every_layer_on_request(tokens, scan):
     assert_array_equal(hidden, run(model, params, tokens))
     square = np.mean(np.square(layers[-1]), -1, keepdims=True)
     scale = params['norm']['scale'][None, None]
-    assert_allclose(hidden, layers[-1] / np.sqrt(square + 1e-5) * scale, rtol=1e-4, atol=1e-5)
+    assert_allclose(
+        hidden, layers[-1] / np.sqrt(square + 1e-5) * scale, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_bfloat16_computes_near_float32_and_keeps_float32_weights(tokens):

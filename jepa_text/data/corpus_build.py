@@ -36,7 +36,9 @@ HELDOUT_ADDRESSES = 8
 def tidy(text):
     """One typography: straight quotes, em dashes, no emphasis marks, no stage notes."""
     text = text.translate(str.maketrans('“”‘’', '""\'\'')).replace('\u2011', '-')
-    text = re.sub(r'[-—–]*[\[(](applause|laughter)[\])]', '', text, flags=re.IGNORECASE)
+    text = re.sub(
+        r'[-—–]*[\[(](applause|laughter)[.!]?[\])]', '', text, flags=re.IGNORECASE
+    )
     text = re.sub(r' ?(?:--+|—) ?', '—', text)
     return re.sub(r'_([^_]+)_', r'\1', text)
 
@@ -47,7 +49,9 @@ def unwrap(text):
     for block in re.split(r'\n\s*\n', text.strip('\n')):
         lines = [line for line in block.split('\n') if line.strip()]
         is_verse = len(lines) > 1 and all(line.startswith('  ') for line in lines)
-        joined = ('\n' if is_verse else ' ').join(' '.join(line.split()) for line in lines)
+        joined = ('\n' if is_verse else ' ').join(
+            ' '.join(line.split()) for line in lines
+        )
         if joined:
             paragraphs.append(joined)
     return '\n\n'.join(paragraphs)
@@ -61,8 +65,8 @@ def addresses(folder):
     rows = [json.loads(path.read_text('utf-8')) for path in sorted(folder.glob('*.json'))]
     if not rows:
         raise FileNotFoundError(
-            f'{folder} has no *.json files. Give the folder with one JSON file an address '
-            '(fields year, name and text).'
+            f'{folder} has no *.json files. Give the folder with one JSON file an '
+            'address (fields year, name and text).'
         )
     # In a year with two the outgoing president spoke first: Truman 1953, Eisenhower 1961.
     first_year = {}
@@ -85,7 +89,9 @@ def addresses(folder):
 
 def chapters(text, author, novel, year):
     """One document a chapter; the heading goes into the title."""
-    parts = re.split(r'^(chapter [0-9ivxl]+\b[^\n]*(?:\n[^\n]+)*)\n\n', text, flags=re.M | re.I)
+    parts = re.split(
+        r'^(chapter [0-9ivxl]+\b[^\n]*(?:\n[^\n]+)*)\n\n', text, flags=re.M | re.I
+    )
     if len(parts) < 3:
         raise ValueError(f'{novel} has no line that starts with "Chapter" and a number.')
     documents = []
@@ -107,8 +113,8 @@ def austen(text):
     missing = [title for title in AUSTEN if title not in found]
     if missing:
         raise ValueError(
-            f'The file of Austen has no line {missing[0]!r}. Each novel must be headed by '
-            f'its title on a line of its own: {", ".join(AUSTEN)}.'
+            f'The file of Austen has no line {missing[0]!r}. Each novel must be headed '
+            f'by its title on a line of its own: {", ".join(AUSTEN)}.'
         )
     return {
         novel: chapters(found[title], 'Jane Austen', novel, year)
@@ -121,7 +127,10 @@ def build(sotu_folder, moby_file, austen_file):
     novels = austen(read(austen_file))
     novels['Moby Dick'] = chapters(read(moby_file), 'Herman Melville', 'Moby Dick', 1851)
     spoken = addresses(pathlib.Path(sotu_folder))
-    splits = {'train': spoken[:-HELDOUT_ADDRESSES], 'heldout': spoken[-HELDOUT_ADDRESSES:]}
+    splits = {
+        'train': spoken[:-HELDOUT_ADDRESSES],
+        'heldout': spoken[-HELDOUT_ADDRESSES:],
+    }
     for novel, documents in novels.items():
         is_cut = novel in ('Moby Dick', 'Pride and Prejudice')
         cut = len(documents) - (len(documents) // 10 if is_cut else 0)

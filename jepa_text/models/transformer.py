@@ -141,7 +141,9 @@ def stack_layers(encoder):
     """Parameters of an unrolled encoder in the layout of a scanned one."""
     names = sorted((n for n in encoder if n.startswith('layer_')), key=_layer_number)
     rest = {n: p for n, p in encoder.items() if n not in names}
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(encoder[n] for n in names))
+    stacked = jax.tree.map(
+        lambda *leaves: jnp.stack(leaves), *(encoder[n] for n in names)
+    )
     return {**rest, 'layers': stacked}
 
 

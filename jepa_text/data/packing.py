@@ -1,0 +1,141 @@
+"""Documents to rows of equal length, with next to no padding.
+
+Best fit, rows of 8. Document A has 19 tokens, B 4, C 3, D 2; every letter is one token:
+
+    A  aaaaaaaa aaaaaaaa aaa      cut into pieces of 8; the last piece is shorter
+    B  bbbb    C  ccc    D  dd
+
+    1. pieces of 8 are rows:        aaaaaaaa
+                                    aaaaaaaa
+    2. the rest, longest first,     bbbbaaa.    A's rest fits behind B: 1 left
+       each where the least         cccdd...    D does not fit above: with C
+       room would be left
+
+    segment_ids of row 3            1111222.    0 is padding
+    positions of row 3              0123012.    from 0 in every piece
+
+Concat (what the papers' code does): the stream, cut every 8 tokens; nothing is padded but
+the end, and a document may be cut at any place, even after one token:
+
+                                    aaaaaaaa
+                                    aaaaaaaa
+                                    aaabbbbc
+                                    ccdd....
+
+Packing looks at lengths only, so it needs no tokens in memory. It is deterministic.
+"""
+
+import bisect
+import dataclasses
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Packed:
+    """Rows of pieces: piece p is `length[p]` tokens of `document[p]` from `start[p]` on.
+
+    int64 [P] in the order of the rows; row r has the pieces splits[r] to splits[r + 1].
+    """
+
+    document: np.ndarray
+    start: np.ndarray
+    length: np.ndarray
+    splits: np.ndarray
+
+    def __len__(self):
+        return len(self.splits) - 1
+
+    def __getitem__(self, row):
+        """The pieces of a row: a list of (document, start, length)."""
+        pieces = slice(self.splits[row], self.splits[row + 1])
+        columns = (self.document[pieces], self.start[pieces], self.length[pieces])
+        return [tuple(int(value) for value in piece) for piece in zip(*columns)]
+
+    @property
+    def tokens(self):
+        """Tokens in all rows, padding not counted."""
+        return int(self.length.sum())
+
+    @property
+    def most_pieces(self):
+        """The largest number of pieces in one row."""
+        return int(np.diff(self.splits).max(initial=0))
+
+
+def best_fit(lengths, row_length):
+    """Packs documents of these lengths into rows by best fit decreasing: O(n log n).
+
+    A document longer than a row is cut every `row_length` tokens from its beginning;
+    what is left over is packed with the rests of others, never cut again.
+    """
+    lengths = np.asarray(lengths, np.int64)
+    full = lengths // row_length
+    document = np.repeat(np.arange(len(lengths)), full)
+    # 0, 1, 2, ... within each document.
+    number = np.arange(len(document)) - np.repeat(np.cumsum(full) - full, full)
+    rests = np.flatnonzero(lengths % row_length)
+    rests = rests[np.argsort(-(lengths[rests] % row_length), kind='stable')]
+    row_of_rest = _best_fit_decreasing((lengths[rests] % row_length).tolist(), row_length)
+    # Stable: pieces of one row stay longest first.
+    order = np.argsort(row_of_rest, kind='stable')
+    rests = rests[order]
+    pieces_of_row = np.bincount(row_of_rest[order]) if len(rests) else np.zeros(0, int)
+    return Packed(
+        document=np.concatenate([document, rests]),
+        start=np.concatenate([number * row_length, full[rests] * row_length]),
+        length=np.concatenate(
+            [np.full(len(document), row_length), lengths[rests] % row_length]
+        ),
+        splits=np.concatenate(
+            [np.arange(len(document)), len(document) + np.cumsum([0, *pieces_of_row])]
+        ).astype(np.int64),
+    )
+
+
+def _best_fit_decreasing(lengths, row_length):
+    """The row of every length (sorted, longest first), int64 [n]."""
+    rows = np.zeros(len(lengths), np.int64)
+    # open_rows[room] are the rows with that much room; rooms lists those in use, sorted.
+    open_rows = [[] for _ in range(row_length + 1)]
+    rooms, opened = [], 0
+    for index, length in enumerate(lengths):
+        place = bisect.bisect_left(rooms, length)
+        if place < len(rooms):
+            room = rooms[place]
+            row = open_rows[room].pop()
+            if not open_rows[room]:
+                del rooms[place]
+        else:
+            room, row, opened = row_length, opened, opened + 1
+        rows[index] = row
+        left = room - length
+        if not left:
+            continue
+        if not open_rows[left]:
+            bisect.insort(rooms, left)
+        open_rows[left].append(row)
+    return rows
+
+
+def concat(lengths, row_length):
+    """Packs documents of these lengths into rows by cutting their stream: O(n).
+
+    Every row is full but the last.
+    """
+    lengths = np.asarray(lengths, np.int64)
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    row_starts = np.arange(0, total, row_length)
+    starts = np.union1d(row_starts, (ends - lengths)[lengths > 0])
+    # The first document that ends after the piece begins: empty ones are passed over.
+    document = np.searchsorted(ends, starts, side='right')
+    return Packed(
+        document=document,
+        start=starts - (ends - lengths)[document],
+        length=np.diff(starts, append=total),
+        splits=np.append(np.searchsorted(starts, row_starts), len(starts)),
+    )
+
+
+PACKINGS = {'best_fit': best_fit, 'concat': concat}

@@ -1,0 +1,264 @@
+"""Documents to rows on disk: tokenize, pack, shuffle, shard. Written whole or not at all.
+
+    source --tokenizer--> [bos] ids [eos] --packing--> rows --shuffled by seed--> shards
+
+Everything goes into a hidden folder beside the wanted one, is synced to the disk, and
+renamed at the very end: a folder that has a manifest is finished. What a killed writer
+leaves is called `.<name>.partial-*` and may be deleted. The tokens of one split are held
+in memory (2 or 4 bytes each), its text is not. The same input gives the same bytes.
+"""
+
+import hashlib
+import inspect
+import json
+import os
+import pathlib
+import shutil
+import uuid
+
+import numpy as np
+
+from jepa_text import resolve, tokenizers
+from jepa_text.data import packing as packings
+from jepa_text.data import rows
+from jepa_text.data import shards as shard_files
+
+BATCH_CHARACTERS = 4_000_000
+LEAST_ROW_LENGTH = 8
+
+
+def run(config, workdir):
+    """`prepare` with the keywords of config['prepare'], rows in `workdir`; prints counts.
+
+    The section's tokenizer is a path, or 'bundled'. Raises ValueError for a keyword that
+    `prepare` does not take, and whatever `prepare` raises.
+    """
+    section = dict(config['prepare'])
+    known = set(inspect.signature(prepare).parameters) - {'folder'}
+    for key in section.keys() - known:
+        raise ValueError(f'prepare does not take {key!r}.{resolve.nearest(key, known)}')
+    for key in ('source', 'tokenizer', 'row_length'):
+        if key not in section:
+            raise ValueError(f'config.prepare lacks {key!r}; it takes: {sorted(known)}.')
+    name = section.pop('tokenizer')
+    tokenizer = tokenizers.load(tokenizers.BUNDLED if name == 'bundled' else name)
+    was_there = pathlib.Path(workdir, rows.MANIFEST).exists()
+    manifest = prepare(tokenizer=tokenizer, folder=workdir, **section)
+    print(f'{workdir}: ' + ('already prepared' if was_there else 'prepared'))
+    for split, counts in manifest['splits'].items():
+        print(
+            f'  {split}: {counts["documents"]:,} documents, {counts["tokens"]:,} tokens, '
+            f'{counts["rows"]:,} rows of {manifest["row_length"]}, '
+            f'{counts["efficiency"]:.2%} filled'
+        )
+    return manifest
+
+
+def prepare(
+    source,
+    tokenizer,
+    folder,
+    *,
+    row_length,
+    splits=('train', 'heldout'),
+    packing='best_fit',
+    shards=4,
+    seed=0,
+    add_bos=True,
+    add_eos=True,
+):
+    """Writes `folder` and returns its manifest; a finished one is left as it is.
+
+    `source` is a section such as dict(name='bundled') or dict(name='text', path=...).
+    A folder made with the same settings counts as finished even when the corpus has
+    changed since: delete it to make it anew. Raises ValueError for unusable settings,
+    FileExistsError for a folder of other settings or of something else, ValueError for
+    a corpus without text, OSError when the disk has too little room.
+    """
+    _check(row_length, packing, shards, splits, seed)
+    folder = pathlib.Path(folder)
+    settings = {
+        'source': dict(source),
+        'tokenizer': tokenizer.fingerprint,
+        'splits': list(splits),
+        'row_length': row_length,
+        'packing': packing,
+        'shards': shards,
+        'seed': seed,
+        'add_bos': add_bos,
+        'add_eos': add_eos,
+    }
+    # As the manifest will say it: tuples become lists, paths strings.
+    settings = json.loads(json.dumps(settings, default=os.fspath))
+    finished = _finished(folder, settings)
+    if finished:
+        return finished
+    # Sources are looked up before anything is written: a wrong name costs nothing.
+    corpus = {s: resolve.build('data/sources', source, split=s) for s in splits}
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.parent / f'.{folder.name}.partial-{uuid.uuid4().hex[:8]}'
+    partial.mkdir()
+    try:
+        manifest = _write(partial, corpus, tokenizer, settings)
+        shard_files.sync(partial)
+        return _publish(partial, folder, settings, manifest)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _check(row_length, packing, shards, splits, seed):
+    is_whole = isinstance(row_length, int) and not isinstance(row_length, bool)
+    if not is_whole or row_length < LEAST_ROW_LENGTH:
+        raise ValueError(
+            f'row_length={row_length!r} must be a whole number of tokens, at least '
+            f'{LEAST_ROW_LENGTH}; 64 to 8192 are usual.'
+        )
+    if packing not in packings.PACKINGS:
+        raise ValueError(
+            f'There is no packing {packing!r}.'
+            f'{resolve.nearest(str(packing), packings.PACKINGS)}'
+        )
+    if not isinstance(shards, int) or not 1 <= shards <= 99_999:
+        raise ValueError(f'shards={shards!r} must be a whole number from 1 to 99999.')
+    if not isinstance(seed, int) or seed < 0:
+        raise ValueError(f'seed={seed!r} must be a whole number from 0 on.')
+    if not splits or isinstance(splits, str):
+        raise ValueError(
+            f"splits={splits!r} must be a list such as ('train', 'heldout')."
+        )
+
+
+def _finished(folder, settings):
+    """The manifest of a finished folder of these settings; None when there is none."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return None
+    if not (folder / rows.MANIFEST).is_file():
+        raise FileExistsError(
+            f'{folder} exists and holds something other than prepared rows. Name another '
+            'folder, or move what is there out of the way.'
+        )
+    manifest = rows.read_manifest(folder)
+    rows.check_sizes(folder, manifest)
+    before = manifest['settings']
+    changed = [
+        f'{key} was {before.get(key)!r} and is now {settings.get(key)!r}'
+        for key in sorted(before.keys() | settings.keys())
+        if before.get(key) != settings.get(key)
+    ]
+    if changed:
+        raise FileExistsError(
+            f'{folder} was prepared with other settings: {"; ".join(changed)}. Name '
+            'another folder, or delete this one to prepare it anew.'
+        )
+    return manifest
+
+
+def _write(partial, corpus, tokenizer, settings):
+    """Writes all shards, the tokenizer and the manifest into the partial folder."""
+    with shard_files.clear_disk_errors(partial):
+        tokenizer.save(partial / 'tokenizer.json')
+    manifest = {
+        'format': rows.FORMAT,
+        'settings': settings,
+        'tokenizer_fingerprint': tokenizer.fingerprint,
+        'vocab_size': tokenizer.vocab_size,
+        'pad_id': tokenizer.pad_id,
+        'dtype': rows.dtype_for(tokenizer.vocab_size, settings['row_length']),
+        'row_length': settings['row_length'],
+        'packing': settings['packing'],
+        'files': [shard_files.entry(partial / 'tokenizer.json')],
+        'splits': {},
+    }
+    for number, (split, documents) in enumerate(corpus.items()):
+        tokens, counts = tokenize(documents, tokenizer, settings, manifest['dtype'])
+        if not counts['documents']:
+            raise ValueError(
+                f'The corpus has no text in the split {split!r} (source '
+                f'{settings["source"]}). Give a source with at least one document that '
+                'is not blank; for small text or jsonl corpora lower heldout_every.'
+            )
+        rng = np.random.default_rng([settings['seed'], number])
+        manifest['splits'][split] = counts | _write_split(
+            partial, split, tokens, manifest, rng
+        )
+    with shard_files.clear_disk_errors(partial):
+        return rows.write_manifest(partial, manifest)
+
+
+def tokenize(documents, tokenizer, settings, dtype):
+    """Token arrays of documents, one each, and {documents, bytes, text_sha256}.
+
+    Blank documents are left out. `bytes` counts the text in UTF-8, for bits per byte.
+    """
+    tokens, size, digest = [], 0, hashlib.sha256()
+    before = [tokenizer.bos_id] * settings['add_bos']
+    after = [tokenizer.eos_id] * settings['add_eos']
+    for texts in _batched(documents):
+        for text in texts:
+            data = text.encode('utf-8')
+            size += len(data)
+            digest.update(data + b'\0')
+        for ids in tokenizer.encode_many(texts):
+            tokens.append(np.concatenate([before, ids, after]).astype(dtype))
+    counts = {'documents': len(tokens), 'bytes': size, 'text_sha256': digest.hexdigest()}
+    return tokens, counts
+
+
+def _batched(documents):
+    """Lists of texts, together about BATCH_CHARACTERS: enough to use all cores."""
+    texts, characters = [], 0
+    for document in documents:
+        text = document['text']
+        if not text.strip():
+            continue
+        texts.append(text)
+        characters += len(text)
+        if characters >= BATCH_CHARACTERS:
+            yield texts
+            texts, characters = [], 0
+    if texts:
+        yield texts
+
+
+def _write_split(partial, split, tokens, manifest, rng):
+    """Packs the documents of a split and writes its shards; returns their counts."""
+    row_length, dtype = manifest['row_length'], manifest['dtype']
+    pack = packings.PACKINGS[manifest['packing']]
+    packed = pack([len(document) for document in tokens], row_length)
+    # Full rows come first out of the packing: shuffled, so every shard is alike and the
+    # first n rows are a fair sample.
+    order = rng.permutation(len(packed))
+    shards = np.array_split(order, min(manifest['settings']['shards'], len(order)))
+    values = len(packed) * row_length + len(packed.length)
+    # A record costs about 100 bytes beside its values, a file 64 KiB blocks.
+    needed = values * np.dtype(dtype).itemsize + 100 * len(packed) + 2**18 * len(shards)
+    shard_files.check_free_space(partial, needed)
+
+    def record(row):
+        pieces = [tokens[d][start : start + n] for d, start, n in packed[row]]
+        return rows.to_record(pieces, row_length, manifest['pad_id'], dtype)
+
+    entries = []
+    for number, row_numbers in enumerate(shards):
+        path = partial / rows.shard_name(split, number, len(shards))
+        shard_files.write_shard(path, map(record, row_numbers))
+        entries.append(shard_files.entry(path) | {'rows': len(row_numbers)})
+    return {
+        'tokens': packed.tokens,
+        'rows': len(packed),
+        'efficiency': packed.tokens / (len(packed) * row_length),
+        'files': entries,
+    }
+
+
+def _publish(partial, folder, settings, manifest):
+    """Renames the whole folder into place; if another process was first, takes its."""
+    try:
+        os.rename(partial, folder)
+    except OSError:
+        finished = _finished(folder, settings)
+        if finished is None:
+            raise
+        return finished
+    shard_files.sync_one(folder.parent)
+    return manifest

@@ -1,0 +1,150 @@
+"""A folder of rows on disk: what the writer and the reader must agree on.
+
+    rows/manifest.json                        settings, counts, checksums; sealed
+         tokenizer.json
+         train-00000-of-00004.array_record    one record = one row
+         ...
+
+A record is little-endian unsigned integers, `dtype` of the manifest: L tokens, then the
+lengths of the pieces of documents in the row. What the lengths leave is padding:
+
+    tokens       17 4 9 2 17 5 2 0 | 4 3
+    segment_ids   1 1 1 1  2 2 2 0          0 = padding
+    positions     0 1 2 3  0 1 2 0
+"""
+
+import hashlib
+import json
+import pathlib
+
+import numpy as np
+
+FORMAT = 1
+MANIFEST = 'manifest.json'
+REMEDY = 'Delete the folder and run `jepa-text prepare` again, or copy it anew.'
+
+
+def dtype_for(vocab_size, row_length):
+    """The smaller dtype that holds every id and every length: '<u2' or '<u4'."""
+    return '<u2' if max(vocab_size, row_length) < 65536 else '<u4'
+
+
+def to_record(pieces, row_length, pad_id, dtype):
+    """The bytes of a row made of token arrays."""
+    record = np.full(row_length + len(pieces), pad_id, dtype)
+    at = 0
+    for number, piece in enumerate(pieces):
+        record[at : at + len(piece)] = piece
+        record[row_length + number] = len(piece)
+        at += len(piece)
+    return record.tobytes()
+
+
+def from_record(record, row_length, dtype):
+    """tokens, segment_ids and positions of a record, int32 [L] each.
+
+    Raises ValueError when the bytes cannot be a row of this length.
+    """
+    values = np.frombuffer(record, dtype).astype(np.int32)
+    lengths = values[row_length:]
+    filled = int(lengths.sum())
+    if len(values) <= row_length or filled > row_length:
+        raise ValueError(f'{len(record)} bytes are not a row of {row_length} tokens')
+    segment_ids_L = np.zeros(row_length, np.int32)
+    positions_L = np.zeros(row_length, np.int32)
+    segment_ids_L[:filled] = np.repeat(np.arange(1, len(lengths) + 1), lengths)
+    starts = np.cumsum(lengths) - lengths
+    positions_L[:filled] = np.arange(filled) - np.repeat(starts, lengths)
+    return {
+        'tokens': values[:row_length].copy(),
+        'segment_ids': segment_ids_L,
+        'positions': positions_L,
+    }
+
+
+def shard_name(split, number, count):
+    """Such as train-00000-of-00004.array_record."""
+    return f'{split}-{number:05d}-of-{count:05d}.array_record'
+
+
+def sha256(path):
+    """The sha256 of a file, in hex."""
+    with open(path, 'rb') as file:
+        return hashlib.file_digest(file, 'sha256').hexdigest()
+
+
+def checksum(manifest):
+    """The sha256 of a manifest without its own checksum."""
+    content = {key: value for key, value in manifest.items() if key != 'checksum'}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def write_manifest(folder, manifest):
+    """Writes manifest.json, sealed with its checksum, and returns it as read back."""
+    sealed = manifest | {'checksum': checksum(manifest)}
+    text = json.dumps(sealed, indent=2) + '\n'
+    pathlib.Path(folder, MANIFEST).write_text(text, encoding='utf-8')
+    return json.loads(text)
+
+
+def read_manifest(folder):
+    """The manifest of a folder of rows, checked to be whole.
+
+    Raises FileNotFoundError when there is none, ValueError when it was changed or is of
+    another format.
+    """
+    path = pathlib.Path(folder, MANIFEST)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f'There are no prepared rows in {folder}: it has no {MANIFEST}. Make them '
+            'with `jepa-text prepare`, or name the folder that has it.'
+        )
+    try:
+        manifest = json.loads(path.read_text(encoding='utf-8'))
+        is_whole = manifest['checksum'] == checksum(manifest)
+    except (ValueError, KeyError, TypeError):
+        is_whole = False
+    if not is_whole:
+        raise ValueError(
+            f'{path} is damaged or was edited: its content does not match its checksum. '
+            f'{REMEDY}'
+        )
+    if manifest['format'] != FORMAT:
+        raise ValueError(
+            f'{path} has format {manifest["format"]}, this version of jepa_text reads '
+            f'{FORMAT}. Prepare the rows again with this version.'
+        )
+    return manifest
+
+
+def files(manifest, splits=None):
+    """(name, entry) of the tokenizer and of the shards of `splits` (None: of all)."""
+    entries = [*manifest['files']]
+    for split in manifest['splits'] if splits is None else splits:
+        entries += manifest['splits'][split]['files']
+    return [(entry['name'], entry) for entry in entries]
+
+
+def check_sizes(folder, manifest, splits=None):
+    """Raises ValueError, naming the file, when one is missing, cut or grown."""
+    for name, entry in files(manifest, splits):
+        path = pathlib.Path(folder, name)
+        if not path.is_file():
+            raise ValueError(f'{path} is missing, but the manifest lists it. {REMEDY}')
+        if path.stat().st_size != entry['bytes']:
+            raise ValueError(
+                f'{path} has {path.stat().st_size} bytes, the manifest says '
+                f'{entry["bytes"]}: it was cut or replaced. {REMEDY}'
+            )
+
+
+def check_sums(folder, manifest):
+    """Raises ValueError, naming the file, when one's sha256 is not the manifest's."""
+    check_sizes(folder, manifest)
+    for name, entry in files(manifest):
+        found = sha256(pathlib.Path(folder, name))
+        if found != entry['sha256']:
+            raise ValueError(
+                f'{pathlib.Path(folder, name)} is damaged: its sha256 is {found[:16]}...'
+                f', the manifest says {entry["sha256"][:16]}.... {REMEDY}'
+            )

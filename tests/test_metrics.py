@@ -1,0 +1,337 @@
+"""The log survives kills and resumes unchanged; the clock counts only training."""
+
+import io
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jepa_text import metrics
+
+
+def log(folder):
+    return (folder / metrics.FILE).read_bytes()
+
+
+def write_steps(folder, steps, resume_step=None):
+    with metrics.Writer(folder, resume_step, tensorboard=False) as writer:
+        for step in steps:
+            writer.write(step, {'train/loss': 1 / (step + 3), 'train/tokens': 7 * step})
+
+
+def test_values_come_back_exactly(tmp_path):
+    values = {
+        'z': 0.1 + 0.2,
+        'a': 1e-300,
+        'count': 2**60 + 1,
+        'f32': np.float32(0.1),
+        'jax': jnp.float32(1 / 3),
+        'bf16': jnp.bfloat16(1.5),
+        'one': np.ones(1),
+    }
+    with metrics.Writer(tmp_path, tensorboard=False) as writer:
+        writer.write(np.int64(5), values)
+    (row,) = metrics.read(tmp_path)
+    assert row == {
+        'step': 5,
+        **{name: np.asarray(v).item() for name, v in values.items()},
+    }
+    assert list(row) == ['step', *sorted(values)]
+
+
+def test_not_finite_values_are_strings_in_strict_json_and_floats_when_read(tmp_path):
+    with metrics.Writer(tmp_path, tensorboard=False) as writer:
+        writer.write(0, {'a': math.nan, 'b': math.inf, 'c': -math.inf})
+    parsed = json.loads(log(tmp_path), parse_constant=lambda name: pytest.fail(name))
+    assert parsed == {'step': 0, 'a': 'nan', 'b': 'inf', 'c': '-inf'}
+    (row,) = metrics.read(tmp_path)
+    assert math.isnan(row['a']) and row['b'] == math.inf and row['c'] == -math.inf
+
+
+@pytest.mark.parametrize('value', [np.ones(3), 'text', None, [1, 2], 1j])
+def test_only_scalars_are_metrics(tmp_path, value):
+    with (
+        metrics.Writer(tmp_path, tensorboard=False) as writer,
+        pytest.raises(ValueError, match="'train/x' must be one number"),
+    ):
+        writer.write(1, {'train/x': value})
+    assert log(tmp_path) == b''
+
+
+@pytest.mark.parametrize('step', [-1, 1.5])
+def test_a_step_is_a_whole_number(tmp_path, step):
+    with (
+        metrics.Writer(tmp_path, tensorboard=False) as writer,
+        pytest.raises(ValueError, match='whole number from 0'),
+    ):
+        writer.write(step, {'a': 1})
+
+
+def test_no_metric_may_be_named_step(tmp_path):
+    with (
+        metrics.Writer(tmp_path, tensorboard=False) as writer,
+        pytest.raises(ValueError, match='cannot be named "step"'),
+    ):
+        writer.write(1, {'step': 1})
+
+
+@pytest.mark.parametrize('killed_after', range(7))
+@pytest.mark.parametrize('cut', [0, 1, 20])
+def test_a_resumed_log_equals_the_straight_one(tmp_path, killed_after, cut):
+    write_steps(tmp_path / 'straight', range(7))
+    resumed = tmp_path / 'resumed'
+    write_steps(resumed, range(killed_after + 1))
+    path = resumed / metrics.FILE
+    path.write_bytes(path.read_bytes()[: -cut or None])
+    checkpoint = max(killed_after - 2, 0)
+    write_steps(resumed, range(checkpoint + 1, 7), resume_step=checkpoint)
+    if not (killed_after == 0 and cut):  # then step 0 itself was lost
+        assert log(resumed) == log(tmp_path / 'straight')
+    assert os.listdir(resumed) == [metrics.FILE]
+
+
+def test_resuming_before_the_first_step_starts_anew(tmp_path):
+    write_steps(tmp_path, range(4))
+    write_steps(tmp_path, range(2), resume_step=-1)
+    assert [row['step'] for row in metrics.read(tmp_path)] == [0, 1]
+
+
+def test_opening_without_a_step_keeps_whole_lines_and_drops_half_a_line(tmp_path):
+    write_steps(tmp_path, range(3))
+    before = log(tmp_path)
+    (tmp_path / metrics.FILE).write_bytes(before + b'{"step": 3, "tra')
+    assert [row['step'] for row in metrics.read(tmp_path)] == [0, 1, 2]
+    write_steps(tmp_path, [3])
+    assert log(tmp_path).startswith(before)
+    assert [row['step'] for row in metrics.read(tmp_path)] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize('damage', [b'{"step": 1, "a\n', b'\0\0\0\n', b'[1]\n', b'{}\n'])
+@pytest.mark.parametrize('reader', [metrics.read, lambda path: metrics.Writer(path, 0)])
+def test_damage_before_the_end_is_an_error_with_its_line(tmp_path, damage, reader):
+    write_steps(tmp_path, [0])
+    (tmp_path / metrics.FILE).write_bytes(log(tmp_path) + damage + b'{"step": 2}\n')
+    with pytest.raises(ValueError, match='damaged at line 2 of 3'):
+        reader(tmp_path)
+
+
+def test_reading_where_nothing_was_logged(tmp_path):
+    with pytest.raises(FileNotFoundError, match='metrics.jsonl'):
+        metrics.read(tmp_path)
+
+
+def test_a_killed_process_loses_no_line(tmp_path):
+    code = (
+        'import os, signal, sys\n'
+        'from jepa_text import metrics\n'
+        'writer = metrics.Writer(sys.argv[1], tensorboard=False)\n'
+        'for step in range(50):\n'
+        '    writer.write(step, {"a": step})\n'
+        'os.kill(os.getpid(), signal.SIGKILL)\n'
+    )
+    done = subprocess.run([sys.executable, '-c', code, str(tmp_path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert [row['step'] for row in metrics.read(tmp_path)] == list(range(50))
+
+
+def test_series_picks_one_metric():
+    rows = [{'step': 0, 'a': 1.0}, {'step': 1, 'b': 2.0}, {'step': 2, 'a': 3}]
+    steps, values = metrics.series(rows, 'a')
+    np.testing.assert_array_equal(steps, [0, 2])
+    np.testing.assert_array_equal(values, [1.0, 3.0])
+    assert [x.size for x in metrics.series(rows, 'never')] == [0, 0]
+
+
+def tensorboard_events(path):
+    """(step, {tag: value}) of an event file: length, checksum, event, checksum."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    data, events = path.read_bytes(), []
+    while data:
+        size = int.from_bytes(data[:8], 'little')
+        events.append(Event.FromString(data[12 : 12 + size]))
+        data = data[16 + size :]
+    return events
+
+
+def test_tensorboard_gets_the_same_values_and_a_resume_purges(tmp_path):
+    for resume_step, steps in ((-1, (1, 2, 3)), (2, (3,))):
+        with metrics.Writer(tmp_path, resume_step) as writer:
+            for step in steps:
+                writer.write(step, {'train/loss': 0.5 * step})
+    first, second = sorted(tmp_path.glob('events.*'), key=lambda path: path.name)
+    read = [
+        (event.step, event.summary.value[0].tag, event.summary.value[0].simple_value)
+        for event in tensorboard_events(first)
+        if event.summary.value
+    ]
+    assert read == [(step, 'train/loss', 0.5 * step) for step in (1, 2, 3)]
+    starts = [e.step for e in tensorboard_events(second) if e.HasField('session_log')]
+    assert starts == [3]  # hides what the first file says from step 3 on
+
+
+def test_closing_twice_is_allowed(tmp_path):
+    writer = metrics.Writer(tmp_path)
+    writer.close()
+    writer.close()
+
+
+def test_without_tensorboardx_the_error_names_the_remedy(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, 'tensorboardX', None)
+    with pytest.raises(ImportError, match='tensorboard=False'):
+        metrics.Writer(tmp_path)
+
+
+class Clock:
+    def __init__(self):
+        self.time = 100.0
+
+    def __call__(self):
+        return self.time
+
+
+def test_throughput_counts_training_time_only():
+    now = Clock()
+    clock = metrics.Throughput(devices=4, now=now)
+    now.time += 30  # compiles
+    clock.step(999)
+    for _ in range(5):
+        with clock.waiting():
+            now.time += 0.5
+        now.time += 1.5
+        clock.step(jnp.int32(1000))
+    with clock.paused():
+        now.time += 60
+    assert clock.window() == {
+        'throughput/tokens_per_second': 500.0,
+        'throughput/tokens_per_second_per_device': 125.0,
+        'throughput/step_time': 2.0,
+        'throughput/input_wait': 0.5,
+    }
+
+
+def test_throughput_windows_are_separate_and_restart_leaves_a_compile_out():
+    now = Clock()
+    clock = metrics.Throughput(now=now)
+    assert clock.window() == {}
+    now.time += 50
+    clock.step(1)
+    assert clock.window() == {}
+    now.time += 1
+    clock.step(10)
+    clock.restart()
+    now.time += 7
+    assert (
+        clock.window()['throughput/tokens_per_second'] == 10
+    )  # in the midst of a compile
+    with clock.paused(), clock.waiting():
+        now.time += 40
+    clock.step(10**6)
+    now.time += 2
+    clock.step(10)
+    assert clock.window()['throughput/step_time'] == 2
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_without_a_terminal_progress_is_a_few_plain_lines():
+    stream, now = io.StringIO(), Clock()
+    with metrics.Progress('mlm', 1000, stream=stream, now=now) as progress:
+        for step in range(1, 1001):
+            now.time += 0.01
+            progress.update(step, loss=jnp.float32(5.25), tokens_per_second=12_345.6)
+        progress.log('done [100%]')
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 12 and '\x1b' not in stream.getvalue()
+    assert lines[-2].split('  ') == [
+        'mlm',
+        '100%',
+        '1,000/1,000',
+        'loss 5.250',
+        '12.3k tokens/s',
+        '0:10 spent',
+        '0:00 left',
+    ]
+    assert lines[-1] == 'done [100%]'
+
+
+def test_a_slow_run_prints_every_ten_seconds_and_the_last_step():
+    stream, now = io.StringIO(), Clock()
+    with metrics.Progress('mlm', 100_000, start=50, stream=stream, now=now) as progress:
+        for step in range(51, 101):
+            now.time += 3
+            progress.update(step, description='clm' if step < 75 else None)
+    lines = stream.getvalue().splitlines()
+    assert 12 <= len(lines) <= 15
+    assert lines[0].startswith('clm  ') and lines[-1].startswith('clm  ')
+    assert '100/100,000' in lines[-1] and '83:15:00 left' in lines[-1]
+
+
+def test_on_a_terminal_progress_draws_a_bar(monkeypatch):
+    monkeypatch.setenv('TERM', 'xterm-256color')
+    monkeypatch.setenv('COLUMNS', '110')
+    stream = Terminal()
+    with metrics.Progress('mlm', 10, stream=stream) as progress:
+        progress.update(5, loss=4.5, tokens_per_second=2e6)
+        progress.log('a line [with brackets]')
+        progress.update(10)
+    shown = stream.getvalue()
+    assert '10/10' in shown and 'loss 4.500' in shown and '2M tokens/s' in shown
+    assert '\x1b[' in shown and 'a line [with brackets]' in shown
+
+
+def test_a_dumb_terminal_gets_plain_lines(monkeypatch):
+    monkeypatch.setenv('TERM', 'dumb')
+    stream = Terminal()
+    with metrics.Progress('mlm', 2, stream=stream) as progress:
+        progress.update(2)
+    assert '\x1b' not in stream.getvalue() and '2/2' in stream.getvalue()
+
+
+ROWS = [['untrained', 7.65, None], ['clm [x]', 4.3125, 819]]
+
+
+def test_a_plain_table_is_aligned():
+    stream = io.StringIO()
+    metrics.table('Held out', ['model', 'loss', 'tokens'], ROWS, stream)
+    assert stream.getvalue().splitlines() == [
+        '',
+        'Held out',
+        '---------  -----  ------',
+        'model       loss  tokens',
+        '---------  -----  ------',
+        'untrained  7.650       –',
+        'clm [x]    4.312     819',
+    ]
+
+
+def test_a_rich_table_shows_every_cell(monkeypatch):
+    monkeypatch.setenv('TERM', 'xterm-256color')
+    stream = Terminal()
+    metrics.table('Held out', ['model', 'loss', 'tokens'], ROWS, stream)
+    for text in ('Held out', 'untrained', '7.650', 'clm [x]', '–'):
+        assert text in stream.getvalue()
+
+
+def test_a_table_row_must_fit():
+    with pytest.raises(ValueError, match='2 columns but this row'):
+        metrics.table('t', ['a', 'b'], [[1]], io.StringIO())
+
+
+def test_importing_needs_none_of_the_rare_packages():
+    code = (
+        'import sys\n'
+        'from jepa_text import geometry, metrics, plots, probes, report\n'
+        'rare = ("rich", "tensorboardX", "matplotlib", "sklearn", "jax")\n'
+        'assert not set(rare) & set(sys.modules)\n'
+    )
+    subprocess.run([sys.executable, '-c', code], check=True)

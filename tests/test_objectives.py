@@ -1,0 +1,287 @@
+"""The contract of every objective, and what each one promises alone."""
+
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from jepa_text import losses, resolve
+from jepa_text import state as states
+from jepa_text.models import transformer
+
+V, L, B = 31, 16, 8
+TOKENIZER = types.SimpleNamespace(vocab_size=V, mask_id=3, special_ids=(0, 1, 2, 3))
+ALL = resolve.names('objectives')
+
+
+def build(name, **section):
+    return resolve.build(
+        'objectives', {'name': name, **section}, tokenizer=TOKENIZER, length=L, steps=100
+    )
+
+
+def rows(rng, count=B):
+    made = []
+    for _ in range(count):
+        first = int(rng.integers(3, 9))
+        segments = np.repeat([1, 2, 0], [first, 5, L])[:L].astype(np.int32)
+        positions = np.concatenate([np.arange(first), np.arange(5), np.zeros(L)])[:L]
+        tokens = np.where(segments > 0, rng.integers(1, V, L), 0)
+        made.append(
+            {
+                'tokens': tokens.astype(np.int32),
+                'segment_ids': segments,
+                'positions': positions.astype(np.int32),
+            }
+        )
+    return made
+
+
+def batch_of(objective, seed=0):
+    rng = np.random.default_rng(seed)
+    examples = [objective.corrupt(row, rng) for row in rows(rng)]
+    return {key: jnp.asarray(np.stack([e[key] for e in examples])) for key in examples[0]}
+
+
+def network_of(objective):
+    encoder = transformer.make('tiny', vocab_size=V, depth=1, scan=False)
+    return states.Network(encoder, objective)
+
+
+def init(network, seed=0):
+    return jax.jit(lambda: network.init(seed))()
+
+
+def jitted(network):
+    return jax.jit(network.apply, static_argnums=0, static_argnames='causal')
+
+
+def evaluate(objective, batch, counts=None, target=None, params=None):
+    network = network_of(objective)
+    params = init(network) if params is None else params
+    target = params['encoder'] if target is None else target
+    counts = objective.counts(batch) if counts is None else counts
+    run = jax.jit(
+        lambda p, t, b: objective.loss(network.apply, p, t, b, jnp.int32(0), counts)
+    )
+    return run(params, target, batch)
+
+
+@pytest.mark.parametrize('name', ALL)
+def test_contract(name):
+    objective = build(name)
+    example = rows(np.random.default_rng(0), 1)[0]
+    before = {key: value.copy() for key, value in example.items()}
+    made = objective.corrupt(example, np.random.default_rng(1))
+    for key, value in before.items():
+        assert_array_equal(example[key], value)
+        assert_array_equal(made[key], value)
+    again = objective.corrupt(example, np.random.default_rng(1))
+    for key, value in made.items():
+        assert value.shape == (L,)
+        assert_array_equal(value, again[key])
+    assert made['inputs'].dtype == np.int32 and made['loss_mask'].dtype == bool
+    assert not made['loss_mask'][made['segment_ids'] == 0].any()
+    batch = batch_of(objective)
+    loss, metrics = evaluate(objective, batch)
+    assert loss.shape == () and loss.dtype == jnp.float32 and np.isfinite(loss)
+    assert all(m.shape == () and np.isfinite(m) for m in metrics.values())
+    assert objective.has_target == hasattr(objective, 'momentum')
+
+
+@pytest.mark.parametrize('name', ALL)
+def test_parts_add_up_to_the_batch(name):
+    objective = build(name)
+    batch = batch_of(objective)
+    counts = objective.counts(batch)
+    whole, whole_metrics = evaluate(objective, batch)
+    parts = [
+        evaluate(objective, jax.tree.map(lambda x, i=i: x[i::2], batch), counts)
+        for i in range(2)
+    ]
+    assert_allclose(sum(loss for loss, _ in parts), whole, rtol=1e-5)
+    for key, value in whole_metrics.items():
+        if not key.endswith('_std'):  # a spread is of the part that it is measured on
+            total = sum(metrics[key] for _, metrics in parts)
+            assert_allclose(total, value, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize('name', ALL)
+def test_a_batch_of_padding_costs_nothing(name):
+    objective = build(name)
+    batch = jax.tree.map(jnp.zeros_like, batch_of(objective))
+    network = network_of(objective)
+    params = init(network)
+    grads = jax.jit(
+        jax.grad(
+            lambda p: objective.loss(
+                network.apply,
+                p,
+                params['encoder'],
+                batch,
+                jnp.int32(0),
+                objective.counts(batch),
+            )[0]
+        )
+    )(params)
+    assert all((np.asarray(g) == 0).all() for g in jax.tree.leaves(grads))
+
+
+def test_clm_counts_next_tokens_inside_documents_only():
+    objective = build('clm')
+    batch = batch_of(objective)
+    segments = np.asarray(batch['segment_ids'])
+    expected = sum(
+        max((row == document).sum() - 1, 0) for row in segments for document in (1, 2)
+    )
+    assert int(objective.counts(batch)['tokens']) == expected
+
+
+def test_clm_is_the_mean_cross_entropy_of_all_logits():
+    objective = build('clm')
+    batch = batch_of(objective)
+    network = network_of(objective)
+    params = init(network)
+    hidden = jitted(network)(
+        'encoder',
+        params,
+        batch['tokens'],
+        batch['segment_ids'],
+        batch['positions'],
+        causal=True,
+    )
+    logits = network.apply('lm_head', params, hidden, params['encoder']['embedding'])
+    scores = losses.cross_entropy(logits[:, :-1], batch['tokens'][:, 1:])
+    expected = np.asarray(scores)[np.asarray(batch['loss_mask'])[:, :-1]].mean()
+    assert_allclose(evaluate(objective, batch, params=params)[0], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize('sampler', ['fixed', 'iid'])
+def test_mlm_at_selected_positions_is_mlm_at_all_then_masked(sampler):
+    objective = build('mlm', rate=0.4, sampler=sampler)
+    batch = batch_of(objective)
+    network = network_of(objective)
+    params = init(network)
+    hidden = jitted(network)(
+        'encoder',
+        params,
+        batch['inputs'],
+        batch['segment_ids'],
+        batch['positions'],
+        causal=False,
+    )
+    logits = network.apply('lm_head', params, hidden, params['encoder']['embedding'])
+    scores = losses.cross_entropy(logits, batch['tokens'])
+    expected = losses.masked_mean(scores, batch['loss_mask'])
+    assert_allclose(evaluate(objective, batch, params=params)[0], expected, rtol=1e-5)
+
+
+def test_mlm_never_exceeds_its_capacity():
+    for sampler in ('fixed', 'iid'):
+        objective = build('mlm', rate=0.9, sampler=sampler)
+        for seed in range(50):
+            assert (
+                batch_of(objective, seed)['loss_mask'].sum(1).max() <= objective.capacity
+            )
+
+
+def test_hybrid_counts_latents_only_under_true_masks():
+    objective = build('hybrid', mlm=dict(rate=0.5, mask_share=0.5, random_share=0.25))
+    batch = batch_of(objective)
+    hidden = np.asarray(batch['target_mask'])
+    assert 0 < hidden.sum() < np.asarray(batch['loss_mask']).sum()
+    assert (np.asarray(batch['inputs'])[hidden] == TOKENIZER.mask_id).all()
+    assert not (hidden & ~np.asarray(batch['loss_mask'])).any()
+
+
+def test_hybrid_at_lambda_zero_is_mlm_bit_for_bit():
+    hybrid, mlm = build('hybrid', balance=0.0, mlm=dict(rate=0.3)), build('mlm', rate=0.3)
+    assert_array_equal(
+        evaluate(hybrid, batch_of(hybrid))[0], evaluate(mlm, batch_of(mlm))[0]
+    )
+
+
+def test_hybrid_latent_loss_is_the_formula():
+    objective = build('hybrid', balance=1.0, predictor='identity')
+    batch = batch_of(objective)
+    network = network_of(objective)
+    params, target = init(network), init(network, 1)['encoder']
+    layout = (batch['segment_ids'], batch['positions'])
+    hidden = jitted(network)('encoder', params, batch['inputs'], *layout, causal=False)
+    clean = jitted(network)(
+        'encoder', {'encoder': target}, batch['tokens'], *layout, causal=False
+    )
+    where = np.asarray(batch['target_mask'])
+    x, y = np.float64(hidden)[where], np.float64(clean)[where]
+    y = y - y.mean(-1, keepdims=True)
+    cosine = (x * y).sum(-1) / np.linalg.norm(x, axis=-1) / np.linalg.norm(y, axis=-1)
+    loss, metrics = evaluate(objective, batch, target=target, params=params)
+    assert_allclose(loss, (1 - cosine).mean(), rtol=1e-4)
+    assert_allclose(metrics['jepa/loss'], loss, rtol=1e-6)
+
+
+def test_no_gradient_reaches_the_target_and_none_leaks_from_it():
+    objective = build('hybrid', balance=1.0)
+    batch = batch_of(objective)
+    network = network_of(objective)
+    params = init(network)
+
+    def loss(target, tokens):
+        changed = batch | {'tokens': tokens}
+        counts = objective.counts(batch)
+        return objective.loss(
+            network.apply, params, target, changed, jnp.int32(0), counts
+        )[1]['jepa/loss']
+
+    grads = jax.jit(jax.grad(loss))(params['encoder'], batch['tokens'])
+    assert all((np.asarray(g) == 0).all() for g in jax.tree.leaves(grads))
+
+
+@pytest.mark.parametrize('predictor', ['mlp', 'transformer', 'identity'])
+@pytest.mark.parametrize('latent_loss', ['cosine', 'smooth_l1'])
+def test_hybrid_options_train_the_encoder(predictor, latent_loss):
+    objective = build(
+        'hybrid',
+        predictor=predictor,
+        latent_loss=latent_loss,
+        predictor_width=16,
+        balance=1.0,
+    )
+    batch, network = batch_of(objective), network_of(objective)
+    params = init(network)
+    counts = objective.counts(batch)
+    grads = jax.jit(
+        jax.grad(
+            lambda p: objective.loss(
+                network.apply, p, params['encoder'], batch, jnp.int32(0), counts
+            )[0]
+        )
+    )(params)
+    norm = sum(float((g**2).sum()) for g in jax.tree.leaves(grads['encoder']))
+    assert np.isfinite(norm) and norm > 0
+    assert all((np.asarray(g) == 0).all() for g in jax.tree.leaves(grads['lm_head']))
+
+
+@pytest.mark.parametrize(
+    ('name', 'section', 'words'),
+    [
+        ('mlm', dict(rate=1.5), 'rate=1.5'),
+        ('mlm', dict(sampler='best'), 'fixed, iid'),
+        ('mlm', dict(mask_share=0.9, random_share=0.2), 'random_share=0.2'),
+        ('mlm', dict(ratee=0.2), "'rate'"),
+        ('hybrid', dict(mlm=dict(ratee=0.2)), "'rate'"),
+        ('hybrid', dict(latent_loss='l3'), 'cosine'),
+        ('hybrid', dict(predictor='conv'), 'transformer'),
+        ('hybrid', dict(predictor='transformer', predictor_width=6), 'predictor_heads=4'),
+        ('hybrid', dict(balance=2.0), 'weight=2.0'),
+        ('hybrid', dict(balance=dict(name='magic')), 'sigmoid'),
+        ('hybrid', dict(momentum=dict(name='wave')), 'linear'),
+        ('mml', {}, "'mlm'"),
+    ],
+)
+def test_bad_sections_are_named(name, section, words):
+    with pytest.raises(ValueError, match=words):
+        build(name, **section)

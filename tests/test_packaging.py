@@ -1,0 +1,185 @@
+"""setup.py and launch/requirements: bounds, hashes, and that they agree."""
+
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import setuptools
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+REQUIREMENTS = ROOT / 'launch' / 'requirements'
+LOCKS = sorted(REQUIREMENTS.glob('*.txt'))
+KINDS = {'run': ('eval', 'viz'), 'test': ('eval', 'viz', 'test')}
+PYTHONS = ('py311', 'py312')
+
+
+@pytest.fixture
+def package(monkeypatch):
+    """The arguments of setup() in setup.py."""
+    given = {}
+    monkeypatch.setattr(setuptools, 'setup', lambda **arguments: given.update(arguments))
+    monkeypatch.chdir(ROOT)
+    runpy.run_path('setup.py')
+    return given
+
+
+def required(package, *extras):
+    """The requirements of the package and some of its extras."""
+    lines = list(package['install_requires'])
+    for extra in extras:
+        lines += package['extras_require'][extra]
+    return [Requirement(line) for line in lines]
+
+
+def locked(text):
+    """(requirement, hashes) of every package of a requirements file.
+
+    Raises ValueError for a line that is neither that nor a comment.
+    """
+    entries = []
+    for line in text.replace('\\\n', ' ').splitlines():
+        line = line.split('#')[0].strip()
+        if not line:
+            continue
+        parts = line.split('--hash=')
+        if line.startswith('-') or '@' in line or '/' in line:
+            raise ValueError(f'{line!r} is no package with version and hashes')
+        hashes = [part.strip() for part in parts[1:]]
+        if not hashes or not all(re.fullmatch('sha256:[0-9a-f]{64}', h) for h in hashes):
+            raise ValueError(f'{line!r} has no sha256')
+        entries.append((Requirement(parts[0].strip()), hashes))
+    return entries
+
+
+def versions(name):
+    """{package: version} of a requirements file such as 'run-py311'."""
+    found = {}
+    for requirement, _ in locked((REQUIREMENTS / f'{name}.txt').read_text()):
+        (pin,) = requirement.specifier
+        assert pin.operator == '==' and '*' not in pin.version, requirement
+        found[canonicalize_name(requirement.name)] = pin.version
+    return found
+
+
+def test_what_is_declared(package):
+    assert package['name'] == 'jepa-text'
+    assert package['python_requires'] == '>=3.11'
+    assert package['license'] == 'Apache-2.0'
+    assert package['entry_points'] == {
+        'console_scripts': ['jepa-text = jepa_text.main:run']
+    }
+    assert set(package['extras_require']) == {
+        *('cuda', 'tpu', 'hf', 'eval', 'viz', 'wandb', 'sp', 'kernels', 'test', 'dev')
+    }
+    assert set(package['extras_require']['test']) < set(package['extras_require']['dev'])
+
+
+def test_the_version_is_in_one_place():
+    again = [
+        path
+        for path in [ROOT / 'pyproject.toml', *(ROOT / 'jepa_text').rglob('*.py')]
+        if re.search(r'^(__)?version(__)?\s*=', path.read_text(encoding='utf-8'), re.M)
+    ]
+    assert not again
+
+
+def test_bounds(package):
+    bounds = {r.name: r.specifier for r in required(package)}
+    for version in ('0.10.2', '0.11.2', '0.12.0.1'):
+        assert version in bounds['jax']
+    assert '0.10.1' not in bounds['jax'] and '0.13.0' not in bounds['jax']
+    assert '0.12.8' in bounds['flax'] and '0.12.7' not in bounds['flax']
+    for extra in package['extras_require']:
+        for requirement in required(package, extra):
+            operators = {bound.operator for bound in requirement.specifier}
+            assert '>=' in operators, f'{requirement} has no lower bound'
+    for extra in ('cuda', 'tpu'):
+        (accelerated,) = map(Requirement, package['extras_require'][extra])
+        assert accelerated.specifier == bounds['jax']
+
+
+@pytest.mark.parametrize('lock', LOCKS, ids=lambda path: path.stem)
+def test_only_packages_with_hashes(lock):
+    text = lock.read_text()
+    entries = locked(text)
+    assert len(entries) == len({canonicalize_name(r.name) for r, _ in entries})
+    assert len(entries) >= 2
+    # Comments too: no address, and no path but those of the repository.
+    assert '://' not in text
+    paths = set(re.findall(r'\S*/\S*', text))
+    assert all(path.startswith('launch/') for path in paths), paths
+    assert not re.search(r'^(nvidia|jax-cuda|libtpu|torch|tensorflow==)', text, re.M)
+
+
+def test_every_requirements_file_is_there():
+    names = {f'{kind}-{python}' for kind in KINDS for python in PYTHONS}
+    assert {path.stem for path in LOCKS} == {'build', *names}
+
+
+@pytest.mark.parametrize('python', PYTHONS)
+@pytest.mark.parametrize('kind', KINDS)
+def test_requirements_satisfy_setup(package, kind, python):
+    have = versions(f'{kind}-{python}')
+    for requirement in required(package, *KINDS[kind]):
+        version = have.get(canonicalize_name(requirement.name))
+        assert version is not None and version in requirement.specifier, (
+            f'{kind}-{python}.txt has {requirement.name} {version}, setup.py asks for '
+            f'{requirement}. Run bash launch/lock.sh.'
+        )
+
+
+@pytest.mark.parametrize('python', PYTHONS)
+def test_one_environment_serves_both(python):
+    run, test = versions(f'run-{python}'), versions(f'test-{python}')
+    assert run.items() < test.items()
+    build = versions('build')
+    assert {'pip', 'setuptools'} == set(build)
+    assert all(build[name] == test[name] for name in set(build) & set(test))
+
+
+@pytest.mark.parametrize(
+    'line, message',
+    [
+        ('--extra-index-url somewhere', 'is no package'),
+        ('a @ file.whl', 'is no package'),
+        ('./a', 'is no package'),
+        ('a==1', 'has no sha256'),
+        ('a==1 --hash=md5:0', 'has no sha256'),
+    ],
+)
+def test_what_a_requirements_file_may_not_have(line, message):
+    with pytest.raises(ValueError, match=message):
+        locked(line)
+
+
+def test_a_build_contains_every_file(tmp_path):
+    """Of the package and of nothing else: data files too."""
+    clone, out = tmp_path / 'clone', tmp_path / 'out'
+    ignore = shutil.ignore_patterns('__pycache__')
+    shutil.copytree(ROOT / 'jepa_text', clone / 'jepa_text', ignore=ignore)
+    shutil.copytree(ROOT / 'tests', clone / 'tests', ignore=ignore)
+    shutil.copy(ROOT / 'setup.py', clone)
+    shutil.copy(ROOT / 'LICENSE', clone)
+    subprocess.run(
+        [sys.executable, 'setup.py', '--quiet', 'build_py', f'--build-lib={out}'],
+        cwd=clone,
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+
+    def files(folder):
+        return {
+            p.relative_to(folder).as_posix() for p in folder.rglob('*') if p.is_file()
+        }
+
+    expected = {f'jepa_text/{name}' for name in files(clone / 'jepa_text')}
+    built = {name for name in files(out) if not name.endswith('.pyc')}
+    assert built == expected
+    assert 'jepa_text/data/bundled/tokenizer.json' in built

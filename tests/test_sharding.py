@@ -1,0 +1,44 @@
+"""The table from path and shape to axes of the mesh."""
+
+import jax
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from jepa_text import sharding
+
+
+def test_rest_of_the_devices():
+    assert dict(sharding.make_mesh().shape) == {'data': 4, 'fsdp': 1, 'tensor': 1}
+    assert dict(sharding.make_mesh(fsdp=2).shape) == {'data': 2, 'fsdp': 2, 'tensor': 1}
+    assert dict(sharding.make_mesh(1, -1, 2).shape) == {'data': 1, 'fsdp': 2, 'tensor': 2}
+
+
+@pytest.mark.parametrize(
+    'sizes', [dict(data=3), dict(fsdp=3), dict(data=0), dict(data=-1, fsdp=-1)]
+)
+def test_sizes_that_do_not_fit(sizes):
+    with pytest.raises(ValueError, match='4 devices'):
+        sharding.make_mesh(**sizes)
+
+
+def test_moments_and_target_lie_as_their_parameters():
+    mesh = sharding.make_mesh(data=1, fsdp=2, tensor=2)
+    for path in ('params/encoder', 'target', 'opt_state/0/mu/encoder'):
+        stacked = sharding.spec(f'{path}/layers/ffn/up/kernel', (3, 8, 8), mesh)
+        assert stacked == P(None, 'fsdp', 'tensor')
+        assert sharding.spec(f'{path}/layers/ffn/down/kernel', (3, 8, 8), mesh) == P(
+            None, 'tensor', 'fsdp'
+        )
+        assert sharding.spec(f'{path}/embedding', (31, 8), mesh) == P(None, 'fsdp')
+        assert sharding.spec(f'{path}/norm/scale', (8,), mesh) == P(None)
+
+
+def test_an_unknown_leaf_is_an_error():
+    with pytest.raises(ValueError, match='params/new/thing'):
+        sharding.spec('params/new/thing', (3,), sharding.make_mesh())
+
+
+def test_batch_is_split_over_data_and_fsdp():
+    mesh = sharding.make_mesh(data=2, fsdp=2)
+    placed = sharding.put_batch({'x': jax.numpy.zeros((8, 3))}, mesh)['x']
+    assert placed.sharding.shard_shape(placed.shape) == (2, 3)

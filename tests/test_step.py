@@ -1,0 +1,217 @@
+"""The update and the phases: exactness where it is claimed."""
+
+import dataclasses
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from jepa_text import optimizers, resolve, schedules, sharding, step
+from jepa_text import state as states
+from jepa_text.models import transformer
+
+V, L, B = 31, 16, 8
+TOKENIZER = types.SimpleNamespace(vocab_size=V, mask_id=3, special_ids=(0, 1, 2, 3))
+
+
+def setup(name, accumulate=1, clip_norm=1.0, phase_start=0, optimizer=None, **section):
+    objective = resolve.build(
+        'objectives', {'name': name, **section}, tokenizer=TOKENIZER, length=L, steps=50
+    )
+    encoder = transformer.make('tiny', vocab_size=V, depth=1, scan=False)
+    network = states.Network(encoder, objective)
+    optimizer = optimizers.make(optimizer or {'name': 'adamw'})
+    schedule = schedules.make({'name': 'wsd', 'peak': 1e-2, 'warmup': 2, 'decay': 5}, 50)
+    run = step.make_step(
+        network,
+        objective,
+        optimizer,
+        schedule,
+        phase_start=phase_start,
+        clip_norm=clip_norm,
+        accumulate=accumulate,
+    )
+    return types.SimpleNamespace(
+        objective=objective,
+        network=network,
+        optimizer=optimizer,
+        step=jax.jit(run),
+        raw=run,
+        create=jax.jit(lambda: states.create(network, objective, optimizer, 0)),
+    )
+
+
+def batch_of(objective, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(B):
+        # Rows of unequal length, so that a mean of means would differ.
+        length = int(rng.integers(4, L))
+        row = {
+            'tokens': np.where(np.arange(L) < length, rng.integers(4, V, L), 0),
+            'segment_ids': (np.arange(L) < length).astype(int),
+            'positions': np.arange(L),
+        }
+        row = {key: value.astype(np.int32) for key, value in row.items()}
+        rows.append(objective.corrupt(row, rng))
+    return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+
+
+def close(a, b, **tolerance):
+    jax.tree.map(lambda x, y: assert_allclose(x, y, **tolerance), a, b)
+
+
+def equal(a, b):
+    jax.tree.map(assert_array_equal, a, b)
+
+
+@pytest.mark.parametrize('name', ['clm', 'mlm', 'hybrid'])
+def test_accumulated_is_whole(name):
+    plain = dict(name='sgd')
+    whole, parts = setup(name, optimizer=plain), setup(name, 4, optimizer=plain)
+    batch = batch_of(whole.objective)
+    one, one_metrics = whole.step(whole.create(), batch)
+    four, four_metrics = parts.step(parts.create(), batch)
+    close(four.params, one.params, atol=1e-6)
+    for key in ('train/loss', 'train/grad_norm'):
+        assert_allclose(four_metrics[key], one_metrics[key], rtol=1e-5)
+
+
+def test_target_moves_by_one_minus_momentum_exactly():
+    run = setup('hybrid', momentum=0.75)
+    before = run.create()
+    after, _ = run.step(before, batch_of(run.objective))
+    expected = jax.tree.map(
+        lambda p, t: 0.25 * p + 0.75 * t, after.params['encoder'], before.target
+    )
+    close(after.target, expected, rtol=1e-6, atol=1e-8)
+
+
+def test_gradient_is_clipped_to_the_norm():
+    run = setup('mlm', clip_norm=0.01, optimizer=dict(name='sgd'))
+    before = run.create()
+    after, metrics = run.step(before, batch_of(run.objective))
+    moved = jax.tree.map(lambda a, b: a - b, after.params, before.params)
+    assert metrics['train/grad_norm'] > 0.01
+    rate = metrics['train/learning_rate']
+    assert_allclose(optax.tree.norm(moved) / rate, 0.01, rtol=1e-2)
+
+
+def test_a_step_that_is_not_finite_changes_counters_only():
+    run = setup('hybrid')
+    state, _ = run.step(run.create(), batch_of(run.objective))
+    broken = state.replace(
+        params={
+            **state.params,
+            'lm_head': jax.tree.map(lambda x: x * np.nan, state.params['lm_head']),
+        }
+    )
+    batch = batch_of(run.objective, 1)
+    after, metrics = run.step(broken, batch)
+    equal(
+        (after.params, after.target, after.opt_state),
+        (broken.params, broken.target, broken.opt_state),
+    )
+    assert (int(after.skipped), int(after.skipped_in_row), int(after.step)) == (1, 1, 2)
+    assert not np.isfinite(metrics['train/loss'])
+    healed, _ = run.step(after.replace(params=state.params), batch)
+    assert (int(healed.skipped), int(healed.skipped_in_row)) == (1, 0)
+
+
+def test_lambda_zero_trains_as_mlm_bit_for_bit():
+    hybrid = setup('hybrid', balance=0.0, mlm=dict(rate=0.3), clip_norm=1e9)
+    mlm = setup('mlm', rate=0.3, clip_norm=1e9)
+    a, b = hybrid.create(), mlm.create()
+    for seed in range(3):
+        a, _ = hybrid.step(a, batch_of(hybrid.objective, seed))
+        b, _ = mlm.step(b, batch_of(mlm.objective, seed))
+    for name in ('encoder', 'lm_head'):
+        equal(a.params[name], b.params[name])
+
+
+def test_sigmoid_weight_drifts_by_the_sum_of_learning_rates():
+    """jepa_mlm 2.3: w(t) is about the sum of learning rates under Adam."""
+    balance = dict(name='sigmoid', initial=0.5, low=0.0, high=1.0)
+    run = setup('hybrid', balance=balance)
+    state, rates = run.create(), 0.0
+    for seed in range(10):
+        state, metrics = run.step(state, batch_of(run.objective, seed))
+        rates += float(metrics['train/learning_rate'])
+    assert_allclose(state.params['balance']['logit'], rates, rtol=0.05)
+
+
+def test_sigmoid_weight_rests_at_its_clamp_and_never_decays():
+    run = setup('hybrid', balance=dict(name='sigmoid', initial=0.5, low=0.5, high=0.502))
+    state = run.create()
+    for seed in range(6):
+        state, metrics = run.step(state, batch_of(run.objective, seed))
+    assert_allclose(metrics['jepa/lambda'], 0.502, rtol=1e-6)
+    masked = optimizers.mask(state.params, r'(kernel|embedding)$')
+    assert masked['balance']['logit'] is False or not masked['balance']['logit']
+
+
+def test_one_device_and_four_agree():
+    """Data, fsdp, tensor and mixed meshes against one device, over five steps."""
+    run = setup('hybrid')
+    batches = [batch_of(run.objective, seed) for seed in range(5)]
+    expected = run.create()
+    for batch in batches:
+        expected, last = run.step(expected, batch)
+    for sizes in (dict(), dict(data=1, fsdp=4), dict(data=2, fsdp=1, tensor=2)):
+        mesh = sharding.make_mesh(**sizes)
+        places = sharding.shardings(jax.eval_shape(run.create), mesh)
+        state = jax.jit(run.create, out_shardings=places)()
+        go = jax.jit(
+            run.raw,
+            in_shardings=(places, sharding.batch_sharding(mesh)),
+            out_shardings=(places, sharding.replicated(mesh)),
+            donate_argnums=0,
+        )
+        for batch in batches:
+            state, metrics = go(state, sharding.put_batch(batch, mesh))
+        assert_allclose(metrics['train/loss'], last['train/loss'], rtol=1e-5)
+        close(state.params, expected.params, atol=2e-4)
+
+
+def test_entering_a_phase_keeps_what_it_can():
+    clm, hybrid = setup('clm'), setup('hybrid')
+    state, _ = clm.step(clm.create(), batch_of(clm.objective))
+    enter = dict(network=hybrid.network, objective=hybrid.objective, seed=0)
+    after = states.enter_phase(state, optimizer=hybrid.optimizer, **enter)
+    for name in ('encoder', 'lm_head'):
+        equal(after.params[name], state.params[name])
+        equal(after.opt_state[0].mu[name], state.opt_state[0].mu[name])
+    equal(after.target, state.params['encoder'])
+    close(after.params["predictor"], hybrid.create().params["predictor"], rtol=1e-6)
+    assert int(after.opt_state[0].count) == 1 and int(after.step) == 1
+    head = states.enter_phase(
+        state, optimizer=hybrid.optimizer, reset='/lm_head/', **enter
+    )
+    assert all((x == 0).all() for x in jax.tree.leaves(head.opt_state[0].mu['lm_head']))
+    equal(head.opt_state[0].mu['encoder'], state.opt_state[0].mu['encoder'])
+    everything = states.enter_phase(
+        state, optimizer=hybrid.optimizer, reset='.*', **enter
+    )
+    assert all((x == 0).all() for x in jax.tree.leaves(everything.opt_state))
+    back = states.enter_phase(after, clm.network, clm.objective, clm.optimizer, seed=0)
+    assert back.target is None and set(back.params) == {'encoder', 'lm_head'}
+
+
+def test_runs_with_different_objectives_start_from_one_encoder():
+    first, second = setup('mlm').create(), setup('hybrid').create()
+    equal(first.params['encoder'], second.params['encoder'])
+    equal(first.params['lm_head'], second.params['lm_head'])
+
+
+def test_state_is_all_there_is():
+    fields = {field.name for field in dataclasses.fields(states.TrainState)}
+    assert fields == {
+        'step', 'params', 'target', 'opt_state', 'skipped', 'skipped_in_row'
+    }  # fmt: skip
+    assert {x.dtype for x in jax.tree.leaves(setup('hybrid').create().target)} == {
+        jnp.dtype('float32')
+    }

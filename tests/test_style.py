@@ -1,0 +1,224 @@
+"""The house rules that a program can check."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / 'jepa_text'
+SOURCES = sorted(PACKAGE.rglob('*.py'))
+# Also what runs beside the package: it is read and copied by people all the same.
+PROGRAMS = [*SOURCES, *sorted((ROOT / 'configs').rglob('*.py')), ROOT / 'setup.py']
+
+LONGEST_FILE = 300
+LONGEST_FUNCTION = 60
+LONGER_FUNCTIONS = {'train.py:train': 120}
+
+# Calls that run what a file or a string says.
+FORBIDDEN = {
+    'eval',
+    'exec',
+    'pickle.load',
+    'pickle.loads',
+    'pickle.Unpickler',
+    'torch.load',
+    'yaml.load',
+    'yaml.unsafe_load',
+}
+# Importing does nothing: no device, no random state, no flag, no setting.
+FORBIDDEN_AT_IMPORT = re.compile(
+    r'(jax\.(random|numpy|config|device|local_|distributed|make_mesh).*'
+    r'|jnp\..*|np\.random\..*|random\..*|flags\.DEFINE.*|logging\.basicConfig'
+    r'|os\.environ\..*|os\.makedirs|open)'
+)
+
+
+def short(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def parse(path):
+    return ast.parse(path.read_text(encoding='utf-8'))
+
+
+def dotted(node):
+    """'np.random.default_rng' of the expression; '' of one that is not a dotted name."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f'{dotted(node.value)}.{node.attr}'.lstrip('.')
+    return ''
+
+
+def long_functions(tree, file):
+    """(name, lines, allowed) of functions over their budget."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = node.end_lineno - node.lineno + 1
+            allowed = LONGER_FUNCTIONS.get(f'{file}:{node.name}', LONGEST_FUNCTION)
+            if lines > allowed:
+                yield node.name, lines, allowed
+
+
+def forbidden_calls(tree):
+    """(line, what) of calls that run code from data."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = dotted(node.func)
+        if name in FORBIDDEN:
+            yield node.lineno, name
+        for keyword in node.keywords:
+            said_no = isinstance(keyword.value, ast.Constant) and not keyword.value.value
+            if keyword.arg in ('allow_pickle', 'trust_remote_code') and not said_no:
+                yield node.lineno, keyword.arg
+
+
+def silent_handlers(tree):
+    """Lines of `except:`, and of catching everything to do nothing."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler):
+            everything = dotted(node.type) in ('Exception', 'BaseException')
+            if node.type is None or (everything and isinstance(node.body[0], ast.Pass)):
+                yield node.lineno
+
+
+def at_import(node):
+    """Nodes that run when the module is imported: not the bodies of functions."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(child, ast.If) and '__main__' in ast.unparse(child.test):
+            continue
+        yield child
+        yield from at_import(child)
+
+
+def import_effects(tree):
+    """(line, what) of state made or changed by importing the module."""
+    for node in at_import(tree):
+        if isinstance(node, ast.Call) and FORBIDDEN_AT_IMPORT.fullmatch(
+            dotted(node.func)
+        ):
+            yield node.lineno, dotted(node.func)
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and mutable(node.value):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for name in map(dotted, targets):
+                if name != '__all__' and name != name.upper():
+                    yield node.lineno, f'{name} can change; a constant is in capitals'
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            yield node.lineno, f'global {", ".join(node.names)}'
+
+
+def mutable(value):
+    made = isinstance(value, ast.Call) and dotted(value.func) in ('list', 'dict', 'set')
+    return made or isinstance(value, ast.List | ast.Dict | ast.Set)
+
+
+@pytest.mark.parametrize('path', SOURCES, ids=short)
+def test_budgets(path):
+    lines = len(path.read_text(encoding='utf-8').splitlines())
+    assert lines <= LONGEST_FILE, f'{lines} lines: split it along the line of data'
+    over = list(long_functions(parse(path), path.name))
+    assert not over, f'(function, lines, allowed): {over}'
+
+
+def test_no_drawers():
+    drawers = {'utils', 'util', 'helpers', 'common', 'misc'}
+    found = [short(path) for path in PACKAGE.rglob('*') if path.stem in drawers]
+    assert not found, f'{found}: name a file after what is in it'
+
+
+@pytest.mark.parametrize('path', PROGRAMS, ids=short)
+def test_no_code_from_data_and_no_silence(path):
+    tree = parse(path)
+    assert not list(forbidden_calls(tree))
+    assert not list(silent_handlers(tree)), 'an error is handled by name, or raised'
+
+
+@pytest.mark.parametrize('path', SOURCES, ids=short)
+def test_importing_does_nothing(path):
+    assert not list(import_effects(parse(path)))
+
+
+def test_the_rules_catch_what_they_forbid():
+    def calls(source):
+        return [what for _, what in forbidden_calls(ast.parse(source))]
+
+    assert calls('pickle.load(f); yaml.load(f); eval(s)') == [
+        'pickle.load',
+        'yaml.load',
+        'eval',
+    ]
+    assert calls('np.load(f, allow_pickle=True)') == ['allow_pickle']
+    assert calls('f(trust_remote_code=given)') == ['trust_remote_code']
+    assert calls('np.load(f, allow_pickle=False); yaml.safe_load(f); model.eval()') == []
+
+    def handlers(source):
+        return list(silent_handlers(ast.parse(source)))
+
+    assert handlers('try: f()\nexcept: g()') == [2]
+    assert handlers('try: f()\nexcept Exception: pass') == [2]
+    assert handlers('try: f()\nexcept OSError: pass') == []
+
+    def effects(source):
+        return len(list(import_effects(ast.parse(source))))
+
+    assert effects('key = jax.random.key(0)\nzero = jnp.zeros(3)') == 2
+    assert effects('class A:\n  x = jnp.zeros(3)') == 1
+    assert effects('cache = {}\nseen: list = []') == 2
+    assert effects('def f():\n  global seen') == 1
+    assert effects('NAMES = {}\ndef f(): return jnp.zeros(3)\ng = jax.jit(f)') == 0
+
+    body = 'def f():\n' + '  g()\n' * LONGEST_FUNCTION
+    assert list(long_functions(ast.parse(body), 'a.py')) == [('f', 61, 60)]
+    assert not list(long_functions(ast.parse(body.replace('f()', 'train()')), 'train.py'))
+
+
+# Written in parts, so that this file does not match itself.
+PLACES = re.compile(
+    r'(?<![\w.}/])/(?:wo' + r'rk|op' + r't|ro' + r'ot|ho' + r'me|Us' + r'ers|tm' + r'p)/'
+    r'|\b(?:py' + r'pi\.org|pytho' + r'nhosted)'
+)
+TEXT = {'.py', '.md', '.sh', '.toml', '.txt', '.ipynb', '.html', '.in', '.cfg', ''}
+FOLDERS = ('jepa_text', 'configs', 'launch', 'tests', 'colabs', '.ci')
+
+
+def repository_texts():
+    """Text files of the repository; what is ignored or generated lies elsewhere."""
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob('*')]
+    for path in [*ROOT.iterdir(), *files]:
+        if path.is_file() and path.suffix in TEXT and '__pycache__' not in path.parts:
+            yield path
+
+
+def test_no_path_of_a_machine_and_no_registry():
+    texts = list(repository_texts())
+    assert len(texts) > len(PROGRAMS)
+    found = []
+    for path in texts:
+        for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1):
+            if match := PLACES.search(line):
+                found.append(f'{short(path)}:{number}: {match[0]}')
+    assert not found, '\n'.join(found)
+
+
+def test_the_places_that_it_finds():
+    assert PLACES.search('open("/' + 'tmp/x")') and PLACES.search('see /ho' + 'me/me/x')
+    assert not PLACES.search('https://site/work' + '/x') and not PLACES.search(
+        'a/opt' + '/b'
+    )
+
+
+def test_the_tree_in_the_readme_is_complete():
+    readme = (ROOT / 'README.md').read_text(encoding='utf-8')
+    missing = [
+        short(path)
+        for path in SOURCES
+        if not re.search(rf'(?<!\w){re.escape(path.name)}', readme)
+    ]
+    assert not missing, f'README.md, in the tree of files, does not name {missing}'
