@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 
 def get_config():
+    """The shared keys in the order of the program, then what each run does alone."""
     config = ConfigDict()
     config.name = 'quickstart'
     config.seed = 0
@@ -45,6 +46,15 @@ def get_config():
         momentum=dict(name='linear', start=0.99, end=1.0),
         latent_loss='cosine',
         predictor='mlp',
+    )
+    config.study = dict(
+        # What the linear probe reads off a paragraph: author or century.
+        label='century',
+        sentences=(
+            ('The President of the United <mask>', 'States'),
+            ('I have the honor to transmit to the House of <mask>', 'Representatives'),
+            ('The captain stood on the <mask> and looked out to sea.', 'deck'),
+        ),
     )
     config.runs = dict(
         mlm=dict(phases=(dict(objective=mlm),)),

@@ -1,21 +1,28 @@
 """The results of a study as report.html, and as a short table on the terminal."""
 
+import platform
+from importlib import metadata
 from pathlib import Path
 
-from jepa_text import metrics, report
+import jax
 
+from jepa_text import console, metrics, plots, report, train
+
+COLUMNS = ('model', 'masked loss', 'accuracy', 'uniformity', 'effective rank', 'probe')
 CURVES = (
     ('heldout/mlm_loss', 'Held-out masked loss', 'nats'),
     ('train/loss', 'Training loss', 'nats'),
+    ('jepa/loss', 'Latent loss', '1 − cosine'),
     ('jepa/lambda', 'Weight of the latent loss', 'λ'),
-    ('jepa/target_std', 'Spread of the latent targets', '1 = every direction'),
+    ('jepa/target_std', 'Spread of the latent targets', '0 = collapsed'),
     ('train/learning_rate', 'Learning rate', ''),
     ('throughput/tokens_per_second', 'Speed', 'tokens/s'),
 )
+PACKAGES = ('jax', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'tokenizers')
 
 
-def rows_of(results):
-    """The short table: model, losses, geometry, probe."""
+def table(results):
+    """The rows of the short table, in the order of COLUMNS."""
     rows = [['unigram entropy', results['unigram'], None, None, None, None]]
     for name, values in results['models'].items():
         rows.append(
@@ -31,17 +38,14 @@ def rows_of(results):
     return rows
 
 
-COLUMNS = ['model', 'masked loss', 'accuracy', 'uniformity', 'effective rank', 'probe']
-
-
 def show(results):
     """Prints the short table and the masked-word predictions."""
-    metrics.table('Held out', COLUMNS, rows_of(results))
+    console.table('Held out', list(COLUMNS), table(results))
     for item in results['predictions']:
         print(f'\n{item["text"]}   ({item["answer"]})')
         for name, answers in item['models'].items():
-            words = '  '.join(f'{word.strip()} {share:.2f}' for word, share in answers)
-            print(f'  {name:14} {words}')
+            words = '   '.join(f'{word.strip()} {share:.0%}' for word, share in answers)
+            print(f'  {name:14}{words}')
 
 
 def write(workdir, results, configs):
@@ -50,15 +54,144 @@ def write(workdir, results, configs):
     path = Path(workdir) / 'report.html'
     report.write(
         path,
-        title='One encoder, three ways to train it',
+        title='One encoder, trained in several ways',
         lead=headline(results),
         sections=[
             _losses(results),
             _predictions(results),
             _representation(results),
-            {'heading': 'Curves', 'figures': _figures(logs, configs, results)},
-            {'heading': 'Configurations', 'details': configs},
-            {'heading': 'Made with', 'details': {'versions': versions()}},
+            {'heading': 'Curves', 'figures': figures(logs, configs, results)},
+            {
+                'heading': 'How it was made',
+                'details': {'versions and machine': provenance(), **configs},
+            },
         ],
     )
     return path
+
+
+def headline(results):
+    """The one sentence to remember: who reads held-out text best, and by how much."""
+    scores = {n: v['heldout/mlm_loss'] for n, v in results['models'].items()}
+    best = min(scores, key=scores.get)
+    gap = results['unigram'] - scores[best]
+    return (
+        f'On {results["heldout_tokens"]:,} tokens that no run has seen, `{best}` names '
+        f'hidden words best: {scores[best]:.2f} nats, {gap:.2f} below what the mere '
+        'frequency of words gives.'
+    )
+
+
+def figures(logs, configs, results):
+    """A figure per curve that some run has; dotted lines where phases change."""
+    switches = {}
+    for config in configs.values():
+        spans = train.phase_spans(config['phases'], config['steps'])
+        for (start, _), phase in zip(spans[1:], config['phases'][1:]):
+            label = phase['objective']['name']
+            switches.setdefault(start, set()).add(label)
+    switches = {' / '.join(sorted(names)): step for step, names in switches.items()}
+    drawn = []
+    for key, title, label in CURVES:
+        runs = {name: metrics.series(log, key) for name, log in logs.items()}
+        # Empty series stay in, so that a run keeps its colour in every figure.
+        if any(len(steps) for steps, _ in runs.values()):
+            lines = {'unigram entropy': results['unigram']} if 'heldout' in key else None
+            drawn.append(
+                plots.curves(runs, title, label, hlines=lines, switches=switches)
+            )
+    return drawn
+
+
+def provenance():
+    """Versions and machine, for whoever wants the same numbers."""
+    return {
+        'python': platform.python_version(),
+        'machine': f'{platform.system()} {platform.machine()}',
+        'devices': [str(device) for device in jax.devices()],
+        **{name: metadata.version(name) for name in PACKAGES},
+    }
+
+
+def _losses(results):
+    rows = []
+    for name, values in results['models'].items():
+        loss = values['heldout/mlm_loss']
+        rows.append(
+            [
+                name,
+                loss,
+                results['unigram'] - loss,
+                values['heldout/mlm_accuracy'],
+                values['heldout/clm_loss'],
+            ]
+        )
+    rows.insert(0, ['unigram entropy', results['unigram'], 0.0, None, None])
+    return {
+        'heading': 'Held-out losses',
+        'text': 'Masked loss: 15 % of the tokens hidden, the same ones for every model. '
+        'The unigram entropy is what word frequencies alone give.',
+        'table': {
+            'columns': [
+                'model',
+                'masked loss',
+                'below unigram',
+                'accuracy',
+                'causal loss',
+            ],
+            'rows': rows,
+            'best': {'masked loss': 'min', 'accuracy': 'max', 'causal loss': 'min'},
+            'note': 'Losses in nats per token.',
+        },
+    }
+
+
+def _representation(results):
+    rows = []
+    for name, values in results['models'].items():
+        found = {key.removeprefix('representation/'): x for key, x in values.items()}
+        interval = f'{found["probe_low"]:.3f} – {found["probe_high"]:.3f}'
+        rows.append(
+            [
+                name,
+                found['uniformity'],
+                found['effective_rank'],
+                found['mean_cosine'],
+                found['probe'],
+                interval,
+            ]
+        )
+    majority = found['probe_majority']
+    return {
+        'heading': 'Representation',
+        'text': f'{found["paragraphs"]:,} held-out paragraphs, mean-pooled. The probe is '
+        'logistic regression on frozen vectors, fitted on paragraphs of the training '
+        f'documents; the largest class alone would score {majority:.3f}. An untrained '
+        'encoder is the baseline that every row must be read against.',
+        'table': {
+            'columns': [
+                'model',
+                'uniformity',
+                'effective rank',
+                'mean cosine',
+                'probe',
+                '95 % interval',
+            ],
+            'rows': rows,
+            'best': {'probe': 'max'},
+        },
+    }
+
+
+def _predictions(results):
+    shown = []
+    for item in results['predictions']:
+        before, after = item['text'].split('<mask>')
+        models = {
+            name: [(word.strip(), share) for word, share in answers]
+            for name, answers in item['models'].items()
+        }
+        shown.append(
+            {'before': before, 'target': item['answer'], 'after': after, 'models': models}
+        )
+    return {'heading': 'Masked words', 'predictions': shown}

@@ -16,6 +16,7 @@ import jax
 
 from jepa_text import (
     checkpoint,
+    console,
     metrics,
     optimizers,
     resolve,
@@ -57,7 +58,7 @@ def train(config, folder):
             metrics.Writer(folder, resume_step=started if index is not None else -1)
         )
         progress = stack.enter_context(
-            metrics.Progress(config['name'], total, start=started)
+            console.Progress(config['name'], total, start=started)
         )
         run = _Run(config, plan, store, writer, progress)
         if index is None:

@@ -1,6 +1,5 @@
 """The log survives kills and resumes unchanged; the clock counts only training."""
 
-import io
 import json
 import math
 import os
@@ -238,99 +237,10 @@ def test_throughput_windows_are_separate_and_restart_leaves_a_compile_out():
     assert clock.window()['throughput/step_time'] == 2
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_without_a_terminal_progress_is_a_few_plain_lines():
-    stream, now = io.StringIO(), Clock()
-    with metrics.Progress('mlm', 1000, stream=stream, now=now) as progress:
-        for step in range(1, 1001):
-            now.time += 0.01
-            progress.update(step, loss=jnp.float32(5.25), tokens_per_second=12_345.6)
-        progress.log('done [100%]')
-    lines = stream.getvalue().splitlines()
-    assert len(lines) == 12 and '\x1b' not in stream.getvalue()
-    assert lines[-2].split('  ') == [
-        'mlm',
-        '100%',
-        '1,000/1,000',
-        'loss 5.250',
-        '12.3k tokens/s',
-        '0:10 spent',
-        '0:00 left',
-    ]
-    assert lines[-1] == 'done [100%]'
-
-
-def test_a_slow_run_prints_every_ten_seconds_and_the_last_step():
-    stream, now = io.StringIO(), Clock()
-    with metrics.Progress('mlm', 100_000, start=50, stream=stream, now=now) as progress:
-        for step in range(51, 101):
-            now.time += 3
-            progress.update(step, description='clm' if step < 75 else None)
-    lines = stream.getvalue().splitlines()
-    assert 12 <= len(lines) <= 15
-    assert lines[0].startswith('clm  ') and lines[-1].startswith('clm  ')
-    assert '100/100,000' in lines[-1] and '83:15:00 left' in lines[-1]
-
-
-def test_on_a_terminal_progress_draws_a_bar(monkeypatch):
-    monkeypatch.setenv('TERM', 'xterm-256color')
-    monkeypatch.setenv('COLUMNS', '110')
-    stream = Terminal()
-    with metrics.Progress('mlm', 10, stream=stream) as progress:
-        progress.update(5, loss=4.5, tokens_per_second=2e6)
-        progress.log('a line [with brackets]')
-        progress.update(10)
-    shown = stream.getvalue()
-    assert '10/10' in shown and 'loss 4.500' in shown and '2M tokens/s' in shown
-    assert '\x1b[' in shown and 'a line [with brackets]' in shown
-
-
-def test_a_dumb_terminal_gets_plain_lines(monkeypatch):
-    monkeypatch.setenv('TERM', 'dumb')
-    stream = Terminal()
-    with metrics.Progress('mlm', 2, stream=stream) as progress:
-        progress.update(2)
-    assert '\x1b' not in stream.getvalue() and '2/2' in stream.getvalue()
-
-
-ROWS = [['untrained', 7.65, None], ['clm [x]', 4.3125, 819]]
-
-
-def test_a_plain_table_is_aligned():
-    stream = io.StringIO()
-    metrics.table('Held out', ['model', 'loss', 'tokens'], ROWS, stream)
-    assert stream.getvalue().splitlines() == [
-        '',
-        'Held out',
-        '---------  -----  ------',
-        'model       loss  tokens',
-        '---------  -----  ------',
-        'untrained  7.650       –',
-        'clm [x]    4.312     819',
-    ]
-
-
-def test_a_rich_table_shows_every_cell(monkeypatch):
-    monkeypatch.setenv('TERM', 'xterm-256color')
-    stream = Terminal()
-    metrics.table('Held out', ['model', 'loss', 'tokens'], ROWS, stream)
-    for text in ('Held out', 'untrained', '7.650', 'clm [x]', '–'):
-        assert text in stream.getvalue()
-
-
-def test_a_table_row_must_fit():
-    with pytest.raises(ValueError, match='2 columns but this row'):
-        metrics.table('t', ['a', 'b'], [[1]], io.StringIO())
-
-
 def test_importing_needs_none_of_the_rare_packages():
     code = (
         'import sys\n'
-        'from jepa_text import geometry, metrics, plots, probes, report\n'
+        'from jepa_text import console, geometry, metrics, plots, probes, report\n'
         'rare = ("rich", "tensorboardX", "matplotlib", "sklearn", "jax")\n'
         'assert not set(rare) & set(sys.modules)\n'
     )

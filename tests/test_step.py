@@ -186,7 +186,7 @@ def test_entering_a_phase_keeps_what_it_can():
         equal(after.params[name], state.params[name])
         equal(after.opt_state[0].mu[name], state.opt_state[0].mu[name])
     equal(after.target, state.params['encoder'])
-    close(after.params["predictor"], hybrid.create().params["predictor"], rtol=1e-6)
+    close(after.params['predictor'], hybrid.create().params['predictor'], rtol=1e-6)
     assert int(after.opt_state[0].count) == 1 and int(after.step) == 1
     head = states.enter_phase(
         state, optimizer=hybrid.optimizer, reset='/lm_head/', **enter

@@ -70,8 +70,8 @@ class Rows:
             ) from error
         if len(records) != len(self):
             raise ValueError(
-                f'The shards of {self.split!r} in {self.folder} hold {len(records)} rows, '
-                f'the manifest says {len(self)}. {rows_on_disk.REMEDY}'
+                f'The shards of {self.split!r} in {self.folder} hold {len(records)} '
+                f'rows, the manifest says {len(self)}. {rows_on_disk.REMEDY}'
             )
         return records
 

@@ -2,10 +2,7 @@
 
 from jepa_text import geometry, probes
 
-LABELS = {
-    'author': lambda document: document['author'],
-    'century': lambda document: f'{document["year"] // 100 + 1}th',
-}
+LABELS = {'author': lambda document: document['author'], 'century': probes.century}
 
 
 def run(model, train, heldout, *, label='author', most=1500, pool='mean'):

@@ -1,0 +1,89 @@
+"""A run small enough for tests, and its end as a hash; also a program that is killed.
+
+python tests/tiny.py FOLDER WORKDIR      trains tiny rows in FOLDER/rows
+"""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+LENGTH = 32
+
+
+def rows(folder):
+    """Prepared rows from made-up text, in folder/rows."""
+    from jepa_text import tokenizers
+    from jepa_text.data import prepare
+
+    folder = Path(folder)
+    if not (folder / 'rows').exists():
+        text = [f'The {a} of {b} saw {c}.' for a in NOUNS for b in NOUNS for c in NOUNS]
+        (folder / 'text.txt').write_text('\n\n'.join(text))
+        prepare.prepare(
+            source={'name': 'text', 'path': str(folder / 'text.txt'), 'heldout_every': 9},
+            tokenizer=tokenizers.load(tokenizers.BUNDLED),
+            folder=folder / 'rows',
+            row_length=LENGTH,
+            shards=2,
+        )
+    return str(folder / 'rows')
+
+
+NOUNS = ('whale', 'captain', 'sister', 'union', 'congress', 'garden', 'harpoon', 'letter')
+
+
+def config(folder, **changes):
+    """CLM, then the hybrid, 24 steps; keys of the top level may be changed."""
+    made = dict(
+        name='tiny',
+        seed=0,
+        steps=24,
+        data=dict(folder=rows(folder), row_length=LENGTH, batch_size=8),
+        model=dict(name='transformer', preset='tiny', depth=1, scan=False),
+        optimizer=dict(name='adamw'),
+        schedule=dict(name='wsd', peak=3e-3, warmup=0.1, decay=0.2),
+        clip_norm=1.0,
+        accumulate=1,
+        stop_after_skips=3,
+        mesh=dict(data=1, fsdp=1, tensor=-1),
+        log_every=1,
+        evaluate=dict(every=8, rate=0.15, most_rows=16),
+        checkpoint=dict(every=5, keep=2),
+        phases=(
+            dict(share=0.5, objective=dict(name='clm')),
+            dict(
+                objective=dict(
+                    name='hybrid', balance=dict(name='sigmoid'), predictor_width=16
+                )
+            ),
+        ),
+    )
+    return made | changes
+
+
+def fingerprint(state):
+    """sha256 of every leaf of a state: parameters, EMA, moments, lambda, counters."""
+    import jax
+    import numpy as np
+
+    leaves = jax.tree.leaves(jax.device_get(state))
+    return hashlib.sha256(b''.join(np.asarray(x).tobytes() for x in leaves)).hexdigest()
+
+
+def log(workdir):
+    """The metrics of a run but for its speed."""
+    from jepa_text import metrics
+
+    return [
+        {key: value for key, value in line.items() if 'throughput' not in key}
+        for line in metrics.read(workdir)
+    ]
+
+
+if __name__ == '__main__':
+    from jepa_text import train
+
+    folder, workdir = sys.argv[1:]
+    changes = json.loads(Path(folder, 'changes.json').read_text())
+    print(fingerprint(train.train(config(folder, **changes), workdir)))
