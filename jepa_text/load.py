@@ -50,7 +50,7 @@ class Pretrained:
         return vectors_ND
 
     def fill(self, text, top=3):
-        """For each '<mask>' of a text, the `top` likeliest tokens: [[(word, p), ...], ...].
+        """The `top` likeliest tokens for each '<mask>': [[(word, probability), ...], ...].
 
         Raises ValueError when the text has no '<mask>' or is longer than a row.
         """

@@ -18,7 +18,7 @@ COMMANDS = {
     'study': ('several runs on the same rows, one report', 'jepa_text.study', 'study'),
 }
 
-USAGE = """jepa-text COMMAND --config=FILE[:ARGUMENT] --workdir=DIR [--config.KEY=VALUE ...]
+USAGE = """jepa-text COMMAND --config=FILE[:ARG] --workdir=DIR [--config.KEY=VALUE ...]
 
 {commands}
 

@@ -20,7 +20,7 @@ def names(folder):
 
 
 def build(folder, section, **given):
-    """Calls `make` of jepa_text/<folder>/<section['name']>.py with the section's keywords.
+    """Calls `make` of jepa_text/<folder>/<section['name']>.py with the other keywords.
 
     `given` are keywords that the program supplies rather than the user. Raises
     ValueError for a name without a file and for a keyword that `make` does not take.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import jax
 
-from jepa_text import load, resolve, restore, sharding, study_report, train
+from jepa_text import load, recipe, resolve, restore, sharding, study_report, train
 from jepa_text.data import pipeline, prepare
 from jepa_text.evals import heldout, representation
 
@@ -27,7 +27,7 @@ def study(config, workdir):
     Returns the results. What is done already is not done again: the same call resumes,
     or only says that all is complete.
     """
-    config, workdir = train.plain(config), Path(workdir)
+    config, workdir = recipe.plain(config), Path(workdir)
     began = time.monotonic()
     prepare.run(config, workdir / 'rows')
     configs = run_configs(config, workdir / 'rows')
@@ -66,8 +66,10 @@ def finished(workdir, config):
 
 
 def evaluate(config, workdir):
-    """Held-out losses, representation and predictions of the untrained model and of
-    each run: {'unigram': nats, 'models': {name: {metric: value}}, 'predictions': [...]}."""
+    """Held-out losses, representation and predictions, untrained and of each run.
+
+    {'unigram': nats, 'models': {name: {metric: value}}, 'predictions': [...]}
+    """
     section = config['study']
     rows = pipeline.Rows(workdir / 'rows', 'heldout')
     source = config['prepare']['source']

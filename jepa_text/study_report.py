@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jax
 
-from jepa_text import console, metrics, plots, report, train
+from jepa_text import console, metrics, plots, recipe, report
 
 COLUMNS = ('model', 'masked loss', 'accuracy', 'uniformity', 'effective rank', 'probe')
 CURVES = (
@@ -86,7 +86,7 @@ def figures(logs, configs, results):
     """A figure per curve that some run has; dotted lines where phases change."""
     switches = {}
     for config in configs.values():
-        spans = train.phase_spans(config['phases'], config['steps'])
+        spans = recipe.phase_spans(config['phases'], config['steps'])
         for (start, _), phase in zip(spans[1:], config['phases'][1:]):
             label = phase['objective']['name']
             switches.setdefault(start, set()).add(label)

@@ -2,7 +2,7 @@
 
 import os
 
-# Before jax is imported anywhere: the device count is fixed at the first use of a backend.
+# Before jax is imported: the device count is fixed at the first use of a backend.
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')
 _FLAG = '--xla_force_host_platform_device_count=4'
 if 'host_platform_device_count' not in os.environ.get('XLA_FLAGS', ''):

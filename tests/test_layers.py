@@ -48,7 +48,9 @@ LAYERS = {
     'restore': 1,
     'checkpoint': 3,
     'metrics': 0,
-    'train': 5,
+    'console': 0,
+    'recipe': 6,
+    'train': 7,
     # model -> understanding
     'load': 4,
     'pooling': 0,
@@ -57,14 +59,15 @@ LAYERS = {
     'statistics': 0,
     'finetune': 4,
     'tasks/': 1,
-    'evals/': 4,
+    'evals/': 5,
     'plots': 0,
-    'report': 0,
-    'study_report': 1,
-    'study': 6,
+    'page': 0,
+    'report': 1,
+    'study_report': 7,
+    'study': 8,
     'plan': 4,
-    'benchmark': 6,
-    'main': 7,
+    'benchmark': 8,
+    'main': 9,
 }
 
 FILES = sorted(PACKAGE.rglob('*.py'))

@@ -19,7 +19,7 @@ def ours():
 def whole(tmp_path_factory, ours):
     """A prepared folder with 16 tokens a row, never changed."""
     folder = tmp_path_factory.mktemp('whole')
-    words = np.array('the whale and a white sea of old men who sail'.split())
+    words = np.array(['the', 'whale', 'and', 'a', 'white', 'sea', 'of', 'men'])
     rng = np.random.default_rng(0)
     texts = [
         f'{n} ' + ' '.join(rng.choice(words, rng.integers(1, 50))) for n in range(90)

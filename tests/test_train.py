@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tiny
 
-from jepa_text import load, metrics, train
+from jepa_text import load, metrics, recipe, train
 
 STEPS = 24
 
@@ -172,7 +172,7 @@ def change(config, path, value):
 def test_configs_that_cannot_run_are_refused_before_anything_is_written(
     folder, tmp_path, path, value, words
 ):
-    config = train.plain(tiny.config(folder, mesh=dict(data=-1, fsdp=1, tensor=1)))
+    config = recipe.plain(tiny.config(folder, mesh=dict(data=-1, fsdp=1, tensor=1)))
     change(config, path, value)
     with pytest.raises(ValueError, match=words):
         train.train(config, tmp_path / 'run')
@@ -215,12 +215,12 @@ def test_rows_that_changed_are_refused_on_resume(folder, tmp_path):
     ],
 )
 def test_phase_spans(phases, spans):
-    assert train.phase_spans(phases, 100) == spans
+    assert recipe.phase_spans(phases, 100) == spans
 
 
 def test_phase_spans_must_cover_the_run():
     with pytest.raises(ValueError, match='100'):
-        train.phase_spans([dict(steps=99, objective={})], 100)
+        recipe.phase_spans([dict(steps=99, objective={})], 100)
 
 
 def test_load_says_what_is_missing(tmp_path):

@@ -173,7 +173,8 @@ def batches(
         .shuffle()
         .repeat()
         .map_with_index(corrupt_at)
-        .batch(local)
+        # An endless stream has no remainder, but its rounded-up length would overflow.
+        .batch(local, drop_remainder=True)
     )
     # Only the batches that are asked for are read: a slice costs nothing.
     dataset = dataset[process_index + start * process_count :: process_count]

@@ -1,0 +1,165 @@
+"""What a config stands for: rows, network, optimizer, phases; built and checked once."""
+
+import dataclasses
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from jepa_text import optimizers, resolve, schedules, sharding, tokenizers
+from jepa_text import state as states
+from jepa_text import step as steps
+from jepa_text.data import pipeline, prepare
+from jepa_text.evals import heldout
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """Steps start..stop of a run under one objective."""
+
+    index: int
+    start: int
+    stop: int
+    objective: Any
+    network: states.Network
+    reset: str | None
+    step: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """What a config stands for, built once: nothing in it changes while training."""
+
+    rows: pipeline.Rows
+    tokenizer: tokenizers.Tokenizer
+    mesh: jax.sharding.Mesh
+    optimizer: Any
+    phases: tuple
+    seed: int
+    batch_size: int
+    fingerprint: str
+    evaluator: heldout.Evaluator | None
+
+
+def make(config):
+    """Builds all parts of a run. Raises ValueError for what cannot work together."""
+    data, seed = config['data'], config['seed']
+    if 'prepare' in config and not Path(data['folder']).exists():
+        prepare.run(config, data['folder'])
+    rows = pipeline.Rows(data['folder'], 'train')
+    pipeline.check_row_length(rows.manifest, data['row_length'])
+    tokenizer = tokenizers.load(f'{data["folder"]}/tokenizer.json')
+    pipeline.check_tokenizer(rows.manifest, tokenizer)
+    mesh = sharding.make_mesh(**config['mesh'])
+    _check_batch(data['batch_size'], config['accumulate'], mesh)
+    encoder = resolve.build('models', config['model'], vocab_size=tokenizer.vocab_size)
+    optimizer = optimizers.make(config['optimizer'])
+    phases = make_phases(config, encoder, tokenizer, rows.row_length, optimizer)
+    evaluator = None
+    if config['evaluate']['every']:
+        evaluator = heldout.Evaluator(
+            phases[0].network,
+            pipeline.Rows(data['folder'], 'heldout'),
+            tokenizer,
+            mesh,
+            batch_size=data['batch_size'],
+            rate=config['evaluate']['rate'],
+            most_rows=config['evaluate']['most_rows'],
+        )
+    return Recipe(
+        rows=rows,
+        tokenizer=tokenizer,
+        mesh=mesh,
+        optimizer=optimizer,
+        phases=phases,
+        seed=seed,
+        batch_size=data['batch_size'],
+        fingerprint=pipeline.fingerprint(rows, data['batch_size'], seed),
+        evaluator=evaluator,
+    )
+
+
+def make_phases(config, encoder, tokenizer, length, optimizer):
+    """The phases of a config, one after the other over `steps` steps in all."""
+    spans = phase_spans(config['phases'], config['steps'])
+    schedule = schedules.make(config['schedule'], config['steps'])
+    phases = []
+    for index, (section, (start, stop)) in enumerate(zip(config['phases'], spans)):
+        objective = resolve.build(
+            'objectives',
+            section['objective'],
+            tokenizer=tokenizer,
+            length=length,
+            steps=stop - start,
+        )
+        network = states.Network(encoder, objective)
+        rewarm = section.get('at_switch', {}).get('rewarm', 0) if index else 0
+        step = steps.make_step(
+            network,
+            objective,
+            optimizer,
+            schedules.rewarmed(schedule, start, rewarm),
+            phase_start=start,
+            clip_norm=config['clip_norm'],
+            accumulate=config['accumulate'],
+        )
+        reset = section.get('at_switch', {}).get('reset')
+        phases.append(Phase(index, start, stop, objective, network, reset, step))
+    return tuple(phases)
+
+
+def phase_spans(phases, total):
+    """(start, stop) of each phase: its `steps`, or its `share` of all steps; the last
+    phase may leave both out and takes the rest. Raises ValueError when they do not add
+    up to `total`."""
+    spans, start = [], 0
+    for number, phase in enumerate(phases):
+        unknown = set(phase) - {'objective', 'steps', 'share', 'at_switch'}
+        if unknown or 'objective' not in phase:
+            raise ValueError(
+                f'phase {number}: {sorted(phase)}; a phase has an objective, steps or '
+                'share, and maybe at_switch.'
+            )
+        rest = total - start
+        length = phase.get(
+            'steps', round(phase['share'] * total) if 'share' in phase else rest
+        )
+        spans.append((start, start + length))
+        start += length
+    if start != total or any(stop <= begin for begin, stop in spans):
+        raise ValueError(
+            f'phases cover steps {spans}, but config.steps is {total}: each needs at '
+            'least one step, and together they must cover all. Change steps or shares.'
+        )
+    return spans
+
+
+def plain(config):
+    """A config as plain dicts, lists and numbers, whatever it came as."""
+    config = config.to_dict() if hasattr(config, 'to_dict') else config
+    return json.loads(json.dumps(config))
+
+
+def abstract_state(recipe, phase):
+    """Shapes, dtypes and shardings of the state in a phase."""
+    make = functools.partial(
+        states.create, phase.network, phase.objective, recipe.optimizer, recipe.seed
+    )
+    shapes = jax.eval_shape(make)
+    places = sharding.shardings(shapes, recipe.mesh)
+    return jax.tree.map(
+        lambda leaf, place: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
+        shapes,
+        places,
+    )
+
+
+def _check_batch(batch_size, accumulate, mesh):
+    ways = mesh.shape['data'] * mesh.shape['fsdp']
+    if batch_size % (ways * accumulate):
+        raise ValueError(
+            f'data.batch_size={batch_size} is not a multiple of {ways} (mesh data x '
+            f'fsdp) x {accumulate} (accumulate); change one of them.'
+        )

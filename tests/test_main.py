@@ -1,0 +1,86 @@
+"""The command line: what it runs, and what it says when it cannot."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jepa_text import main
+
+ROOT = Path(__file__).parents[1]
+QUICKSTART = str(ROOT / 'configs' / 'quickstart.py')
+
+
+def test_help_shows_commands_and_examples_that_parse(capsys):
+    assert main.main(['jepa-text', '--help']) == 0
+    text = capsys.readouterr().out
+    assert all(command in text for command in main.COMMANDS)
+    examples = [line.split() for line in text.splitlines() if '--workdir=runs' in line]
+    assert len(examples) >= 3
+    for _, command, *flags in examples:
+        flags = [f.replace('=configs/', f'={ROOT}/configs/') for f in flags]
+        parsed, config, workdir = main.parse(['jepa-text', command, *flags])
+        assert parsed == command and config.steps > 0 and workdir.startswith('runs/')
+
+
+def test_overrides_reach_the_config():
+    _, config, workdir = main.parse(
+        [
+            'jepa-text',
+            'study',
+            f'--config={QUICKSTART}',
+            '--workdir=x',
+            '--config.steps=7',
+            '--config.runs.mlm.phases[0].objective.rate=0.5',
+        ]
+    )
+    assert config.steps == 7 and workdir == 'x'
+    assert config.runs.mlm.phases[0]['objective']['rate'] == 0.5
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'words'),
+    [
+        ([], 'prepare'),
+        (['trian'], "'train'"),
+        (['train', '--workdir=x'], '--config is missing'),
+        (['train', '--config=configs/quikstart.py', '--workdir=x'], 'quickstart.py'),
+        (['train', f'--config={QUICKSTART}'], '--workdir is missing'),
+        (['train', f'--config={QUICKSTART}', '--wrkdir=x'], 'workdir'),
+        (['train', f'--config={QUICKSTART}', '--workdir=x', '--config.stpes=1'], 'steps'),
+        (
+            ['train', f'--config={QUICKSTART}', '--workdir=x', '--config.model.deth=1'],
+            'deth',
+        ),
+        (
+            ['train', f'--config={QUICKSTART}', '--workdir=x', '--config.steps=many'],
+            'many',
+        ),
+        (['train', f'--config={QUICKSTART}', '--workdir=x', 'more'], "'more'"),
+    ],
+)
+def test_wrong_usage_is_explained(arguments, words, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert main.main(['jepa-text', *arguments]) == 2
+    error = capsys.readouterr().err
+    assert words in error and 'Traceback' not in error
+
+
+def test_a_run_that_cannot_start_exits_with_2_and_one_paragraph(tmp_path):
+    done = subprocess.run(
+        [
+            sys.executable,
+            '-m',
+            'jepa_text.main',
+            'study',
+            f'--config={QUICKSTART}',
+            f'--workdir={tmp_path}/x',
+            '--config.prepare.row_length=4',
+        ],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == 2
+    assert 'row_length' in done.stderr and 'Traceback' not in done.stderr
