@@ -49,7 +49,7 @@ def main(argv):
     _quiet()
     try:
         getattr(importlib.import_module(module), function)(config, workdir)
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, FileNotFoundError, FileExistsError) as error:
         return _fail(error, 2, '--traceback' in argv)
     except (OSError, RuntimeError, FloatingPointError) as error:
         return _fail(error, 1, '--traceback' in argv)

@@ -12,15 +12,18 @@ ready_venv test
 cd "$ROOT"
 
 # All of them, so that a wrong blank line does not hide a wrong number.
-status=0
+failed=''
 check() {
   local name=$1
   shift
   say "$name" "$*"
-  "$VENV/bin/python" -m "$@" || status=1
+  "$VENV/bin/python" -m "$@" || failed="$failed $name"
 }
 check format ruff format --check
 check lint ruff check
 check packages pip check
 check tests pytest -n 2 "$@"
-exit "$status"
+if [ -n "$failed" ]; then
+  say FAILED "${failed# }"
+  exit 1
+fi

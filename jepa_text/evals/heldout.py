@@ -39,7 +39,7 @@ class Evaluator:
         needed = {name: params[name] for name in ('encoder', 'lm_head')}
         values = {}
         for name, objective in self.objectives.items():
-            total, count = {}, 0
+            total, count, tokens = {}, 0, 0
             batches = pipeline.heldout_batches(
                 self.rows,
                 objective.corrupt,
@@ -49,13 +49,16 @@ class Evaluator:
             )
             for batch in batches:
                 count += int(batch['loss_mask'].sum())
+                tokens += int((batch['segment_ids'] > 0).sum())
                 sums = self._sums[name](needed, sharding.put_batch(batch, self.mesh))
                 for key, value in jax.device_get(sums).items():
                     total[key] = total.get(key, 0.0) + float(value)
             values |= {f'heldout/{key}': value / count for key, value in total.items()}
+        # CLM came last: of its tokens, the first of each piece is not predicted.
         split = self.rows.manifest['splits'][self.rows.split]
-        per_byte = split['tokens'] / split['bytes'] / math.log(2)
-        values['heldout/bits_per_byte'] = values['heldout/clm_loss'] * per_byte
+        predicted = count / tokens * split['tokens']
+        nats = values['heldout/clm_loss'] * predicted
+        values['heldout/bits_per_byte'] = nats / split['bytes'] / math.log(2)
         return values
 
 

@@ -54,8 +54,17 @@ def _xla(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, causal):
     )
     mask_B11LM = visible(segment_ids_BL, causal)[:, None, None]
     scores_BGRLM = jnp.where(mask_B11LM, scores_BGRLM * width**-0.5, -1e30)
-    weights_BGRLM = jax.nn.softmax(scores_BGRLM, axis=-1).astype(v_BLGK.dtype)
-    out_BGRLK = jnp.einsum('BGRLM,BGMK->BGRLK', weights_BGRLM, v_BGMK)
+    # Divided by its sum after the product with v: [L, K] rather than [L, L] divisions.
+    highest = jax.lax.stop_gradient(jnp.max(scores_BGRLM, axis=-1, keepdims=True))
+    weights_BGRLM = jnp.exp(scores_BGRLM - highest)
+    sums_BGRL1 = jnp.sum(weights_BGRLM, axis=-1, keepdims=True)
+    out_BGRLK = jnp.einsum(
+        'BGRLM,BGMK->BGRLK',
+        weights_BGRLM.astype(v_BLGK.dtype),
+        v_BGMK,
+        preferred_element_type=jnp.float32,
+    )
+    out_BGRLK = (out_BGRLK / sums_BGRL1).astype(v_BLGK.dtype)
     return rearrange(out_BGRLK, 'B G R L K -> B L (G R) K')
 
 
