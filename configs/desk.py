@@ -20,7 +20,7 @@ def get_config(objective='clm_mlm'):
         raise ValueError(f'{objective!r} is not one of {", ".join(OBJECTIVES)}.')
     config = _quickstart()
     runs = config.runs.to_dict()
-    runs['clm'] = {'phases': ({'objective': {'name': 'clm'}},)}
+    runs['clm'] = {'phases': ({'objective': {'name': 'clm', 'tied': True}},)}
     del config.runs, config.study
     config.name = objective
     config.phases = runs[objective]['phases']

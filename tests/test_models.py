@@ -233,3 +233,24 @@ def test_parity_with_transformers_llama(tokens):
         expected = peer(torch.tensor(tokens[:, :5])).last_hidden_state.numpy()
     ours = run(model, params, tokens, causal=True)[:, :5]
     assert_allclose(ours, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_order_is_causal_bidirectional_or_both_by_row(tokens):
+    model = build()
+    params = init(model)
+    both = np.concatenate([tokens, tokens])
+    segments = np.concatenate([SEGMENTS, SEGMENTS])
+    positions = np.concatenate([POSITIONS, POSITIONS])
+    order = np.stack([np.zeros(L, int), np.arange(L)])
+    apply = jax.jit(lambda p, *x: model.apply({'params': p}, *x, causal=False))
+    mixed = apply(params, both, segments, positions, order)
+    assert_allclose(mixed[:1], run(model, params, tokens), atol=1e-6)
+    assert_allclose(mixed[1:], run(model, params, tokens, causal=True), atol=1e-6)
+
+
+def test_a_prefix_is_read_both_ways_and_the_rest_to_the_left():
+    one = jnp.ones((1, 5), jnp.int32)
+    mask = attention.visible(one, False, jnp.array([[0, 0, 0, 1, 2]]))[0]
+    expected = np.tril(np.ones((5, 5), bool))
+    expected[:3, :3] = True
+    assert_array_equal(mask, expected)

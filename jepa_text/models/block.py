@@ -20,7 +20,7 @@ class Block(nn.Module):
     keep: bool = False
 
     @nn.compact
-    def __call__(self, hidden_BLD, angles, segment_ids_BL):
+    def __call__(self, hidden_BLD, angles, segment_ids_BL, order_BL=None):
         normed_BLD = layers.RMSNorm(self.norm_eps, name='attention_norm')(hidden_BLD)
         hidden_BLD = hidden_BLD + SelfAttention(
             self.heads,
@@ -29,7 +29,7 @@ class Block(nn.Module):
             self.attention,
             self.causal,
             name='attention',
-        )(normed_BLD, angles, segment_ids_BL)
+        )(normed_BLD, angles, segment_ids_BL, order_BL)
         normed_BLD = layers.RMSNorm(self.norm_eps, name='ffn_norm')(hidden_BLD)
         ffn_BLD = layers.GatedFFN(self.ffn_width, name='ffn')(normed_BLD)
         hidden_BLD = hidden_BLD + ffn_BLD
@@ -46,7 +46,7 @@ class SelfAttention(nn.Module):
     causal: bool
 
     @nn.compact
-    def __call__(self, x_BLD, angles, segment_ids_BL):
+    def __call__(self, x_BLD, angles, segment_ids_BL, order_BL=None):
         def project(heads, name):
             flat = layers.Linear(heads * self.head_width, name=name)(x_BLD)
             return rearrange(flat, 'B L (H K) -> B L H K', H=heads)
@@ -56,6 +56,7 @@ class SelfAttention(nn.Module):
             layers.rotate(project(self.kv_heads, 'k'), angles),
             project(self.kv_heads, 'v'),
             segment_ids_BL,
+            order_BL,
             causal=self.causal,
             backend=self.backend,
         )

@@ -85,7 +85,14 @@ class Transformer(nn.Module):
 
     @nn.compact
     def __call__(
-        self, tokens_BL, segment_ids_BL, positions_BL, *, causal, every_layer=False
+        self,
+        tokens_BL,
+        segment_ids_BL,
+        positions_BL,
+        order_BL=None,
+        *,
+        causal,
+        every_layer=False,
     ):
         """hidden_BLD; with `every_layer`, also layers_NBLD: the embedding and then the
         output of each layer, before the last norm (depth + 1 of them)."""
@@ -106,7 +113,8 @@ class Transformer(nn.Module):
             causal=causal,
             keep=every_layer,
         )
-        hidden_BLD, outputs = run(block, embedded_BLD, angles, segment_ids_BL)
+        given = (angles, segment_ids_BL, order_BL)
+        hidden_BLD, outputs = run(block, embedded_BLD, given)
         hidden_BLD = layers.RMSNorm(self.norm_eps, name='norm')(hidden_BLD)
         if not every_layer:
             return hidden_BLD
@@ -117,22 +125,22 @@ class Transformer(nn.Module):
             return Block
         return nn.remat(Block, policy=REMAT[self.remat], **options)
 
-    def _scanned(self, block, hidden_BLD, angles, segment_ids_BL):
+    def _scanned(self, block, hidden_BLD, given):
         # prevent_cse is needless under scan, and costs fusions.
         stack = nn.scan(
             self._block_class(prevent_cse=False),
             variable_axes={'params': 0},
             split_rngs={'params': True},
-            in_axes=(nn.broadcast, nn.broadcast),
+            in_axes=(nn.broadcast,) * len(given),
             length=self.depth,
         )
-        return stack(**block, name='layers')(hidden_BLD, angles, segment_ids_BL)
+        return stack(**block, name='layers')(hidden_BLD, *given)
 
-    def _unrolled(self, block, hidden_BLD, angles, segment_ids_BL):
+    def _unrolled(self, block, hidden_BLD, given):
         outputs = []
         for index in range(self.depth):
             layer = self._block_class()(**block, name=f'layer_{index}')
-            hidden_BLD, _ = layer(hidden_BLD, angles, segment_ids_BL)
+            hidden_BLD, _ = layer(hidden_BLD, *given)
             outputs.append(hidden_BLD)
         return hidden_BLD, jnp.stack(outputs) if block['keep'] else None
 
