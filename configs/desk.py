@@ -19,7 +19,7 @@ def get_config(objective='clm_mlm'):
     if objective not in OBJECTIVES:
         raise ValueError(f'{objective!r} is not one of {", ".join(OBJECTIVES)}.')
     config = _quickstart()
-    runs = config.runs.to_dict()
+    runs = {run['name']: run for run in config.runs}
     runs['clm'] = {'phases': ({'objective': {'name': 'clm', 'tied': True}},)}
     del config.runs, config.study
     config.name = objective

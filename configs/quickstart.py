@@ -50,18 +50,25 @@ def get_config():
     )
     config.study = dict(
         # What the linear probe reads off a paragraph: author or century.
-        label='century',
+        label='author',
         sentences=(
-            ('The President of the United <mask>', 'States'),
-            ('I have the honor to transmit to the House of <mask>', 'Representatives'),
-            ('The captain stood on the <mask> and looked out to sea.', 'deck'),
+            # Held out: 2015, 2018, and the chase's first day.
+            (
+                'My first duty as Commander-in-Chief is to defend the United <mask> '
+                'of America.',
+                'States',
+            ),
+            (
+                'Above all else, we will keep our promises to the American <mask>.',
+                'people',
+            ),
+            ('I only; none of ye could have raised the White <mask> first.', 'Whale'),
         ),
     )
-    config.runs = dict(
-        mlm=dict(phases=(dict(objective=mlm),)),
-        clm_mlm=dict(phases=(dict(share=0.25, objective=clm), dict(objective=mlm))),
-        clm_jepa_mlm=dict(
-            phases=(dict(share=0.25, objective=clm), dict(objective=hybrid))
-        ),
+    first = dict(share=0.25, objective=clm)
+    config.runs = (
+        dict(name='mlm', phases=(dict(objective=mlm),)),
+        dict(name='clm_mlm', phases=(first, dict(objective=mlm))),
+        dict(name='clm_jepa_mlm', phases=(first, dict(objective=hybrid))),
     )
     return config

@@ -54,7 +54,8 @@ class Pretrained:
 
         Raises ValueError when the text has no '<mask>' or is longer than a row.
         """
-        parts = text.split('<mask>')
+        # The space before a word belongs to its token, so the mask hides that too.
+        parts = text.replace(' <mask>', '<mask>').split('<mask>')
         if len(parts) < 2:
             raise ValueError(f'{text!r} has no <mask> to fill.')
         tokenizer = self.tokenizer

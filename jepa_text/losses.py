@@ -1,7 +1,8 @@
 """Losses: arrays in, one value per position out, float32; someone else averages.
 
 Needs only jax. All are pure, and safe under jit, grad and vmap: a masked mean over
-nothing is 0, with zero gradients.
+nothing is 0, with zero gradients. No function stops a gradient: who calls decides what
+is a target.
 """
 
 import jax
@@ -51,11 +52,119 @@ def smooth_l1(prediction_BMD, target_BMD, beta=1.0):
     return jnp.mean(jnp.where(distance < beta, near, distance - 0.5 * beta), axis=-1)
 
 
+def mse(prediction_BMD, target_BMD):
+    """Mean over D of (prediction - target)^2 at every position (data2vec 2.0, beta 0).
+
+    >>> mse(jnp.array([[1.0, 3.0]]), jnp.zeros((1, 2))).tolist()
+    [5.0]
+    """
+    difference = prediction_BMD.astype(jnp.float32) - target_BMD
+    return jnp.mean(difference**2, axis=-1)
+
+
+def info_nce(prediction_ND, target_ND, where_N, temperature):
+    """-log softmax_j(cos(prediction_i, target_j) / temperature)[i] (CPC; SimCLR).
+
+    Every true position is an anchor, and its negatives are the targets of all others.
+    False positions are neither: their loss is 0, and what they hold reaches nothing.
+    Memory grows with N^2: choose the positions first.
+
+    >>> x_ND, where_N = jnp.eye(3), jnp.array([True, True, False])
+    >>> print(info_nce(x_ND, x_ND, where_N, 0.5).round(4))
+    [0.1269 0.1269 0.    ]
+    """
+    keep_N1 = where_N[:, None]
+    prediction_ND = _unit(jnp.where(keep_N1, prediction_ND, 0).astype(jnp.float32))
+    target_ND = _unit(jnp.where(keep_N1, target_ND, 0).astype(jnp.float32))
+    scores_NN = prediction_ND @ target_ND.T / temperature
+    # The diagonal stays, so that a false row too has something to add up.
+    open_NN = where_N[None, :] | jnp.eye(len(where_N), dtype=bool)
+    scores_NN = jnp.where(open_NN, scores_NN, -jnp.inf)
+    loss_N = jax.nn.logsumexp(scores_NN, axis=-1) - jnp.diagonal(scores_NN)
+    return jnp.where(where_N, loss_N, 0.0)
+
+
+def prototype_cross_entropy(
+    student_BMP, teacher_BMP, centre_P, student_temperature, teacher_temperature
+):
+    """-sum_p softmax((teacher - centre) / t_t) log softmax(student / t_s), P prototypes.
+
+    The loss of DINO (arXiv 2104.14294) and, at masked positions, of iBOT
+    (arXiv 2111.07832): a distribution as target, so many completions can be right.
+    DINO uses t_s = 0.1 and t_t from 0.04 to 0.07; `update_centre` keeps the centre.
+
+    >>> flat = jnp.zeros((1, 4))
+    >>> print(prototype_cross_entropy(flat, flat, jnp.zeros(4), 0.1, 0.04))
+    [1.3862944]
+    """
+    teacher_BMP = teacher_BMP.astype(jnp.float32)
+    centred_BMP = teacher_BMP - jnp.broadcast_to(centre_P, teacher_BMP.shape)
+    aim_BMP = jax.nn.softmax(centred_BMP / teacher_temperature, axis=-1)
+    student_BMP = student_BMP.astype(jnp.float32) / student_temperature
+    return -jnp.sum(aim_BMP * jax.nn.log_softmax(student_BMP, axis=-1), axis=-1)
+
+
+def update_centre(centre_P, teacher_BMP, where_BM, momentum):
+    """momentum * centre + (1 - momentum) * mean of the teacher over true positions.
+
+    DINO, equation 4 (momentum 0.9). Float32; the centre stays if no position is true.
+
+    >>> teacher, where = jnp.array([[2.0, 4.0], [9.0, 9.0]]), jnp.array([True, False])
+    >>> update_centre(jnp.zeros(2), teacher, where, momentum=0.5).tolist()
+    [1.0, 2.0]
+    """
+    centre_P = centre_P.astype(jnp.float32)
+    axes = tuple(range(where_BM.ndim))
+    kept_BMP = jnp.where(where_BM[..., None], teacher_BMP, 0).astype(jnp.float32)
+    count = jnp.sum(where_BM)
+    mean_P = jnp.sum(kept_BMP, axis=axes) / jnp.maximum(count, 1)
+    return jnp.where(count > 0, momentum * centre_P + (1 - momentum) * mean_P, centre_P)
+
+
 def layer_normalise(x_BMD, eps=1e-6):
     """(x - mean) / std over D without parameters, float32: the latent target's norm."""
     x_BMD = x_BMD.astype(jnp.float32)
     centred = x_BMD - jnp.mean(x_BMD, axis=-1, keepdims=True)
     return centred * jax.lax.rsqrt(jnp.mean(centred**2, axis=-1, keepdims=True) + eps)
+
+
+def instance_normalise(x_BLD, where_BL, eps=1e-5):
+    """(x - mean) / std over the true positions of a row, per coordinate (data2vec 2.0).
+
+    Float32, and 0 at false positions. A row is one sequence: with several documents in a
+    row they share the mean, so give a row per document where that matters.
+
+    >>> x_BLD = jnp.array([[[1.0], [3.0], [7.0]]])
+    >>> instance_normalise(x_BLD, jnp.array([[True, True, False]])).round(3).tolist()
+    [[[-1.0], [1.0], [0.0]]]
+    """
+    keep_BL1 = where_BL[:, :, None]
+    count_B11 = jnp.maximum(jnp.sum(keep_BL1, axis=1, keepdims=True), 1)
+
+    def mean(x_BLD):
+        return jnp.sum(x_BLD, axis=1, keepdims=True) / count_B11
+
+    x_BLD = jnp.where(keep_BL1, x_BLD, 0).astype(jnp.float32)
+    centred_BLD = jnp.where(keep_BL1, x_BLD - mean(x_BLD), 0)
+    return centred_BLD * jax.lax.rsqrt(mean(centred_BLD**2) + eps)
+
+
+def average_layers(layers_NBLD, k, normalise):
+    """Mean of the last k of N layers, each after `normalise`: data2vec's target.
+
+    `normalise` maps [B, L, D] to the same: layer_normalise, instance_normalise with its
+    mask, or `lambda x: x`. Float32. Raises ValueError if there are not k layers.
+
+    >>> layers_NBLD = jnp.array([9.0, 1.0, 2.0]).reshape(3, 1, 1, 1)
+    >>> average_layers(layers_NBLD, 2, lambda x: x).tolist()
+    [[[1.5]]]
+    """
+    if not 1 <= k <= len(layers_NBLD):
+        raise ValueError(
+            f'average_layers: k={k}, but there are {len(layers_NBLD)} layers; choose k '
+            f'from 1 to {len(layers_NBLD)}.'
+        )
+    return sum(normalise(x).astype(jnp.float32) for x in layers_NBLD[-k:]) / k
 
 
 def masked_sum(values, where):
@@ -120,5 +229,5 @@ def _at_label(logits_BMV, labels_BM):
     return jnp.take_along_axis(logits_BMV, labels_BM[..., None], axis=-1)[..., 0]
 
 
-def _unit(x, eps):
+def _unit(x, eps=1e-8):
     return x * jax.lax.rsqrt(jnp.maximum(jnp.sum(x**2, axis=-1, keepdims=True), eps**2))

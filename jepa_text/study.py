@@ -47,13 +47,12 @@ def run_configs(config, rows):
     """{name: config of that run}: the shared keys, overridden by the run's own."""
     shared = {k: v for k, v in config.items() if k not in ('runs', 'prepare', 'study')}
     return {
-        name: {
+        own['name']: {
             **shared,
             **own,
-            'name': name,
             'data': {**shared['data'], 'folder': os.path.abspath(rows)},
         }
-        for name, own in config['runs'].items()
+        for own in config['runs']
     }
 
 
@@ -75,9 +74,9 @@ def evaluate(config, workdir):
     source = config['prepare']['source']
     train_set = list(resolve.build('data/sources', source, split='train'))
     heldout_set = list(resolve.build('data/sources', source, split='heldout'))
-    first = next(iter(config['runs']))
-    models = {UNTRAINED: load.untrained(workdir / first)}
-    models |= {name: load.load(workdir / name) for name in config['runs']}
+    names = [run['name'] for run in config['runs']]
+    models = {UNTRAINED: load.untrained(workdir / names[0])}
+    models |= {name: load.load(workdir / name) for name in names}
     mesh = sharding.make_mesh(devices=jax.devices()[:1])
     results = {'models': {}, 'predictions': [], 'heldout_tokens': 0}
     for name, model in models.items():
@@ -89,11 +88,11 @@ def evaluate(config, workdir):
             **evaluator.run(model.params),
             **representation.run(model, train_set, heldout_set, label=section['label']),
         }
-    special_ids = models[first].tokenizer.special_ids
+    special_ids = models[UNTRAINED].tokenizer.special_ids
     results['unigram'] = heldout.unigram_entropy(rows, special_ids)
     results['heldout_tokens'] = rows.manifest['splits']['heldout']['tokens']
     for text, answer in section['sentences']:
-        answers = {name: models[name].fill(text)[0] for name in config['runs']}
+        answers = {name: models[name].fill(text)[0] for name in names}
         results['predictions'].append({'text': text, 'answer': answer, 'models': answers})
     return results
 

@@ -36,6 +36,8 @@ LAYERS = {
     'hf/': 3,
     # hidden -> loss
     'losses': 0,
+    'fused': 0,
+    'regularisers': 0,
     'schedules': 0,
     'balance': 1,
     'objectives/': 3,

@@ -120,3 +120,177 @@ def test_chunked_is_whole_forward_and_backward(rng, chunk):
         whole = jax.grad(total, argument)(hidden, kernel, False)
         parts = jax.jit(jax.grad(total, argument), static_argnums=2)(hidden, kernel, True)
         assert_allclose(parts, whole, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize('beta', [0.5, 4.0])
+def test_distances_are_torch(rng, beta):
+    torch = pytest.importorskip('torch')
+    x, y = (np.float32(rng.normal(size=(2, 4, 6))) for _ in range(2))
+    a, b = torch.tensor(x), torch.tensor(y)
+    functional = torch.nn.functional
+    smooth = functional.smooth_l1_loss(a, b, reduction='none', beta=beta).mean(-1)
+    squares = functional.mse_loss(a, b, reduction='none').mean(-1)
+    cosine = 1 - functional.cosine_similarity(a, b, dim=-1)
+    assert_allclose(losses.smooth_l1(x, jnp.asarray(y), beta), smooth, atol=1e-5)
+    assert_allclose(losses.mse(x, jnp.asarray(y)), squares, atol=1e-5)
+    assert_allclose(losses.cosine_distance(x, y), cosine, atol=1e-5)
+
+
+def test_token_losses_are_torch(rng):
+    torch = pytest.importorskip('torch')
+    logits, labels = np.float32(rng.normal(size=(9, 7)) * 5), rng.integers(0, 7, 9)
+    a = torch.tensor(logits)
+    entropy = torch.nn.functional.cross_entropy(a, torch.tensor(labels), reduction='none')
+    assert_allclose(losses.cross_entropy(logits, labels), entropy, atol=1e-5)
+    assert_allclose(losses.z_loss(logits), a.logsumexp(-1) ** 2, rtol=1e-6)
+
+
+def test_instance_normalise_is_torch(rng):
+    torch = pytest.importorskip('torch')
+    x = np.float32(rng.normal(3, 2, size=(2, 5, 4)))
+    theirs = torch.nn.functional.instance_norm(torch.tensor(x).transpose(1, 2))
+    ours = losses.instance_normalise(x, jnp.ones((2, 5), bool))
+    assert_allclose(ours, theirs.transpose(1, 2), atol=1e-5)
+
+
+def info_nce_64(prediction, target, temperature):
+    unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (prediction, target)]
+    scores = unit[0] @ unit[1].T / temperature
+    return np.log(np.exp(scores).sum(1)) - scores.diagonal()
+
+
+def test_info_nce_is_float64_and_masked_is_sliced(rng):
+    x, y = rng.normal(size=(2, 9, 5))
+    where = np.array([1, 1, 0, 1, 0, 1, 1, 1, 0], bool)
+    for temperature in (0.07, 1.0):
+        ours = losses.info_nce(jnp.float32(x), jnp.float32(y), where, temperature)
+        expected = info_nce_64(x[where], y[where], temperature)
+        assert_allclose(ours[where], expected, atol=1e-5)
+        assert_array_equal(ours[~where], 0)
+
+
+def test_info_nce_of_what_cannot_be_told_apart_is_the_log_of_how_many():
+    same = jnp.ones((6, 3))
+    ours = losses.info_nce(same, same, jnp.arange(6) < 4, 0.1)
+    assert_allclose(ours[:4], np.log(4), atol=1e-5)
+
+
+def test_info_nce_follows_a_permutation(rng):
+    x, y = jnp.float32(rng.normal(size=(2, 8, 4)))
+    where, order = jnp.arange(8) != 3, rng.permutation(8)
+    whole = losses.info_nce(x, y, where, 0.2)
+    moved = losses.info_nce(x[order], y[order], where[order], 0.2)
+    assert_allclose(moved, whole[order], atol=1e-5)
+
+
+def softmax_64(x):
+    powers = np.exp(x - x.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def test_prototype_cross_entropy_is_float64(rng):
+    student, teacher = rng.normal(size=(2, 3, 4, 11))
+    centre = rng.normal(size=11)
+    aim = softmax_64((teacher - centre) / 0.04)
+    expected = -(aim * np.log(softmax_64(student / 0.1))).sum(-1)
+    ours = losses.prototype_cross_entropy(
+        *(jnp.float32(x) for x in (student, teacher, centre)), 0.1, 0.04
+    )
+    assert ours.shape == (3, 4)
+    assert_allclose(ours, expected, rtol=1e-5)
+
+
+def test_prototype_cross_entropy_is_least_where_student_and_teacher_agree(rng):
+    teacher, centre = jnp.float32(rng.normal(size=(1, 5))), jnp.zeros(5)
+
+    def slope(student):
+        return jax.grad(
+            lambda x: losses.prototype_cross_entropy(x, teacher, centre, 0.5, 0.5).sum()
+        )(student)
+
+    assert_allclose(slope(teacher), 0, atol=1e-6)
+    assert float(jnp.abs(slope(teacher + jnp.arange(5.0)[None])).max()) > 0.1
+
+
+def test_update_centre_is_the_mean_of_true_positions(rng):
+    centre, teacher = rng.normal(size=4), rng.normal(size=(3, 5, 4))
+    where = rng.random((3, 5)) < 0.5
+    expected = 0.9 * centre + 0.1 * teacher[where].mean(0)
+    ours = losses.update_centre(
+        jnp.float32(centre),
+        jnp.where(where[..., None], jnp.float32(teacher), jnp.nan),
+        where,
+        0.9,
+    )
+    assert_allclose(ours, expected, atol=1e-5)
+    nothing = losses.update_centre(
+        jnp.float32(centre), jnp.float32(teacher), np.zeros((3, 5), bool), 0.9
+    )
+    assert_array_equal(nothing, np.float32(centre))
+
+
+def test_instance_normalise_masked_is_sliced(rng):
+    x, where = rng.normal(3, 2, size=(2, 7, 4)), rng.random((2, 7)) < 0.6
+    noisy = jnp.where(where[..., None], jnp.float32(x), jnp.nan)
+    ours = losses.instance_normalise(noisy, where)
+    assert_array_equal(ours[~where], 0)
+    for row in range(2):
+        kept = x[row][where[row]]
+        expected = (kept - kept.mean(0)) / np.sqrt(kept.var(0) + 1e-5)
+        assert_allclose(ours[row][where[row]], expected, atol=1e-5)
+
+
+def test_average_layers_normalises_then_averages_the_last(rng):
+    layers = rng.normal(2, 3, size=(5, 2, 3, 16))
+
+    def normalised(x):
+        centred = x - x.mean(-1, keepdims=True)
+        return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-6)
+
+    expected = normalised(layers[2:]).mean(0)
+    ours = losses.average_layers(jnp.float32(layers), 3, losses.layer_normalise)
+    assert_allclose(ours, expected, atol=1e-5)
+    listed = losses.average_layers(
+        [jnp.float32(x) for x in layers], 3, losses.layer_normalise
+    )
+    assert_array_equal(ours, listed)
+
+
+@pytest.mark.parametrize('k', [0, -1, 4])
+def test_average_layers_refuses_layers_that_are_not_there(k):
+    with pytest.raises(ValueError, match=f'k={k}, but there are 3 layers'):
+        losses.average_layers(jnp.zeros((3, 1, 2, 4)), k, lambda x: x)
+
+
+def latent_losses(x, y, where):
+    """Every loss over latents, as the masked sum of its positions."""
+    flat = (x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1]), where.reshape(-1))
+    centre = jnp.zeros(x.shape[-1])
+    return {
+        'mse': losses.masked_sum(losses.mse(x, y), where),
+        'info_nce': losses.masked_sum(losses.info_nce(*flat, 0.1), flat[2]),
+        'prototypes': losses.masked_sum(
+            losses.prototype_cross_entropy(x, y, centre, 0.1, 0.04), where
+        ),
+        'instance': jnp.sum(losses.instance_normalise(x, where) * y),
+    }
+
+
+@pytest.mark.parametrize('name', ['mse', 'info_nce', 'prototypes', 'instance'])
+def test_latent_losses_are_safe(rng, name):
+    def loss(x, y, where):
+        return latent_losses(x, y, where)[name]
+
+    both = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))
+    x, y = jnp.float32(rng.normal(size=(2, 2, 3, 4)))
+    value, slopes = both(x, y, jnp.zeros((2, 3), bool))
+    assert value == 0
+    for slope in slopes:
+        assert_array_equal(slope, np.zeros((2, 3, 4)))
+    where = jnp.ones((2, 3), bool)
+    for constant in (jnp.zeros((2, 3, 4)), jnp.ones((2, 3, 4))):
+        value, slopes = both(constant, constant, where)
+        assert np.isfinite(value) and all(np.isfinite(x).all() for x in slopes)
+    assert loss(jnp.bfloat16(x), jnp.bfloat16(y), where).dtype == jnp.float32
+    stacked = jax.vmap(both)(jnp.stack([x, y]), jnp.stack([y, x]), jnp.stack([where] * 2))
+    assert_allclose(stacked[0][1], both(y, x, where)[0], rtol=1e-5)

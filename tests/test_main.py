@@ -32,11 +32,11 @@ def test_overrides_reach_the_config():
             f'--config={QUICKSTART}',
             '--workdir=x',
             '--config.steps=7',
-            '--config.runs.mlm.phases[0].objective.rate=0.5',
+            '--config.runs[0].phases[0].objective.rate=0.5',
         ]
     )
     assert config.steps == 7 and workdir == 'x'
-    assert config.runs.mlm.phases[0]['objective']['rate'] == 0.5
+    assert config.runs[0]['phases'][0]['objective']['rate'] == 0.5
 
 
 @pytest.mark.parametrize(
