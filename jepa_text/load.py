@@ -50,7 +50,7 @@ class Pretrained:
         return vectors_ND
 
     def fill(self, text, top=3):
-        """The `top` likeliest tokens for each '<mask>': [[(word, probability), ...], ...].
+        """The `top` likeliest tokens for each '<mask>': [[(word, share), ...], ...].
 
         Raises ValueError when the text has no '<mask>' or is longer than a row.
         """

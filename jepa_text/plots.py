@@ -51,6 +51,7 @@ def curves(runs, title, ylabel, hlines=None, switches=None, xlabel='step'):
         )
     if axes.lines:
         axes.margins(x=0.02)
+        _widen_constants(axes)
     _reference_lines(axes, hlines)
     for label, step in (switches or {}).items():
         axes.axvline(step, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
@@ -126,6 +127,15 @@ def bars_with_intervals(values, title, xlabel, vlines=None):
         )
     _legend(figure, axes)
     return figure
+
+
+def _widen_constants(axes):
+    """A curve that is constant but for rounding is drawn flat, not magnified."""
+    values = np.concatenate([line.get_ydata() for line in axes.lines])
+    values = values[np.isfinite(values)]
+    if values.size and np.ptp(values) <= 1e-5 * np.abs(values).max():
+        middle = float(values.mean())
+        axes.set_ylim(middle - max(abs(middle), 1), middle + max(abs(middle), 1))
 
 
 def _colours(names):

@@ -11,7 +11,8 @@ from jepa_text import console, metrics, plots, recipe, report
 COLUMNS = ('model', 'masked loss', 'accuracy', 'uniformity', 'effective rank', 'probe')
 CURVES = (
     ('heldout/mlm_loss', 'Held-out masked loss', 'nats'),
-    ('train/loss', 'Training loss', 'nats'),
+    ('train/loss', 'Training loss (all terms, weighted)', ''),
+    ('train/mlm_loss', 'Masked loss in training', 'nats'),
     ('jepa/loss', 'Latent loss', '1 − cosine'),
     ('jepa/lambda', 'Weight of the latent loss', 'λ'),
     ('jepa/target_std', 'Spread of the latent targets', '0 = collapsed'),

@@ -123,3 +123,11 @@ def test_pyplot_is_never_imported(tmp_path):
         'assert "matplotlib.pyplot" not in sys.modules\n'
     )
     subprocess.run([sys.executable, '-c', code, str(tmp_path / 'x.png')], check=True)
+
+
+def test_a_constant_with_rounding_is_drawn_flat():
+    steps = np.arange(50)
+    values = 0.5 + 1e-8 * (steps % 2)
+    axes = plots.curves({'run': (steps, values)}, 'lambda', '').axes[0]
+    low, high = axes.get_ylim()
+    assert low < 0 < 0.5 < 1 < high
