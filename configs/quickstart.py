@@ -34,6 +34,7 @@ def get_config():
     config.mesh = dict(data=-1, fsdp=1, tensor=1)
 
     config.log_every = 10
+    config.telemetry = dict(every=100, on_collapse='warn')
     config.evaluate = dict(every=250, rate=0.15, most_rows=512)
     config.checkpoint = dict(every=250, keep=2)
 
@@ -44,8 +45,7 @@ def get_config():
         name='hybrid',
         mlm=dict(rate=0.3, tied=True),
         balance=dict(name='fixed', weight=0.5),
-        momentum=dict(name='linear', start=0.99, end=1.0),
-        latent_loss='cosine',
+        latent=dict(distance='cosine', momentum=dict(name='linear', start=0.99, end=1.0)),
         predictor='mlp',
     )
     config.study = dict(

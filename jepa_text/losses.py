@@ -36,8 +36,8 @@ def cosine_distance(prediction_BMD, target_BMD, eps=1e-8):
     >>> cosine_distance(jnp.array([[1., 0.]]), jnp.array([[0., 2.]])).tolist()
     [1.0]
     """
-    prediction_BMD = _unit(prediction_BMD.astype(jnp.float32), eps)
-    target_BMD = _unit(target_BMD.astype(jnp.float32), eps)
+    prediction_BMD = unit(prediction_BMD.astype(jnp.float32), eps)
+    target_BMD = unit(target_BMD.astype(jnp.float32), eps)
     return 1 - jnp.sum(prediction_BMD * target_BMD, axis=-1)
 
 
@@ -74,8 +74,8 @@ def info_nce(prediction_ND, target_ND, where_N, temperature):
     [0.1269 0.1269 0.    ]
     """
     keep_N1 = where_N[:, None]
-    prediction_ND = _unit(jnp.where(keep_N1, prediction_ND, 0).astype(jnp.float32))
-    target_ND = _unit(jnp.where(keep_N1, target_ND, 0).astype(jnp.float32))
+    prediction_ND = unit(jnp.where(keep_N1, prediction_ND, 0).astype(jnp.float32))
+    target_ND = unit(jnp.where(keep_N1, target_ND, 0).astype(jnp.float32))
     scores_NN = prediction_ND @ target_ND.T / temperature
     # The diagonal stays, so that a false row too has something to add up.
     open_NN = where_N[None, :] | jnp.eye(len(where_N), dtype=bool)
@@ -229,5 +229,6 @@ def _at_label(logits_BMV, labels_BM):
     return jnp.take_along_axis(logits_BMV, labels_BM[..., None], axis=-1)[..., 0]
 
 
-def _unit(x, eps=1e-8):
+def unit(x, eps=1e-8):
+    """x / max(|x|, eps) along the last axis; finite gradients at 0."""
     return x * jax.lax.rsqrt(jnp.maximum(jnp.sum(x**2, axis=-1, keepdims=True), eps**2))

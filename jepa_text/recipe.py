@@ -27,6 +27,10 @@ class Phase:
     reset: str | None
     step: Any
 
+    def corrupt(self, example, rng, step):
+        """The objective counts steps from the start of its phase."""
+        return self.objective.corrupt(example, rng, step - self.start)
+
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
@@ -104,6 +108,7 @@ def make_phases(config, encoder, tokenizer, length, optimizer):
             phase_start=start,
             clip_norm=config['clip_norm'],
             accumulate=config['accumulate'],
+            look_every=config['telemetry']['every'],
         )
         reset = section.get('at_switch', {}).get('reset')
         phases.append(Phase(index, start, stop, objective, network, reset, step))

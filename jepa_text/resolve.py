@@ -33,13 +33,22 @@ def build(folder, section, **given):
         )
     if name not in names(folder):
         raise ValueError(f'{folder} has no {name!r}.{nearest(name, names(folder))}')
-    make = importlib.import_module(f'jepa_text.{folder.replace("/", ".")}.{name}').make
-    parameters = inspect.signature(make).parameters
+    module = importlib.import_module(f'jepa_text.{folder.replace("/", ".")}.{name}')
+    return call(f'{folder}/{name}', module.make, keywords, **given)
+
+
+def call(what, function, section, **given):
+    """`function(**section, **given)`; ValueError for a keyword that it does not take, or
+    needs and is not given. `what` names it in the message."""
+    parameters = inspect.signature(function).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    for key in () if takes_any else keywords:
-        if key not in parameters or key in given:
-            known = [p for p in parameters if p not in given]
-            raise ValueError(
-                f'{folder}/{name} does not take {key!r}.{nearest(key, known)}'
-            )
-    return make(**keywords, **given)
+    known = [name for name in parameters if name not in given]
+    for key in section:
+        if key in given or (key not in parameters and not takes_any):
+            raise ValueError(f'{what} does not take {key!r}.{nearest(key, known)}')
+    for name, parameter in parameters.items():
+        optional = parameter.kind is parameter.VAR_KEYWORD
+        optional |= parameter.default is not parameter.empty
+        if not optional and name not in section and name not in given:
+            raise ValueError(f'{what} needs {name!r}; it takes: {", ".join(known)}.')
+    return function(**section, **given)

@@ -14,6 +14,7 @@ AXES = ('data', 'fsdp', 'tensor')
 
 # The last axes of a leaf whose path matches; a scanned stack adds an axis in front.
 TABLE = (
+    (r'^memory/', ()),
     (r'(q|k|v|gate|up|enter)/kernel$', ('fsdp', 'tensor')),
     (r'(o|down|leave)/kernel$', ('tensor', 'fsdp')),
     (r'output/kernel$', ('fsdp', 'tensor')),

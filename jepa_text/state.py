@@ -13,15 +13,34 @@ from jepa_text.optimizers import path_name
 
 @flax.struct.dataclass
 class TrainState:
-    """step: batches consumed. target: EMA of params['encoder'], or None. skipped,
-    skipped_in_row: updates left out because they were not finite."""
+    """step: batches consumed. target: EMA of params['encoder'], or None. memory: what
+    the objective and its last closer look carry from step to step, outside the gradient.
+    skipped, skipped_in_row: updates left out because they were not finite."""
 
     step: jax.Array
     params: dict
     target: Any
+    memory: dict
     opt_state: Any
     skipped: jax.Array
     skipped_in_row: jax.Array
+
+
+@flax.struct.dataclass
+class View:
+    """All that an objective may look at beside the parameters.
+
+    `apply(module, params, *inputs)` runs one module of the network on a dict of
+    parameters by module name. `batch` may be a part of the one that `counts` counted;
+    `step` counts from the start of the phase.
+    """
+
+    apply: Any = flax.struct.field(pytree_node=False)
+    target: Any
+    memory: dict
+    batch: dict
+    step: jax.Array
+    counts: dict
 
 
 class Network:
@@ -62,6 +81,10 @@ def create(network, objective, optimizer, seed):
         target=jax.tree.map(jnp.copy, params['encoder'])
         if objective.has_target
         else None,
+        memory={
+            **objective.memory(network.encoder),
+            'look': {name: jnp.zeros((), jnp.float32) for name in objective.look_names},
+        },
         opt_state=optimizer.init(params),
         skipped=jnp.zeros((), jnp.int32),
         skipped_in_row=jnp.zeros((), jnp.int32),
@@ -90,6 +113,7 @@ def enter_phase(state, network, objective, optimizer, seed, reset=None):
     return state.replace(
         params=params,
         target=target,
+        memory=_carry(state.memory, fresh.memory, reset=None),
         opt_state=_carry(state.opt_state, optimizer.init(params), reset),
     )
 

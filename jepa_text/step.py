@@ -1,6 +1,7 @@
 """The update: `(state, batch) -> (state, metrics)`, pure.
 
-gradients (over parts of the batch) -> guard -> clip -> optimizer -> EMA target
+terms -> weights -> gradients (over parts of the batch) -> clip -> optimizer -> EMA
+target -> memory -> guard
 """
 
 import jax
@@ -8,50 +9,62 @@ import jax.numpy as jnp
 import optax
 from einops import rearrange
 
+from jepa_text import telemetry
+from jepa_text.state import View
+
 
 def make_step(
-    network, objective, optimizer, schedule, *, phase_start, clip_norm, accumulate=1
+    network,
+    objective,
+    optimizer,
+    schedule,
+    *,
+    phase_start,
+    clip_norm,
+    accumulate=1,
+    look_every=100,
 ):
     """A train step for one phase.
 
     `schedule` gives the learning rate at a global step; `phase_start` is the first
     step of the phase, from which the objective counts. Metrics are float32 scalars
-    of the whole batch. `accumulate` parts give the same gradient as one.
+    of the whole batch. `accumulate` parts give the same gradient as one. Every
+    `look_every` steps (0: never) the objective is looked at closely (`telemetry.look`).
     """
 
     def step(state, batch):
-        counts = objective.counts(batch)
         phase_step = state.step - phase_start
-
-        def loss_of(params, part):
-            return objective.loss(
-                network.apply, params, state.target, part, phase_step, counts
-            )
-
-        loss, metrics, grads = _gradients(loss_of, state.params, batch, accumulate)
+        view = View(
+            apply=network.apply,
+            target=state.target,
+            memory=state.memory,
+            batch=batch,
+            step=phase_step,
+            counts=objective.counts(batch),
+        )
+        look, fresh = _look(objective, state, view, look_every)
+        (loss, (metrics, seen, means)), grads = _gradients(
+            objective, state.params, view, accumulate
+        )
         grad_norm = optax.tree.norm(grads)
-        finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
         clip = jnp.minimum(1.0, clip_norm / jnp.maximum(grad_norm, 1e-12))
         grads = jax.tree.map(lambda g: g * clip, grads)
         learning_rate = schedule(state.step)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         params = jax.tree.map(lambda p, u: p - learning_rate * u, state.params, updates)
-        target = state.target
-        if objective.has_target:
-            momentum = objective.momentum(phase_step)
-            target = optax.incremental_update(params['encoder'], target, 1 - momentum)
-        new = state.replace(params=params, target=target, opt_state=opt_state)
-        # A step that is not finite changes nothing but the counters.
-        new = jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, state)
-        new = new.replace(
-            step=state.step + 1,
-            skipped=state.skipped + ~finite,
-            skipped_in_row=jnp.where(finite, 0, state.skipped_in_row + 1),
+        memory = objective.remember(state.memory, seen, means, fresh)
+        new = state.replace(
+            params=params,
+            target=_move_target(objective, params, state.target, phase_step),
+            opt_state=opt_state,
+            memory={**memory, 'look': look},
         )
-        metrics = {
-            name if '/' in name else f'train/{name}': x for name, x in metrics.items()
-        }
-        return new, metrics | {
+        new = _guard(new, state, jnp.isfinite(loss) & jnp.isfinite(grad_norm))
+        return new, {
+            **{
+                name if '/' in name else f'train/{name}': x for name, x in metrics.items()
+            },
+            **look,
             'train/loss': loss,
             'train/grad_norm': grad_norm,
             'train/learning_rate': learning_rate,
@@ -62,22 +75,81 @@ def make_step(
     return step
 
 
-def _gradients(loss_of, params, batch, accumulate):
-    """loss, metrics and gradients of the batch: the sum over its parts."""
-    value_and_grad = jax.value_and_grad(loss_of, has_aux=True)
+def _look(objective, state, view, look_every):
+    """The last closer look, taken now if it is due; and the same, NaN if it was not."""
+    last = state.memory['look']
+    nothing = jax.tree.map(lambda value: jnp.full_like(value, jnp.nan), last)
+    if not objective.look_names or not look_every:
+        return last, nothing
+    return jax.lax.cond(
+        view.step % look_every == 0,
+        lambda: (telemetry.look(objective, state.params, view),) * 2,
+        lambda: (last, nothing),
+    )
+
+
+def loss_of(objective, params, view):
+    """The weighted sum of the terms; and (metrics, what was seen, the terms)."""
+    terms, metrics, seen = objective.terms(params, view)
+    # A part holds its share of each mean, but weights are about the means themselves.
+    own = objective.counts(view.batch)
+    means = {
+        name: term * jnp.maximum(view.counts[name], 1) / jnp.maximum(own[name], 1)
+        for name, term in terms.items()
+    }
+    weights = objective.weights(params, view, means)
+    loss = sum(weights[name] * term for name, term in terms.items())
+    if 'latent' in weights:
+        both = weights['latent'] + weights.get('tokens', 0.0)
+        share = own['latent'] / jnp.maximum(view.counts['latent'], 1)
+        metrics = metrics | {
+            'jepa/lambda': weights['latent'] / jnp.maximum(both, 1e-9) * share
+        }
+    return loss, (metrics, seen, terms)
+
+
+def _gradients(objective, params, view, accumulate):
+    """Loss, extras and gradients of the batch: the sum over its parts."""
+
+    def value_and_grad(batch):
+        return jax.value_and_grad(loss_of, argnums=1, has_aux=True)(
+            objective, params, view.replace(batch=batch)
+        )
+
     if accumulate == 1:
-        (loss, metrics), grads = value_and_grad(params, batch)
-        return loss, metrics, grads
+        return value_and_grad(view.batch)
     # Every part takes rows from every device, so that none idles.
     parts = {
-        k: rearrange(x, '(b a) ... -> a b ...', a=accumulate) for k, x in batch.items()
+        key: rearrange(rows, '(b a) ... -> a b ...', a=accumulate)
+        for key, rows in view.batch.items()
     }
 
     def add(total, part):
-        (loss, metrics), grads = value_and_grad(params, part)
-        return jax.tree.map(jnp.add, total, (loss, metrics, grads)), None
+        return jax.tree.map(jnp.add, total, value_and_grad(part)), None
 
-    shapes = jax.eval_shape(value_and_grad, params, jax.tree.map(lambda x: x[0], parts))
-    (loss, metrics), grads = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    total, _ = jax.lax.scan(add, (loss, metrics, grads), parts)
+    first = {key: rows[0] for key, rows in parts.items()}
+    shapes = jax.eval_shape(value_and_grad, first)
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    total, _ = jax.lax.scan(add, zeros, parts)
     return total
+
+
+def _move_target(objective, params, target, phase_step):
+    """target <- m target + (1 - m) encoder, after the update."""
+    if not objective.has_target:
+        return target
+    momentum = objective.momentum(phase_step)
+    moved = optax.incremental_update(params['encoder'], target, 1 - momentum)
+    if objective.ema == 'layers':
+        moved = {**moved, 'embedding': params['encoder']['embedding']}
+    return moved
+
+
+def _guard(new, old, finite):
+    """`new` if the step was finite; else `old`, but for the counters."""
+    kept = jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, old)
+    return kept.replace(
+        step=old.step + 1,
+        skipped=old.skipped + ~finite,
+        skipped_in_row=jnp.where(finite, 0, old.skipped_in_row + 1),
+    )

@@ -10,7 +10,7 @@ import functools
 
 import jax
 
-from jepa_text import checkpoint, console, metrics, sharding, workdir
+from jepa_text import checkpoint, console, metrics, sharding, telemetry, workdir
 from jepa_text import recipe as recipes
 from jepa_text import state as states
 from jepa_text.data import pipeline
@@ -100,6 +100,7 @@ class _Run:
         self.config, self.recipe, self.store = config, recipe, store
         self.writer, self.progress = writer, progress
         self.clock = metrics.Throughput(devices=jax.device_count())
+        self.warned = set()
 
     def phase(self, phase, state):
         """Trains from the state's step to the end of the phase."""
@@ -116,7 +117,7 @@ class _Run:
         self.clock.restart()
         batches = pipeline.batches(
             self.recipe.rows,
-            phase.objective.corrupt,
+            phase.corrupt,
             batch_size=self.recipe.batch_size,
             seed=self.recipe.seed,
             start=int(state.step),
@@ -149,6 +150,7 @@ class _Run:
             loss=values['train/loss'],
             tokens_per_second=rates.get('throughput/tokens_per_second'),
         )
+        self.watch(number, values, state, phase)
         if values['train/skipped_in_row'] >= self.config['stop_after_skips']:
             self.save(state, phase, wait=True)
             raise FloatingPointError(
@@ -156,6 +158,16 @@ class _Run:
                 f'{int(values["train/skipped_in_row"])} times in a row. The state before '
                 'the first of them is saved. Lower schedule.peak, or look at the data.'
             )
+
+    def watch(self, number, values, state, phase):
+        """Says in words what looks like collapse, once per phase; stops if asked to."""
+        for kind, text in telemetry.alarms(values).items():
+            if self.config['telemetry']['on_collapse'] == 'stop':
+                self.save(state, phase, wait=True)
+                raise FloatingPointError(f'step {number}: {text} The state is saved.')
+            if (phase.index, kind) not in self.warned:
+                self.warned.add((phase.index, kind))
+                self.progress.log(f'step {number}: {text}')
 
     def evaluate(self, state, number):
         """Held-out losses, written at a step."""

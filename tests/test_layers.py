@@ -28,6 +28,7 @@ LAYERS = {
     'data/pipeline': 2,
     # rows -> what is hidden
     'masking': 0,
+    'blocks': 0,
     # batch -> hidden
     'models/layers': 0,
     'models/attention': 0,
@@ -40,7 +41,10 @@ LAYERS = {
     'regularisers': 0,
     'schedules': 0,
     'balance': 1,
-    'objectives/': 3,
+    'telemetry': 1,
+    'latent': 3,
+    'objective': 3,
+    'objectives/': 4,
     # loss -> update
     'optimizers': 1,
     'sharding': 0,

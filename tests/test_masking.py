@@ -4,11 +4,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from jepa_text import masking
 
 SPECIAL = (0, 1, 2, 3)
+
+
+# The row of the module's docstring.
+ROW = '<bos> Call me Ish ma el . Some years ago <eos> <pad> <pad>'
+WORDS = np.array(ROW.split())
+TOKENS = np.array([1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2, 0, 0])
+SEGMENTS = np.array([1] * 11 + [0] * 2)
+STARTS_V = ~np.isin(np.arange(50), [7, 8])
+ENDS_V = np.arange(50) == 9
 
 
 def row(rng, length=64):
@@ -41,13 +50,73 @@ def test_no_special_is_ever_hidden_in_ten_thousand_rows():
         assert (tokens[mask] > 3).all() and (segments[mask] > 0).all()
 
 
-@pytest.mark.parametrize('sampler', [masking.fixed_count, masking.iid])
+def by_word(allowed, rate, rng):
+    """Words of one to four tokens, the same ones for the same row."""
+    starts = np.random.default_rng(len(allowed)).random(len(allowed)) < 0.6
+    return masking.whole_word(allowed, rate, rng, starts)
+
+
+def by_sentence(allowed, rate, rng):
+    """Sentences of about eight tokens."""
+    starts = np.random.default_rng(len(allowed)).random(len(allowed)) < 0.12
+    return masking.sentence(allowed, rate, rng, 1 + np.cumsum(starts))
+
+
+def four_at_a_time(allowed, rate, rng):
+    return masking.span(allowed, rate, rng, fixed_length=4)
+
+
+def thirds(length):
+    """Segment ids of documents that have a third of a row each."""
+    return 1 + np.arange(length) * 3 // length
+
+
+def per_document(allowed, rate, rng):
+    return masking.fixed_count_per_document(allowed, rate, rng, thirds(len(allowed)))
+
+
+def spans_per_document(allowed, rate, rng):
+    return masking.by_document(masking.span, allowed, rate, rng, thirds(len(allowed)))
+
+
+EXACT = [
+    masking.fixed_count,
+    masking.span,
+    four_at_a_time,
+    per_document,
+    spans_per_document,
+]
+SAMPLERS = [*EXACT, by_word, by_sentence]
+
+
+@pytest.mark.parametrize('sampler', SAMPLERS)
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32), st.floats(0, 1), st.integers(4, 200))
+def test_every_sampler_hides_maskable_positions_and_the_count(
+    sampler, seed, rate, length
+):
+    rng = np.random.default_rng(seed)
+    tokens, segments = row(rng, length)
+    allowed = masking.maskable(tokens, segments, SPECIAL)
+    mask = sampler(allowed, rate, rng)
+    assert mask.shape == (length,) and mask.dtype == bool
+    assert not mask[~allowed].any()
+    exact = rate * allowed.sum()
+    assert mask.sum() <= min(masking.capacity(rate, length), np.floor(exact) + 1)
+    if sampler in EXACT:
+        assert mask.sum() >= np.floor(exact - 1e-9)
+    again = np.random.default_rng(seed)
+    row(again, length)
+    assert_array_equal(sampler(allowed, rate, again), mask)
+
+
+@pytest.mark.parametrize('sampler', [*EXACT, by_word, masking.iid])
 def test_rate_is_right_in_expectation_also_for_short_rows(sampler):
     rng = np.random.default_rng(0)
     allowed = np.arange(20) < 7
-    share = np.mean([sampler(allowed, 0.3, rng).sum() for _ in range(20_000)]) / 7
-    # Standard error: at most 0.46 / sqrt(7 * 20000).
-    assert abs(share - 0.3) < 5 * 0.46 / np.sqrt(140_000)
+    share = np.mean([sampler(allowed, 0.3, rng).sum() for _ in range(8000)]) / 7
+    # Standard error: at most 0.46 / sqrt(7 * 8000).
+    assert abs(share - 0.3) < 5 * 0.46 / np.sqrt(56_000)
 
 
 def test_fixed_count_is_floor_or_ceiling():
@@ -58,10 +127,37 @@ def test_fixed_count_is_floor_or_ceiling():
     assert counts == {2, 3}
 
 
-def test_every_position_is_equally_likely():
+@pytest.mark.parametrize('sampler', EXACT)
+def test_every_position_is_equally_likely(sampler):
     rng = np.random.default_rng(0)
-    hits = sum(masking.fixed_count(np.ones(8, bool), 0.5, rng) for _ in range(8000))
-    assert (np.abs(hits / 8000 - 0.5) < 0.03).all()
+    allowed = np.arange(18) % 7 != 3
+    hits = sum(sampler(allowed, 0.4, rng) for _ in range(8000))
+    assert (np.abs(hits[allowed] / 8000 - 0.4) < 0.03).all()
+
+
+def test_worked_example():
+    allowed = masking.maskable(TOKENS, SEGMENTS, SPECIAL)
+    starts = masking.word_starts(TOKENS, SEGMENTS, STARTS_V)
+    assert WORDS[~starts].tolist() == ['ma', 'el']
+    sentences = masking.sentence_ids(TOKENS, SEGMENTS, ENDS_V)
+    assert_array_equal(sentences, [1] * 7 + [2] * 4 + [0] * 2)
+    rng, hidden = np.random.default_rng(0), {}
+    for _ in range(300):
+        for name, mask in (
+            ('word', masking.whole_word(allowed, 1 / 3, rng, starts)),
+            ('sentence', masking.sentence(allowed, 1 / 3, rng, sentences)),
+        ):
+            hidden.setdefault(name, set()).add(' '.join(WORDS[mask]))
+    assert {'Ish ma el', 'Call me Some'} <= hidden['word']
+    assert not any(('ma' in found) != ('Ish' in found) for found in hidden['word'])
+    # The first sentence exceeds the count: a part of it, in one piece.
+    assert hidden['sentence'] == {
+        'Some years ago',
+        'Call me Ish',
+        'me Ish ma',
+        'Ish ma el',
+        'ma el .',
+    }
 
 
 def test_replacement_shares():
@@ -90,3 +186,171 @@ def test_all_masked_by_default_shares():
         tokens, mask, rng, mask_id=3, random_ids=tokens, mask_share=1, random_share=0
     )
     assert_array_equal(inputs, np.where(mask, 3, tokens))
+
+
+def test_words_are_hidden_whole_up_to_the_count():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        starts = rng.random(120) < 0.5
+        allowed = np.arange(120) % 31 > 0
+        mask = masking.whole_word(allowed, 0.3, rng, starts)
+        word = np.cumsum(starts | ~np.append(False, allowed[:-1]))
+        for number in np.unique(word[mask]):
+            assert mask[allowed & (word == number)].all()
+        # Single tokens abound, so the count is reached: 0.3 * 116 = 34.8.
+        assert mask.sum() in (34, 35)
+
+
+def test_words_that_do_not_fit_are_passed_over_or_cut_if_alone():
+    rng = np.random.default_rng(0)
+    word_of_40 = np.arange(40) == 0
+    mask = masking.whole_word(np.ones(40, bool), 0.25, rng, word_of_40)
+    assert mask.sum() == 10 and len(np.flatnonzero(np.diff(mask.astype(int)))) <= 2
+    # Words of 3 and a count of 8 or 9: two words, or three.
+    threes = np.arange(60) % 3 == 0
+    counts = {
+        int(masking.whole_word(np.ones(60, bool), 0.14, rng, threes).sum())
+        for _ in range(200)
+    }
+    assert counts == {6, 9}
+
+
+def test_sentences_are_hidden_whole_and_fall_little_short():
+    rng, found = np.random.default_rng(0), []
+    for _ in range(300):
+        sentences = 1 + np.cumsum(rng.random(512) < 0.05)
+        mask = masking.sentence(np.ones(512, bool), 0.3, rng, sentences)
+        assert not set(sentences[mask]) & set(sentences[~mask])
+        found.append(mask.sum() / (0.3 * 512))
+    assert 0.97 < np.mean(found) <= 1
+
+
+def test_sentences_end_behind_the_last_mark_and_with_their_document():
+    #                 a  b  ?  !  c  .  |  d  .  <eos> <pad>
+    tokens = np.array([4, 5, 9, 9, 6, 9, 7, 9, 2, 0])
+    segments = np.array([1, 1, 1, 1, 1, 1, 2, 2, 2, 0])
+    assert_array_equal(
+        masking.sentence_ids(tokens, segments, ENDS_V), [1, 1, 1, 1, 2, 2, 3, 3, 4, 0]
+    )
+    # A document may begin within a word, and end without a mark.
+    tokens, segments = np.array([4, 7, 7, 8]), np.array([1, 1, 2, 2])
+    assert_array_equal(masking.sentence_ids(tokens, segments, ENDS_V), [1, 1, 2, 2])
+    starts = masking.word_starts(tokens, segments, STARTS_V)
+    assert_array_equal(starts, [True, False, True, False])
+
+
+def runs(mask):
+    """Lengths of the stretches of True."""
+    edges = np.flatnonzero(np.diff(mask.astype(int), prepend=0, append=0))
+    return edges[1::2] - edges[::2]
+
+
+def test_span_lengths_are_those_of_spanbert():
+    rng = np.random.default_rng(0)
+    masks = [masking.span(np.ones(2048, bool), 0.15, rng) for _ in range(200)]
+    found = np.concatenate([runs(mask) for mask in masks])
+    wanted = 0.2 * 0.8 ** np.arange(10)
+    wanted /= wanted.sum()
+    shares = np.bincount(found, minlength=11)[1:] / len(found)
+    # 16,000 spans; of the 80 in a row one is shortened and one may be cut by the ends.
+    assert len(shares) == 10
+    assert_allclose(shares, wanted, atol=0.012)
+    assert_allclose(found.mean(), 3.797, atol=0.1)
+    assert_allclose(wanted @ np.arange(1, 11), 3.797, atol=1e-3)
+
+
+def test_spans_of_a_fixed_length():
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        found = runs(masking.span(np.ones(400, bool), 0.35, rng, fixed_length=4))
+        # 140 tokens are 35 spans; one that spans the ends of the row is cut.
+        assert found.sum() == 140 and found.max() == 4
+        assert (found == 4).sum() >= 34
+
+
+def test_spans_are_apart_while_they_can_be():
+    rng = np.random.default_rng(0)
+    for rate in (0.5, 0.79, 0.9, 1.0):
+        mask = masking.span(np.ones(1000, bool), rate, rng, fixed_length=4)
+        assert mask.sum() == round(1000 * rate)
+        assert (runs(mask).max() == 4) == (rate < 0.8)
+
+
+def test_span_ends_at_specials_and_documents():
+    rng = np.random.default_rng(0)
+    allowed = np.arange(60) % 6 > 0
+    for _ in range(100):
+        assert runs(masking.span(allowed, 0.8, rng, fixed_length=50)).max() <= 5
+
+
+@pytest.mark.parametrize(
+    'settings, message',
+    [
+        (dict(p=0), r'p=0 is not inside \(0, 1\)'),
+        (dict(p=1.0), r'p=1.0 is not inside \(0, 1\)'),
+        (dict(longest=0), 'longest=0 and fixed_length=None must be 1 or more'),
+        (dict(fixed_length=0), 'fixed_length=0 must be 1 or more'),
+    ],
+)
+def test_span_says_what_is_wrong(settings, message):
+    with pytest.raises(ValueError, match=message):
+        masking.span(np.ones(4, bool), 0.5, np.random.default_rng(0), **settings)
+
+
+@pytest.mark.parametrize('sampler', [None, masking.fixed_count, masking.span])
+def test_each_document_has_its_own_rate(sampler):
+    rng = np.random.default_rng(0)
+    segments = np.repeat([1, 2, 3, 0], [200, 50, 3, 11])
+    allowed = (segments > 0) & (np.arange(264) % 9 > 0)
+    sizes = np.bincount(segments[allowed])[1:]
+    rates, hidden, total = np.array([0.15, 0.5, 0.3]), [], []
+    for _ in range(2000):
+        if sampler is None:
+            mask = masking.fixed_count_per_document(allowed, rates, rng, segments)
+        else:
+            mask = masking.by_document(sampler, allowed, rates, rng, segments)
+        assert not mask[~allowed].any()
+        hidden.append(np.bincount(segments[mask], minlength=4)[1:])
+        total.append(mask.sum())
+    for count, exact in zip(np.transpose(hidden), rates * sizes):
+        assert set(count) == {np.floor(exact), np.ceil(exact)}
+        assert_allclose(count.mean(), exact, atol=0.06)
+    exact = rates @ sizes
+    assert set(total) == {np.floor(exact), np.ceil(exact)}
+
+
+def test_many_short_documents_stay_within_the_capacity():
+    rng = np.random.default_rng(0)
+    segments = 1 + np.arange(300) // 3
+    for rates in (0.15, masking.document_rates(segments, lambda n: np.full(n, 0.15))):
+        counts = [
+            masking.fixed_count_per_document(
+                np.ones(300, bool), rates, rng, segments
+            ).sum()
+            for _ in range(200)
+        ]
+        assert max(counts) <= masking.capacity(0.15, 300) and min(counts) >= 45
+
+
+def test_document_rates():
+    rng, segments = np.random.default_rng(0), np.repeat([1, 2, 0], 4)
+    rates = masking.document_rates(segments, lambda n: rng.uniform(0.15, 0.5, n))
+    assert rates.shape == (2,) and ((rates >= 0.15) & (rates <= 0.5)).all()
+    assert masking.document_rates(segments * 0, lambda n: rng.random(n)).shape == (0,)
+    with pytest.raises(ValueError, match=r'1.2.*not all in \[0, 1\]'):
+        masking.document_rates(segments, lambda n: np.full(n, 1.2))
+
+
+@pytest.mark.parametrize('sampler', SAMPLERS)
+def test_nothing_to_hide_hides_nothing(sampler):
+    rng = np.random.default_rng(0)
+    assert not sampler(np.zeros(12, bool), 0.5, rng).any()
+    assert not sampler(np.ones(12, bool), 0.0, rng).any()
+
+
+def test_overflow_is_what_limit_drops():
+    rng = np.random.default_rng(0)
+    mask = np.arange(20) % 2 == 0
+    for most in (0, 3, 9, 10, 11):
+        kept = masking.limit(mask, most, rng)
+        assert masking.overflow(mask, most) == mask.sum() - kept.sum()

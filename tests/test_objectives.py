@@ -10,16 +10,29 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from jepa_text import losses, resolve
 from jepa_text import state as states
+from jepa_text import step as steps
 from jepa_text.models import transformer
 
 V, L, B = 31, 16, 8
-TOKENIZER = types.SimpleNamespace(vocab_size=V, mask_id=3, special_ids=(0, 1, 2, 3))
+TOKENIZER = types.SimpleNamespace(
+    vocab_size=V,
+    mask_id=3,
+    special_ids=(0, 1, 2, 3),
+    starts_word=np.arange(V) % 3 != 0,
+    decode=lambda ids: '.' if ids[0] % 7 == 0 else 'a',
+)
 ALL = resolve.names('objectives')
+# What a file of the folder needs beside its name.
+NEEDS = {'mixture': dict(parts=(dict(name='mlm'), dict(name='clm')))}
 
 
 def build(name, **section):
     return resolve.build(
-        'objectives', {'name': name, **section}, tokenizer=TOKENIZER, length=L, steps=100
+        'objectives',
+        {'name': name, **NEEDS.get(name, {}), **section},
+        tokenizer=TOKENIZER,
+        length=L,
+        steps=100,
     )
 
 
@@ -59,15 +72,36 @@ def jitted(network):
     return jax.jit(network.apply, static_argnums=0, static_argnames='causal')
 
 
+def view_of(objective, network, batch, counts=None, target=None):
+    return states.View(
+        apply=network.apply,
+        target=target,
+        memory=objective.memory(network.encoder),
+        batch=batch,
+        step=jnp.int32(0),
+        counts=objective.counts(batch) if counts is None else counts,
+    )
+
+
 def evaluate(objective, batch, counts=None, target=None, params=None):
+    """The loss and the metrics of a batch."""
     network = network_of(objective)
     params = init(network) if params is None else params
     target = params['encoder'] if target is None else target
-    counts = objective.counts(batch) if counts is None else counts
-    run = jax.jit(
-        lambda p, t, b: objective.loss(network.apply, p, t, b, jnp.int32(0), counts)
+    view = view_of(objective, network, batch, counts, target)
+    loss, (metrics, _, terms) = jax.jit(lambda p, v: steps.loss_of(objective, p, v))(
+        params, view
     )
-    return run(params, target, batch)
+    assert set(terms) == set(objective.term_names)
+    return loss, metrics
+
+
+def gradients(objective, batch, params=None, target=None):
+    """Of the loss with respect to the parameters."""
+    network = network_of(objective)
+    params = init(network) if params is None else params
+    view = view_of(objective, network, batch, None, target or params['encoder'])
+    return jax.jit(jax.grad(lambda p, v: steps.loss_of(objective, p, v)[0]))(params, view)
 
 
 @pytest.mark.parametrize('name', ALL)
@@ -81,7 +115,7 @@ def test_contract(name):
         assert_array_equal(made[key], value)
     again = objective.corrupt(example, np.random.default_rng(1))
     for key, value in made.items():
-        assert value.shape == (L,)
+        assert value.shape in ((L,), (1,))
         assert_array_equal(value, again[key])
     assert made['inputs'].dtype == np.int32 and made['loss_mask'].dtype == bool
     assert not made['loss_mask'][made['segment_ids'] == 0].any()
@@ -113,20 +147,7 @@ def test_parts_add_up_to_the_batch(name):
 def test_a_batch_of_padding_costs_nothing(name):
     objective = build(name)
     batch = jax.tree.map(jnp.zeros_like, batch_of(objective))
-    network = network_of(objective)
-    params = init(network)
-    grads = jax.jit(
-        jax.grad(
-            lambda p: objective.loss(
-                network.apply,
-                p,
-                params['encoder'],
-                batch,
-                jnp.int32(0),
-                objective.counts(batch),
-            )[0]
-        )
-    )(params)
+    grads = gradients(objective, batch)
     assert all((np.asarray(g) == 0).all() for g in jax.tree.leaves(grads))
 
 
@@ -229,37 +250,25 @@ def test_no_gradient_reaches_the_target_and_none_leaks_from_it():
     network = network_of(objective)
     params = init(network)
 
-    def loss(target, tokens):
-        changed = batch | {'tokens': tokens}
-        counts = objective.counts(batch)
-        return objective.loss(
-            network.apply, params, target, changed, jnp.int32(0), counts
-        )[1]['jepa/loss']
+    def latent(target):
+        view = view_of(objective, network, batch, target=target)
+        return objective.terms(params, view)[0]['latent']
 
-    grads = jax.jit(jax.grad(loss))(params['encoder'], batch['tokens'])
+    grads = jax.jit(jax.grad(latent))(params['encoder'])
     assert all((np.asarray(g) == 0).all() for g in jax.tree.leaves(grads))
 
 
 @pytest.mark.parametrize('predictor', ['mlp', 'transformer', 'identity'])
-@pytest.mark.parametrize('latent_loss', ['cosine', 'smooth_l1'])
-def test_hybrid_options_train_the_encoder(predictor, latent_loss):
+@pytest.mark.parametrize('distance', ['cosine', 'prototypes'])
+def test_hybrid_options_train_the_encoder(predictor, distance):
     objective = build(
         'hybrid',
         predictor=predictor,
-        latent_loss=latent_loss,
+        latent=dict(distance=distance, prototypes=8),
         predictor_width=16,
         balance=1.0,
     )
-    batch, network = batch_of(objective), network_of(objective)
-    params = init(network)
-    counts = objective.counts(batch)
-    grads = jax.jit(
-        jax.grad(
-            lambda p: objective.loss(
-                network.apply, p, params['encoder'], batch, jnp.int32(0), counts
-            )[0]
-        )
-    )(params)
+    grads = gradients(objective, batch_of(objective))
     norm = sum(float((g**2).sum()) for g in jax.tree.leaves(grads['encoder']))
     assert np.isfinite(norm) and norm > 0
     assert all((np.asarray(g) == 0).all() for g in jax.tree.leaves(grads['lm_head']))
@@ -273,15 +282,125 @@ def test_hybrid_options_train_the_encoder(predictor, latent_loss):
         ('mlm', dict(mask_share=0.9, random_share=0.2), 'random_share=0.2'),
         ('mlm', dict(ratee=0.2), "'rate'"),
         ('hybrid', dict(mlm=dict(ratee=0.2)), "'rate'"),
-        ('hybrid', dict(latent_loss='l3'), 'cosine'),
+        ('hybrid', dict(latent=dict(distance='l3')), 'cosine'),
+        ('hybrid', dict(latent=dict(layers=2)), 'layer'),
+        ('hybrid', dict(latent=dict(regularise=dict(name='s', weight=1))), 'sigreg'),
         ('hybrid', dict(predictor='conv'), 'transformer'),
         ('hybrid', dict(predictor='transformer', predictor_width=6), 'predictor_heads=4'),
         ('hybrid', dict(balance=2.0), 'weight=2.0'),
         ('hybrid', dict(balance=dict(name='magic')), 'sigmoid'),
-        ('hybrid', dict(momentum=dict(name='wave')), 'linear'),
+        ('hybrid', dict(latent=dict(momentum=dict(name='wave'))), 'linear'),
         ('mml', {}, "'mlm'"),
     ],
 )
 def test_bad_sections_are_named(name, section, words):
+    with pytest.raises(ValueError, match=words):
+        build(name, **section)
+
+
+@pytest.mark.parametrize('sampler', ['fixed', 'iid', 'whole_word', 'span', 'sentence'])
+@pytest.mark.parametrize('rate', [0.4, [0.2, 0.6]])
+def test_every_sampler_hides_words_only_and_within_capacity(sampler, rate):
+    objective = build('mlm', sampler=sampler, rate=rate)
+    rng, hidden, allowed = np.random.default_rng(0), 0, 0
+    for row in rows(rng, 300):
+        made = objective.corrupt(row, rng)
+        assert made['loss_mask'].sum() <= objective.capacity
+        assert (made['tokens'][made['loss_mask']] > 3).all()
+        assert (made['inputs'][made['loss_mask']] == TOKENIZER.mask_id).all()
+        hidden += made['loss_mask'].sum()
+        allowed += (made['tokens'] > 3).sum()
+    # Whole words and sentences hide fewer where none is left that fits.
+    assert 0.1 < hidden / allowed < 0.45
+
+
+def test_rate_follows_its_schedule_over_the_phase():
+    rate = dict(name='linear', start=0.6, end=0.2)
+    objective = build('mlm', rate=rate)
+    rng = np.random.default_rng(0)
+    made = rows(rng, 300)
+
+    def share(step):
+        hidden = sum(objective.corrupt(r, rng, step)['loss_mask'].sum() for r in made)
+        return hidden / sum((r['tokens'] > 3).sum() for r in made)
+
+    assert abs(share(0) - 0.6) < 0.03 and abs(share(99) - 0.2) < 0.03
+    assert abs(share(50) - 0.4) < 0.03
+
+
+def test_mntp_predicts_the_hidden_token_one_position_earlier():
+    mlm, mntp = build('mlm', rate=0.5), build('mntp', rate=0.5)
+    row = rows(np.random.default_rng(3), 1)[0]
+    made = mntp.corrupt(row, np.random.default_rng(0))
+    at = np.flatnonzero(made['loss_mask'])
+    assert len(at)
+    assert_array_equal(made['inputs'][at + 1], TOKENIZER.mask_id)
+    assert_array_equal(made['labels'][at], row['tokens'][at + 1])
+    assert (row['segment_ids'][at] == row['segment_ids'][at + 1]).all()
+    assert mlm.label == 'mlm' and mntp.label == 'mntp'
+
+
+def test_prefix_lm_predicts_after_the_prefix_and_reads_it_both_ways():
+    objective = build('clm', prefix=(0.5, 0.5))
+    row = rows(np.random.default_rng(0), 1)[0]
+    made = objective.corrupt(row, np.random.default_rng(0))
+    for document in (1, 2):
+        inside = row['segment_ids'] == document
+        size = inside.sum()
+        prefix = size // 2
+        order, predicted = made['order'][inside], made['loss_mask'][inside]
+        assert_array_equal(order, np.maximum(np.arange(size) - prefix + 1, 0))
+        assert_array_equal(
+            predicted, (np.arange(size) >= prefix - 1) & (np.arange(size) < size - 1)
+        )
+
+
+def test_clm_by_rows_is_clm():
+    """The same loss whether order is told row by row or the whole batch is causal."""
+    left, rows_ = build('clm'), build('clm', prefix=(0.0, 0.0))
+    assert_allclose(
+        evaluate(left, batch_of(left))[0], evaluate(rows_, batch_of(rows_))[0], rtol=1e-5
+    )
+
+
+def test_mixture_of_rows_is_the_weighted_sum_of_its_parts():
+    mixture = build('mixture')
+    batch = batch_of(mixture)
+    loss, metrics = evaluate(mixture, batch)
+    total, count = 0.0, 0
+    for number, part in enumerate(mixture.parts):
+        chosen = np.asarray(batch['part'])[:, 0] == number
+        own = {key: value[chosen] for key, value in batch.items()}
+        assert chosen.any()
+        positions = int(own['loss_mask'].sum())
+        total += float(evaluate(part, own)[0]) * positions
+        count += positions
+    assert_allclose(loss, total / count, rtol=1e-5)
+    assert_allclose(sum(v for k, v in metrics.items() if 'share' in k), 1, rtol=1e-6)
+
+
+def test_mixture_by_steps_takes_turns():
+    mixture = build('mixture', by='steps', shares=(2, 1))
+    row = rows(np.random.default_rng(0), 1)[0]
+    parts = [
+        int(mixture.corrupt(row, np.random.default_rng(0), step)['part'][0])
+        for step in range(6)
+    ]
+    assert parts == [0, 0, 1, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ('name', 'section', 'words'),
+    [
+        ('clm', dict(prefix=(0.9, 0.1)), 'prefix'),
+        ('mlm', dict(attends='right'), 'both, left'),
+        ('mlm', dict(rate=[0.0, 0.5]), 'between 0 and 1'),
+        ('mixture', dict(parts=(dict(name='mlm'),)), 'two or more'),
+        ('mixture', dict(shares=(1, 2, 3)), 'shares'),
+        ('mixture', dict(by='night'), 'rows'),
+        ('sentence', dict(predictor='transformer'), 'mlp'),
+    ],
+)
+def test_bad_settings_are_named(name, section, words):
     with pytest.raises(ValueError, match=words):
         build(name, **section)

@@ -51,9 +51,9 @@ class Numbers:
         return {'row': np.array([index]), 'segment_ids': np.ones(3, np.int32)}
 
 
-def draw(row, rng):
+def draw(row, rng, step):
     """A corruption that shows the generator it was given."""
-    return row | {'draw': rng.random(2)}
+    return row | {'draw': rng.random(2), 'step': np.array([step])}
 
 
 def take(count, rows, corrupt=draw, **changed):
@@ -321,7 +321,7 @@ def test_fewer_rows_than_a_batch():
 
 
 def test_an_error_in_corrupt_comes_through_and_ends_the_stream():
-    def fails(row, rng):
+    def fails(row, rng, step):
         raise ZeroDivisionError('no such mask')
 
     stream = pipeline.batches(Numbers(9), fails, batch_size=3, seed=0)

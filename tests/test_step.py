@@ -18,7 +18,7 @@ V, L, B = 31, 16, 8
 TOKENIZER = types.SimpleNamespace(vocab_size=V, mask_id=3, special_ids=(0, 1, 2, 3))
 
 
-def setup(name, accumulate=1, clip_norm=1.0, phase_start=0, optimizer=None, **section):
+def setup(name, accumulate=1, clip_norm=1.0, optimizer=None, look_every=0, **section):
     objective = resolve.build(
         'objectives', {'name': name, **section}, tokenizer=TOKENIZER, length=L, steps=50
     )
@@ -31,7 +31,8 @@ def setup(name, accumulate=1, clip_norm=1.0, phase_start=0, optimizer=None, **se
         objective,
         optimizer,
         schedule,
-        phase_start=phase_start,
+        phase_start=0,
+        look_every=look_every,
         clip_norm=clip_norm,
         accumulate=accumulate,
     )
@@ -82,7 +83,7 @@ def test_accumulated_is_whole(name):
 
 
 def test_target_moves_by_one_minus_momentum_exactly():
-    run = setup('hybrid', momentum=0.75)
+    run = setup('hybrid', latent=dict(momentum=0.75))
     before = run.create()
     after, _ = run.step(before, batch_of(run.objective))
     expected = jax.tree.map(
@@ -210,8 +211,77 @@ def test_runs_with_different_objectives_start_from_one_encoder():
 def test_state_is_all_there_is():
     fields = {field.name for field in dataclasses.fields(states.TrainState)}
     assert fields == {
-        'step', 'params', 'target', 'opt_state', 'skipped', 'skipped_in_row'
+        'step', 'params', 'target', 'memory', 'opt_state', 'skipped', 'skipped_in_row'
     }  # fmt: skip
     assert {x.dtype for x in jax.tree.leaves(setup('hybrid').create().target)} == {
         jnp.dtype('float32')
     }
+
+
+def test_the_closer_look_is_taken_when_due_and_kept_until_the_next():
+    run = setup('hybrid', look_every=2)
+    state, seen = run.create(), []
+    for seed in range(4):
+        state, metrics = run.step(state, batch_of(run.objective, seed))
+        seen.append([float(metrics[name]) for name in run.objective.look_names])
+    assert seen[0] == seen[1] and seen[2] == seen[3] and seen[0] != seen[2]
+    assert np.isfinite(seen).all()
+
+
+@pytest.mark.parametrize('rule', ['softmin', 'normalised', 'gradient_ratio'])
+@pytest.mark.parametrize('accumulate', [1, 4])
+def test_balances_with_a_memory_learn_it_outside_the_gradient(rule, accumulate):
+    run = setup('hybrid', accumulate, look_every=1, balance=dict(name=rule))
+    state = run.create()
+    for seed in range(4):
+        state, metrics = run.step(state, batch_of(run.objective, seed))
+    assert 0 < float(metrics['jepa/lambda']) < 1
+    before = run.create().memory
+    moved = {
+        name
+        for name, value in state.memory.items()
+        if name != 'look' and not np.array_equal(value, before[name])
+    }
+    assert moved
+
+
+def test_gradient_ratio_keeps_its_ratio():
+    balance = dict(name='gradient_ratio', ratio=1.0, momentum=0.0)
+    run = setup('hybrid', look_every=1, balance=balance, optimizer=dict(name='sgd'))
+    state = run.create()
+    for _ in range(8):
+        state, metrics = run.step(state, batch_of(run.objective, 0))
+    weight = float(metrics['jepa/lambda'])
+    latent = weight * float(metrics['jepa/latent_grad_norm'])
+    tokens = (1 - weight) * float(metrics['jepa/token_grad_norm'])
+    assert_allclose(latent / tokens, 1.0, rtol=0.1)
+
+
+def test_the_embedding_is_shared_when_only_layers_are_averaged():
+    run = setup('hybrid', latent=dict(ema='layers', momentum=0.9))
+    state, _ = run.step(run.create(), batch_of(run.objective))
+    equal(state.target['embedding'], state.params['encoder']['embedding'])
+    moved = jax.tree.map(
+        lambda t, p: np.abs(t - p).max(), state.target, state.params['encoder']
+    )
+    assert moved['layer_0']['ffn']['up']['kernel'] > 0
+
+
+def test_without_ema_there_is_no_target_and_a_regulariser_joins():
+    latent = dict(
+        momentum=None,
+        stop_gradient=False,
+        distance='mse',
+        regularise=dict(name='sigreg', weight=0.1, directions=8),
+    )
+    run = setup('hybrid', latent=latent)
+    state = run.create()
+    assert state.target is None
+    after, metrics = run.step(state, batch_of(run.objective))
+    assert np.isfinite(metrics['train/loss']) and metrics['jepa/sigreg'] > 0
+
+
+def test_prototypes_move_their_centre():
+    run = setup('hybrid', latent=dict(distance='prototypes', prototypes=8))
+    state, _ = run.step(run.create(), batch_of(run.objective))
+    assert (np.asarray(state.memory['centre']) != 0).any()

@@ -159,14 +159,15 @@ def batches(
 ):
     """Endless batches of this process from step `start` on: dicts of [B / P, ...].
 
-    `corrupt(row, rng)` gets a generator of (seed, position in the stream). Close the
+    `corrupt(row, rng, step)` gets a generator of (seed, position in the stream), and the
+    step whose batch the row is in. Close the
     iterator when done. Raises ValueError for a batch size that the processes cannot
     share evenly.
     """
     local = _local_batch_size(batch_size, process_index, process_count)
     if start < 0 or seed < 0:
         raise ValueError(f'start={start} and seed={seed} must not be negative.')
-    corrupt_at = functools.partial(_corrupt_at, corrupt, seed)
+    corrupt_at = functools.partial(_corrupt_at, corrupt, seed, batch_size)
     dataset = (
         grain.MapDataset.source(rows)
         .seed(seed)
@@ -205,15 +206,16 @@ def heldout_batches(
     for begin in range(first, count + first, batch_size):
         indices = range(begin, min(begin + local, count))
         # A process whose part of the last batch is empty needs the shapes all the same.
-        examples = [_corrupt_at(corrupt, seed, i, rows[i]) for i in indices]
-        like = examples[0] if examples else _corrupt_at(corrupt, seed, 0, rows[0])
+        examples = [_corrupt_at(corrupt, seed, count, i, rows[i]) for i in indices]
+        like = examples[0] if examples else _corrupt_at(corrupt, seed, count, 0, rows[0])
         blank = {key: np.zeros_like(value) for key, value in like.items()}
         examples += [blank] * (local - len(examples))
         yield {key: np.stack([example[key] for example in examples]) for key in blank}
 
 
-def _corrupt_at(corrupt, seed, position, row):
-    return corrupt(row, np.random.default_rng([seed, position]))
+def _corrupt_at(corrupt, seed, batch_size, position, row):
+    rng = np.random.default_rng([seed, position])
+    return corrupt(row, rng, position // batch_size)
 
 
 def _local_batch_size(batch_size, process_index, process_count):

@@ -3,10 +3,12 @@
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jepa_text import resolve, sharding
 from jepa_text.data import pipeline
+from jepa_text.state import View
 
 
 class Evaluator:
@@ -66,8 +68,8 @@ def _sums(network, objective):
     """Sums over positions rather than means: a batch of an objective counted as 1."""
 
     def sums(params, batch):
-        _, metrics = objective.loss(network.apply, params, None, batch, 0, {'tokens': 1})
-        return metrics
+        view = View(network.apply, None, {}, batch, jnp.int32(0), {'tokens': 1})
+        return objective.terms(params, view)[1]
 
     return sums
 

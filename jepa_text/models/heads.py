@@ -3,6 +3,8 @@
 Every head has `example()`: zero inputs of the right rank, from which it is initialised.
 """
 
+import dataclasses
+
 import flax.linen as nn
 import jax.numpy as jnp
 
@@ -30,6 +32,35 @@ class LMHead(nn.Module):
         if self.tied:
             return hidden_MD @ embedding_VD.astype(hidden_MD.dtype).T
         return layers.Linear(self.vocab_size, name='output')(hidden_MD)
+
+
+@dataclasses.dataclass(frozen=True)
+class PredictorSizes:
+    """Which predictor: 'mlp', 'transformer' or 'identity', and how large."""
+
+    kind: str
+    hidden: int
+    depth: int
+    heads: int
+
+    def __post_init__(self):
+        if self.kind not in ('mlp', 'transformer', 'identity'):
+            raise ValueError(
+                f'predictor={self.kind!r}; there are: mlp, transformer, identity.'
+            )
+        if self.kind == 'transformer' and self.hidden % self.heads:
+            raise ValueError(
+                f'predictor_width={self.hidden} is not a multiple of '
+                f'predictor_heads={self.heads}.'
+            )
+
+    def build(self, width):
+        """The module, from and to vectors of `width`."""
+        if self.kind == 'mlp':
+            return MLPPredictor(width, self.hidden)
+        if self.kind == 'identity':
+            return IdentityPredictor(width)
+        return TransformerPredictor(width, self.hidden, self.depth, self.heads)
 
 
 class IdentityPredictor(nn.Module):
@@ -94,8 +125,9 @@ class TransformerPredictor(nn.Module):
         return layers.Linear(self.width, name='leave')(narrow)
 
 
-def word_scores(apply, params, hidden_BMD, labels_BM, where_BM, chunk):
-    """Sums of cross-entropy and of hits over the true positions, chunk by chunk."""
+def word_scores(apply, params, hidden_BMD, labels_BM, chunk):
+    """Cross-entropy, hit or miss and log-sum-exp squared at every position, [B, M] each;
+    logits exist for `chunk` positions of a row at a time."""
     embedding_VD = params['encoder']['embedding']
 
     def score(hidden, labels):
@@ -103,7 +135,7 @@ def word_scores(apply, params, hidden_BMD, labels_BM, where_BM, chunk):
         return {
             'loss': losses.cross_entropy(logits, labels),
             'correct': losses.correct(logits, labels),
+            'z': losses.z_loss(logits),
         }
 
-    scores = losses.chunked(score, hidden_BMD, labels_BM, chunk)
-    return {name: losses.masked_sum(x, where_BM) for name, x in scores.items()}
+    return losses.chunked(score, hidden_BMD, labels_BM, chunk)

@@ -2,54 +2,57 @@
 
 import dataclasses
 
-import jax.numpy as jnp
 import numpy as np
 
-from jepa_text.models.heads import LMHead, word_scores
+from jepa_text.objective import TokenObjective
 
 
-def make(tokenizer, length, steps, tied=False, chunk=512):
-    """`tied` scores words with the input embedding; `chunk` positions of a row have
-    logits at a time."""
-    return CLM(tied=tied, chunk=chunk)
+def make(tokenizer, length, steps, prefix=None, tied=False, chunk=512, z_weight=0.0):
+    """Reads to the left; with `prefix=(low, high)`, prefix-LM: a share of each document,
+    drawn uniformly between the two, is read both ways and predicts nothing.
+
+    `tied` scores words with the input embedding; `chunk` positions of a row have logits
+    at a time; `z_weight` weighs the z-loss. Raises ValueError for a prefix out of range.
+    """
+    if prefix is not None and not 0 <= prefix[0] <= prefix[1] <= 1:
+        raise ValueError(f'clm: prefix={prefix} is not (low, high) within [0, 1].')
+    return CLM(
+        prefix=None if prefix is None else tuple(prefix),
+        capacity=length,
+        attends='left' if prefix is None else 'rows',
+        tied=tied,
+        chunk=chunk,
+        z_weight=z_weight,
+        label='clm',
+    )
 
 
-@dataclasses.dataclass(frozen=True)
-class CLM:
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class CLM(TokenObjective):
     """-log p(token i + 1 | tokens 1..i), where both are in the same document."""
 
-    tied: bool
-    chunk: int
-    causal = True
-    has_target = False
+    prefix: tuple | None
 
-    def modules(self, encoder):
-        return {'lm_head': LMHead(encoder.vocab_size, encoder.width, self.tied)}
-
-    def corrupt(self, example, rng):
-        segments_L = example['segment_ids']
+    def corrupt(self, example, rng, step=0):
+        segments_L, positions_L = example['segment_ids'], example['positions']
         same_L = (segments_L[1:] == segments_L[:-1]) & (segments_L[1:] > 0)
-        return example | {
+        row = example | {
             'inputs': example['tokens'],
+            'labels': np.append(example['tokens'][1:], 0).astype(np.int32),
             'loss_mask': np.append(same_L, False),
         }
-
-    def counts(self, batch):
-        return {'tokens': jnp.sum(batch['loss_mask'])}
-
-    def loss(self, apply, params, target, batch, step, counts):
-        hidden_BLD = apply(
-            'encoder',
-            params,
-            batch['inputs'],
-            batch['segment_ids'],
-            batch['positions'],
-            causal=self.causal,
+        if self.prefix is None:
+            return row
+        prefix_L = _prefix_lengths(
+            segments_L, rng.uniform(*self.prefix, len(segments_L) + 1)
         )
-        next_BL = jnp.roll(batch['tokens'], -1, axis=1)
-        sums = word_scores(
-            apply, params, hidden_BLD, next_BL, batch['loss_mask'], self.chunk
-        )
-        share = 1 / jnp.maximum(counts['tokens'], 1)
-        loss = sums['loss'] * share
-        return loss, {'clm_loss': loss, 'clm_accuracy': sums['correct'] * share}
+        # The last position of the prefix predicts the first word after it.
+        row['loss_mask'] &= positions_L >= prefix_L - 1
+        row['order'] = np.maximum(positions_L - prefix_L + 1, 0).astype(np.int32)
+        return row
+
+
+def _prefix_lengths(segments_L, share_L):
+    """At every position, the length of the prefix of its document."""
+    sizes = np.bincount(segments_L)
+    return np.floor(sizes * share_L[: len(sizes)]).astype(np.int32)[segments_L]

@@ -1,27 +1,26 @@
-"""JEPA + MLM on one masked forward: lambda * latent + (1 - lambda) * tokens.
+"""JEPA + MLM on one masked forward: latent_weight * latent + token_weight * tokens.
 
 The encoder reads the masked row once. At the hidden positions one head names the word,
-and a predictor names the vector that an EMA copy of the encoder gives for the clean
-row. The latent loss counts only where the input really is the mask token, so nothing
-can be copied. Costs about an MLM step and one forward more.
+and a predictor names the vector that the target encoder gives for the clean row. The
+latent loss counts only where the input really is the mask token, so nothing can be
+copied. Costs about an MLM step and one forward more.
 
 After arXiv 2606.05173 (cosine loss, EMA 0.996 to 1, layer-normalised target), with its
-leaks mended; the shared forward is data2vec's (arXiv 2202.03555).
+leaks mended; the shared forward, averaged layers and smooth-L1 are data2vec's (arXiv
+2202.03555); without EMA but with SIGReg it is LeJEPA's (arXiv 2511.08544).
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from jepa_text import balance as balances
-from jepa_text import losses, resolve, schedules
+from jepa_text import latent as latents
+from jepa_text import losses, pooling, resolve, telemetry
 from jepa_text.models import heads
-
-LATENT_LOSSES = ('cosine', 'smooth_l1')
-PREDICTORS = ('mlp', 'transformer', 'identity')
+from jepa_text.objective import Objective
 
 
 def make(
@@ -30,32 +29,18 @@ def make(
     steps,
     mlm=None,
     balance=0.5,
-    momentum=None,
-    latent_loss='cosine',
-    beta=1.0,
+    latent=None,
     predictor='mlp',
     predictor_width=256,
     predictor_depth=2,
     predictor_heads=4,
 ):
-    """`mlm` is a section of objectives/mlm.py; `balance` a number or a section of
-    balance.py; `momentum` a number or a section of schedules.py (0.996 to 1 over the
-    phase if not given); `beta` belongs to smooth_l1. Raises ValueError for an unknown
-    choice and for a predictor whose heads do not divide its width.
+    """`mlm` is a section of objectives/mlm.py, `latent` one of latent.py (target, loss,
+    momentum, regulariser), `balance` a number or a section of balance.py.
+
+    Raises ValueError for an unknown choice and for a predictor whose heads do not divide
+    its width.
     """
-    if latent_loss not in LATENT_LOSSES:
-        known = ', '.join(LATENT_LOSSES)
-        raise ValueError(f'hybrid: latent_loss={latent_loss!r}; there are: {known}.')
-    if predictor not in PREDICTORS:
-        known = ', '.join(PREDICTORS)
-        raise ValueError(f'hybrid: predictor={predictor!r}; there are: {known}.')
-    if predictor == 'transformer' and predictor_width % predictor_heads:
-        raise ValueError(
-            f'hybrid: predictor_width={predictor_width} is not a multiple of '
-            f'predictor_heads={predictor_heads}.'
-        )
-    if momentum is None:
-        momentum = {'name': 'linear', 'start': 0.996, 'end': 1.0}
     return Hybrid(
         mlm=resolve.build(
             'objectives',
@@ -65,123 +50,124 @@ def make(
             steps=steps,
         ),
         balance=balances.make(balance, steps),
-        momentum=schedules.make(momentum, steps),
-        latent_loss=latent_loss,
-        beta=beta,
-        predictor=(predictor, predictor_width, predictor_depth, predictor_heads),
+        latent=latents.make(latent or {}, steps),
+        predictor=heads.PredictorSizes(
+            predictor, predictor_width, predictor_depth, predictor_heads
+        ),
     )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Hybrid:
-    """lambda * L_latent + (1 - lambda) * L_mlm over one forward of the encoder."""
+class Hybrid(Objective):
+    """Both losses over one forward of the encoder."""
 
     mlm: Any
     balance: Any
-    momentum: Callable
-    latent_loss: str
-    beta: float
-    predictor: tuple
-    causal = False
-    has_target = True
+    latent: latents.Latent
+    predictor: heads.PredictorSizes
+    look_names = telemetry.GRADIENTS + telemetry.LATENTS
+
+    @property
+    def term_names(self):
+        return ('tokens', 'latent', *self.latent.regulariser_names)
+
+    @property
+    def has_target(self):
+        return self.latent.momentum is not None
+
+    @property
+    def ema(self):
+        return self.latent.ema
+
+    def momentum(self, step):
+        return self.latent.momentum(step)
 
     def modules(self, encoder):
-        kind, width, depth, attention_heads = self.predictor
-        predictors = {
-            'mlp': heads.MLPPredictor(encoder.width, width),
-            'transformer': heads.TransformerPredictor(
-                encoder.width, width, depth, attention_heads
-            ),
-            'identity': heads.IdentityPredictor(encoder.width),
-        }
         return {
             **self.mlm.modules(encoder),
-            'predictor': predictors[kind],
+            **self.latent.modules(encoder),
+            'predictor': self.predictor.build(encoder.width),
             **self.balance.modules(),
         }
 
-    def corrupt(self, example, rng):
-        example = self.mlm.corrupt(example, rng)
+    def corrupt(self, example, rng, step=0):
+        example = self.mlm.corrupt(example, rng, step)
         hidden_L = example['loss_mask'] & (example['inputs'] == self.mlm.mask_id)
         return example | {'target_mask': hidden_L}
 
     def counts(self, batch):
+        latent = jnp.sum(batch['target_mask'])
         return {
-            **self.mlm.counts(batch),
-            'latents': jnp.sum(batch['target_mask']),
+            'tokens': jnp.sum(batch['loss_mask']),
+            'latent': latent,
+            **dict.fromkeys(self.latent.regulariser_names, latent),
         }
 
-    def loss(self, apply, params, target, batch, step, counts):
-        layout = (batch['segment_ids'], batch['positions'])
-        hidden_BLD = apply('encoder', params, batch['inputs'], *layout, causal=False)
-        clean_BLD = apply(
-            'encoder', {'encoder': target}, batch['tokens'], *layout, causal=False
+    def memory(self, encoder):
+        return {**self.latent.memory(), **self.balance.memory()}
+
+    def terms(self, params, view):
+        hidden_BLD = self.mlm.read(params, view)
+        hidden_BMD, index_BM, where_BM = self.mlm.select(hidden_BLD, view)
+        token_loss, metrics = self.mlm.score(params, view, hidden_BMD, index_BM, where_BM)
+        target_BLD = self.latent.targets(params, view)
+        target_BMD = losses.take(target_BLD, index_BM)
+        prediction_BMD = self._predict(params, view, hidden_BLD, index_BM)
+        latent_BM = jnp.take_along_axis(view.batch['target_mask'], index_BM, axis=1)
+        latent_BM &= where_BM
+        distance_BM, seen = self.latent.compare(
+            params, view, prediction_BMD, target_BMD, latent_BM
         )
-        index_BM, where_BM = losses.select(batch['loss_mask'], self.mlm.capacity)
-        hidden_BMD = losses.take(hidden_BLD, index_BM)
-        token_loss, token_metrics = self.mlm.score(
-            apply, params, hidden_BMD, index_BM, where_BM, batch, counts
-        )
-        target_BMD = jax.lax.stop_gradient(
-            losses.layer_normalise(losses.take(clean_BLD, index_BM))
-        )
-        prediction_BMD = self._predict(apply, params, hidden_BLD, index_BM, layout)
-        latent_BM = jnp.take_along_axis(batch['target_mask'], index_BM, axis=1) & where_BM
-        distance_BM = self._distance(prediction_BMD, target_BMD)
-        share = 1 / jnp.maximum(counts['latents'], 1)
-        latent_loss = losses.masked_sum(distance_BM, latent_BM) * share
-        weight = self.balance.weight(apply, params, step)
-        # This part's share of the batch: per-batch scalars must add up over the parts.
-        part = jnp.sum(latent_BM) * share
-        metrics = {
-            **token_metrics,
+        latent_loss = losses.masked_sum(distance_BM, latent_BM) / _most(view, 'latent')
+        rows_BD = pooling.mean(hidden_BLD, view.batch['segment_ids'] > 0)
+        terms = {
+            'tokens': token_loss,
+            'latent': latent_loss,
+            **self.latent.penalty(view, hidden_BMD, latent_BM, rows_BD),
+        }
+        share = jnp.sum(latent_BM) / _most(view, 'latent')
+        metrics |= {
             'jepa/loss': latent_loss,
-            'jepa/lambda': weight * part,
-            'jepa/momentum': self.momentum(step) * part,
             **{
-                f'jepa/{name}': value * part
-                for name, value in telemetry(
+                name: jax.lax.stop_gradient(value) * share
+                for name, value in telemetry.cheap(
                     prediction_BMD, target_BMD, latent_BM
                 ).items()
             },
         }
-        return weight * latent_loss + (1 - weight) * token_loss, metrics
+        metrics |= self.latent.named(terms)
+        if self.has_target:
+            metrics['jepa/momentum'] = self.momentum(view.step) * share
+        return terms, metrics, seen
 
-    def _distance(self, prediction_BMD, target_BMD):
-        if self.latent_loss == 'cosine':
-            return losses.cosine_distance(prediction_BMD, target_BMD)
-        return losses.smooth_l1(prediction_BMD, target_BMD, self.beta)
+    def weights(self, params, view, means):
+        return latents.weigh(self.balance, self.latent, params, view, means)
 
-    def _predict(self, apply, params, hidden_BLD, index_BM, layout):
-        if self.predictor[0] == 'transformer':
-            prediction_BLD = apply('predictor', params, hidden_BLD, *layout)
+    def remember(self, memory, seen, means, look):
+        return latents.remember(self.balance, self.latent, memory, seen, means, look)
+
+    def look(self, params, view):
+        batch = view.batch
+        target_BLD = self.latent.targets(params, view)
+        hidden_BLD = self.mlm.read(params, view)
+        index_BM, where_BM = losses.select(batch['target_mask'], self.mlm.capacity)
+        clean_BM = jnp.take_along_axis(batch['tokens'], index_BM, axis=1)
+        return telemetry.latents(
+            losses.take(target_BLD, index_BM),
+            params['encoder']['embedding'][clean_BM],
+            jnp.take_along_axis(batch['positions'], index_BM, axis=1),
+            pooling.mean(hidden_BLD, batch['segment_ids'] > 0),
+            where_BM,
+        )
+
+    def _predict(self, params, view, hidden_BLD, index_BM):
+        if self.predictor.kind == 'transformer':
+            layout = (view.batch['segment_ids'], view.batch['positions'])
+            prediction_BLD = view.apply('predictor', params, hidden_BLD, *layout)
             return losses.take(prediction_BLD, index_BM)
         # Position by position, so only where it counts.
-        return apply('predictor', params, losses.take(hidden_BLD, index_BM))
+        return view.apply('predictor', params, losses.take(hidden_BLD, index_BM))
 
 
-def telemetry(prediction_BMD, target_BMD, where_BM):
-    """Signs of collapse over the latent positions of a batch.
-
-    cosine: mean of cos(prediction, target). target_std, prediction_std: the standard
-    deviation over positions of each coordinate of the unit vectors, times sqrt(D),
-    averaged over D: near 1 when vectors point everywhere, 0 when they are one vector.
-    """
-    cosine = 1 - losses.cosine_distance(prediction_BMD, target_BMD)
-    return {
-        'cosine': losses.masked_mean(cosine, where_BM),
-        'target_std': _spread(target_BMD, where_BM),
-        'prediction_std': _spread(jax.lax.stop_gradient(prediction_BMD), where_BM),
-    }
-
-
-def _spread(x_BMD, where_BM):
-    unit_BMD = x_BMD.astype(jnp.float32)
-    norm_BM1 = jnp.linalg.norm(unit_BMD, axis=-1, keepdims=True)
-    unit_BMD = unit_BMD / jnp.maximum(norm_BM1, 1e-8)
-    count = jnp.maximum(jnp.sum(where_BM), 1)
-    keep_BM1 = where_BM[..., None]
-    mean_D = jnp.sum(jnp.where(keep_BM1, unit_BMD, 0), axis=(0, 1)) / count
-    squares_D = jnp.sum(jnp.where(keep_BM1, unit_BMD**2, 0), axis=(0, 1)) / count
-    variance_D = jnp.maximum(squares_D - mean_D**2, 0)
-    return jnp.mean(jnp.sqrt(variance_D)) * jnp.sqrt(x_BMD.shape[-1])
+def _most(view, term):
+    return jnp.maximum(view.counts[term], 1)

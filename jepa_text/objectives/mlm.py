@@ -1,14 +1,15 @@
-"""Masked language modelling: hidden tokens are predicted from both sides."""
+"""Masked language modelling: hidden tokens are predicted from what is left."""
 
 import dataclasses
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
-from jepa_text import losses, masking
-from jepa_text.models.heads import LMHead, word_scores
+from jepa_text import masking, schedules
+from jepa_text.objective import TokenObjective
 
-SAMPLERS = ('fixed', 'iid')
+SAMPLERS = ('fixed', 'iid', 'whole_word', 'span', 'sentence')
+ATTENDS = ('both', 'left')
 
 
 def make(
@@ -17,79 +18,134 @@ def make(
     steps,
     rate=0.3,
     sampler='fixed',
+    span_length=None,
     mask_share=1.0,
     random_share=0.0,
+    attends='both',
+    shift=0,
     tied=False,
     chunk=512,
+    z_weight=0.0,
+    label='mlm',
 ):
-    """`rate` of the maskable tokens is hidden: a `fixed` number per row, or `iid`.
+    """`rate` of the maskable tokens is hidden: a number, a section of schedules.py over
+    the phase, or `[low, high]`, drawn uniformly for each document.
 
-    Of the hidden tokens `mask_share` become the mask token, `random_share` a random
-    word, and the rest stays as it is; the loss counts at all of them. Raises
-    ValueError for shares or rates outside their range.
+    `sampler` says which: `fixed`, a fixed number of tokens; `iid`; `whole_word`; `span`,
+    of geometric lengths as SpanBERT's, or all of `span_length`; `sentence`. Of the
+    hidden tokens `mask_share` become the mask token, `random_share` a random word, and
+    the rest stays as it is; the loss counts at all of them. `attends` is 'both' ways or
+    to the 'left'; with `shift=1` token i is predicted at i - 1, as adapted decoders do.
+    Raises ValueError for what is out of range.
     """
-    if not 0 < rate < 1:
-        raise ValueError(f'mlm: rate={rate} is not between 0 and 1 (papers: 0.15-0.5).')
-    if sampler not in SAMPLERS:
-        raise ValueError(f'mlm: sampler={sampler!r}; there are: {", ".join(SAMPLERS)}.')
-    kept = 1 - mask_share - random_share
-    if min(mask_share, random_share) < 0 or kept < -1e-9:
-        raise ValueError(
-            f'mlm: mask_share={mask_share} and random_share={random_share} must be at '
-            'least 0 and add up to at most 1 (the rest keeps its token).'
-        )
+    _check(sampler, mask_share, random_share, attends, shift)
+    rates, per_document = _rates(rate, steps)
     words = np.setdiff1d(np.arange(tokenizer.vocab_size), tokenizer.special_ids)
     return MLM(
-        rate=rate,
+        rate=rates,
+        per_document=per_document,
         sampler=sampler,
+        span_length=span_length,
         mask_share=mask_share,
         random_share=random_share,
-        tied=tied,
-        chunk=chunk,
+        shift=shift,
         mask_id=tokenizer.mask_id,
         special_ids=tuple(tokenizer.special_ids),
         words=words.astype(np.int32),
-        capacity=capacity(sampler, rate, length),
+        table=_table(tokenizer, sampler),
+        capacity=capacity(sampler, rates.max(), length),
+        attends=attends,
+        tied=tied,
+        chunk=chunk,
+        z_weight=z_weight,
+        label=label,
     )
 
 
 def capacity(sampler, rate, length):
     """Room for hidden positions in a row: the fixed count, or the mean of the iid one
     plus six standard deviations (one row in 10^9 has more, and loses the rest)."""
-    if sampler == 'fixed':
+    if sampler != 'iid':
         return masking.capacity(rate, length)
     deviation = (length * rate * (1 - rate)) ** 0.5
     return min(length, int(np.ceil(rate * length + 6 * deviation)))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class MLM:
+def _check(sampler, mask_share, random_share, attends, shift):
+    for what, value, known in (
+        ('sampler', sampler, SAMPLERS),
+        ('attends', attends, ATTENDS),
+        ('shift', shift, (0, 1)),
+    ):
+        if value not in known:
+            listed = ', '.join(map(str, known))
+            raise ValueError(f'mlm: {what}={value!r}; there are: {listed}.')
+    if min(mask_share, random_share) < 0 or mask_share + random_share > 1 + 1e-9:
+        raise ValueError(
+            f'mlm: mask_share={mask_share} and random_share={random_share} must be at '
+            'least 0 and add up to at most 1 (the rest keeps its token).'
+        )
+
+
+def _table(tokenizer, sampler):
+    """What the sampler asks of a token, bool [V]: begins a word, or ends a sentence."""
+    if sampler == 'whole_word':
+        return np.asarray(tokenizer.starts_word)
+    if sampler == 'sentence':
+        return np.array(
+            [
+                tokenizer.decode([token]).rstrip('"\'”’) ').endswith(('.', '!', '?'))
+                for token in range(tokenizer.vocab_size)
+            ]
+        )
+    return None
+
+
+def _rates(rate, steps):
+    """The rate at every step of the phase, float64; and (low, high) per document."""
+    if isinstance(rate, list | tuple):
+        table, documents = np.full(1, max(rate)), tuple(rate)
+        lowest = min(rate)
+    else:
+        # On the host, once: the pipeline's threads ask for it row by row.
+        schedule = schedules.make(rate, steps)
+        is_constant = isinstance(rate, int | float)
+        wanted = np.arange(1 if is_constant else steps)
+        table, documents = np.asarray(jax.vmap(schedule)(wanted), np.float64), None
+        table = np.full(1, rate, float) if is_constant else table
+        lowest = table.min()
+    if not 0 < lowest <= table.max() < 1:
+        raise ValueError(
+            f'mlm: rate={rate} is not between 0 and 1 throughout (papers: 0.15-0.5).'
+        )
+    return table, documents
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class MLM(TokenObjective):
     """-log p(token i | the row with its hidden tokens replaced), at hidden i only."""
 
-    rate: float
+    rate: np.ndarray
+    per_document: tuple | None
     sampler: str
+    span_length: int | None
     mask_share: float
     random_share: float
-    tied: bool
-    chunk: int
+    shift: int
     mask_id: int
     special_ids: tuple
     words: np.ndarray
-    capacity: int
-    causal = False
-    has_target = False
+    table: np.ndarray | None
 
-    def modules(self, encoder):
-        return {'lm_head': LMHead(encoder.vocab_size, encoder.width, self.tied)}
-
-    def corrupt(self, example, rng):
+    def corrupt(self, example, rng, step=0):
         tokens_L = example['tokens']
         allowed_L = masking.maskable(tokens_L, example['segment_ids'], self.special_ids)
-        if self.sampler == 'fixed':
-            mask_L = masking.fixed_count(allowed_L, self.rate, rng)
-        else:
-            mask_L = masking.iid(allowed_L, self.rate, rng)
-            mask_L = masking.limit(mask_L, self.capacity, rng)
+        if self.shift:
+            # The first token of a document has no position before it to predict it.
+            allowed_L &= example['positions'] > 0
+        mask_L = masking.limit(
+            self._sample(allowed_L, example, rng, step), self.capacity, rng
+        )
         inputs_L = masking.replace(
             tokens_L,
             mask_L,
@@ -99,28 +155,30 @@ class MLM:
             mask_share=self.mask_share,
             random_share=self.random_share,
         )
-        return example | {'inputs': inputs_L, 'loss_mask': mask_L}
+        return example | {
+            'inputs': inputs_L,
+            'labels': np.roll(tokens_L, -self.shift),
+            'loss_mask': np.roll(mask_L, -self.shift),
+        }
 
-    def counts(self, batch):
-        return {'tokens': jnp.sum(batch['loss_mask'])}
-
-    def loss(self, apply, params, target, batch, step, counts):
-        hidden_BLD = apply(
-            'encoder',
-            params,
-            batch['inputs'],
-            batch['segment_ids'],
-            batch['positions'],
-            causal=self.causal,
+    def _sample(self, allowed_L, example, rng, step):
+        """Which of the allowed positions are hidden."""
+        tokens_L, segments_L = example['tokens'], example['segment_ids']
+        sample = {
+            'fixed': masking.fixed_count,
+            'iid': masking.iid,
+            'whole_word': lambda *given: masking.whole_word(
+                *given, masking.word_starts(tokens_L, segments_L, self.table)
+            ),
+            'span': lambda *given: masking.span(*given, fixed_length=self.span_length),
+            'sentence': lambda *given: masking.sentence(
+                *given, masking.sentence_ids(tokens_L, segments_L, self.table)
+            ),
+        }[self.sampler]
+        if self.per_document is None:
+            rate = self.rate[min(step, len(self.rate) - 1)]
+            return sample(allowed_L, rate, rng)
+        rates = masking.document_rates(
+            segments_L, lambda count: rng.uniform(*self.per_document, count)
         )
-        index_BM, where_BM = losses.select(batch['loss_mask'], self.capacity)
-        hidden_BMD = losses.take(hidden_BLD, index_BM)
-        return self.score(apply, params, hidden_BMD, index_BM, where_BM, batch, counts)
-
-    def score(self, apply, params, hidden_BMD, index_BM, where_BM, batch, counts):
-        """The loss from hidden states at the selected positions; the hybrid shares it."""
-        labels_BM = jnp.take_along_axis(batch['tokens'], index_BM, axis=1)
-        sums = word_scores(apply, params, hidden_BMD, labels_BM, where_BM, self.chunk)
-        share = 1 / jnp.maximum(counts['tokens'], 1)
-        loss = sums['loss'] * share
-        return loss, {'mlm_loss': loss, 'mlm_accuracy': sums['correct'] * share}
+        return masking.by_document(sample, allowed_L, rates, rng, segments_L)

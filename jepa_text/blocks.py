@@ -1,0 +1,176 @@
+"""Blocks to predict, and the context that they are predicted from (I-JEPA, arXiv
+2301.08243, on text as in arXiv 2606.05173), for encoders that read the context only.
+
+    tokens      <bos> a b c d e f g h i j k l <eos>      12 valid
+    block 1       .   . . 1 1 . . . . . . . .   .        0.15 to 0.2 of them
+    block 2       .   . . . . . . . 1 1 1 . .   .
+    context       .   1 1 . . 1 1 1 . . . . .   .        0.85 to 1 of them (here a to k),
+                                                         less every target block
+    kept_indices(context_L, 6) -> 1 2 5 6 7 0, ok 1 1 1 1 1 0
+
+The context never has a target, and neither has a special or padding: a latent that is
+predicted cannot be seen. Documents that share a row are masked each for itself, as none
+attends to another. Shapes are fixed: masks over L, cut to a capacity by `kept_indices`.
+Beside the axes of the package, J counts the blocks of one mask and C the masks of a row.
+
+`valid_L` are the positions that may be context or target (`masking.maskable`);
+`segment_ids_L` number the documents from 1 in their order, 0 is padding.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+
+
+def target_blocks(valid_L, rng, count, scale, segment_ids_L):
+    """blocks_JL: `count` contiguous blocks in every document, which may overlap.
+
+    Of n valid positions a block has ceil(n * u), u uniform in `scale` = (low, high), from
+    a start uniform in [0, n - length]: never cut at an edge. Raises ValueError for a
+    count below 1 and for scales outside 0 < low <= high <= 1.
+    """
+    _check(count, 1, scale=scale)
+    documents = _documents(valid_L, segment_ids_L)
+    return documents.scatter(_draw(documents, rng, count, scale))
+
+
+def context_and_targets(
+    valid_L,
+    rng,
+    segment_ids_L,
+    count=4,
+    target_scale=(0.15, 0.2),
+    context_scale=(0.85, 1.0),
+    min_keep=4,
+):
+    """context_L and blocks_JL: `count` target blocks, and one block of `context_scale`
+    less all of them.
+
+    At least `min_keep` positions of each document are context (all of them, if it has
+    no more). If the blocks leave fewer, the context may lie in the whole document; if
+    that is not enough, the targets give up their outermost positions on one side.
+    Raises ValueError as `target_blocks` does, and for min_keep below 1.
+    """
+    _check(count, min_keep, target_scale=target_scale, context_scale=context_scale)
+    documents = _documents(valid_L, segment_ids_L)
+    blocks_JN = _draw(documents, rng, count, target_scale)
+    (context_N,) = _draw(documents, rng, 1, context_scale)
+    target_N = blocks_JN.any(0)
+    is_short = documents.count(context_N & ~target_N) < min_keep
+    if is_short.any():
+        context_N |= is_short[documents.of_N]
+        target_N &= ~_given_up(documents, target_N, min_keep, rng)
+        blocks_JN &= target_N
+    context_N &= ~target_N
+    return documents.scatter(context_N), documents.scatter(blocks_JN)
+
+
+def several(valid_L, rng, segment_ids_L, masks, **options):
+    """contexts_CL and targets_CL: `masks` independent draws for one row, so that one
+    forward of the target encoder serves them all (data2vec 2.0, arXiv 2212.07525).
+
+    The targets are the union of the blocks; `options` are `context_and_targets`'s.
+    """
+    draws = [
+        context_and_targets(valid_L, rng, segment_ids_L, **options) for _ in range(masks)
+    ]
+    return (
+        np.stack([context_L for context_L, _ in draws]),
+        np.stack([blocks_JL.any(0) for _, blocks_JL in draws]),
+    )
+
+
+def capacity(share, length, documents=1):
+    """The most positions that blocks of at most `share` have in a row of `length` with
+    at most so many documents: each of them rounds its own block up."""
+    return min(length, math.ceil(share * length) + documents - 1)
+
+
+def kept_indices(mask_XL, capacity, rng=None):
+    """index_XK (int32, increasing where ok) and ok_XK: the true positions of each mask.
+
+    Of more than `capacity` the first ones are kept, or random ones if `rng` is given.
+    Where there are fewer, ok is False and the index is some other position: an index
+    never occurs twice. X is any number of axes. Raises ValueError for a capacity that
+    is not in [1, L].
+    """
+    length = mask_XL.shape[-1]
+    if not 1 <= capacity <= length:
+        raise ValueError(f'kept_indices: capacity={capacity} is not in [1, {length}].')
+    if rng is not None and mask_XL.sum(-1).max(initial=0) > capacity:
+        draw_XL = np.where(mask_XL, rng.random(mask_XL.shape), 2.0)
+        chosen_XK = np.argsort(draw_XL, axis=-1)[..., :capacity]
+        is_chosen_XL = np.zeros(mask_XL.shape, bool)
+        np.put_along_axis(is_chosen_XL, chosen_XK, True, axis=-1)
+        mask_XL = mask_XL & is_chosen_XL
+    index_XK = np.argsort(~mask_XL, axis=-1, kind='stable')[..., :capacity]
+    return index_XK.astype(np.int32), np.take_along_axis(mask_XL, index_XK, axis=-1)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Documents:
+    """The N valid positions of a row: where they are, of which document (from 0), at
+    which place among its valid ones; and how many each document has."""
+
+    length: int
+    position_N: np.ndarray
+    of_N: np.ndarray
+    place_N: np.ndarray
+    sizes: np.ndarray
+
+    def count(self, chosen_N):
+        """How many are chosen in each document."""
+        return np.bincount(self.of_N[chosen_N], minlength=len(self.sizes))
+
+    def scatter(self, chosen_XN):
+        """The same over all positions of the row."""
+        chosen_XL = np.zeros((*chosen_XN.shape[:-1], self.length), bool)
+        chosen_XL[..., self.position_N] = chosen_XN
+        return chosen_XL
+
+
+def _documents(valid_L, segment_ids_L):
+    position_N = np.flatnonzero(valid_L & (segment_ids_L > 0))
+    of_N = segment_ids_L[position_N] - 1
+    sizes = np.bincount(of_N)
+    place_N = np.arange(len(position_N)) - (np.cumsum(sizes) - sizes)[of_N]
+    return _Documents(len(valid_L), position_N, of_N, place_N, sizes)
+
+
+def _draw(documents, rng, count, scale):
+    """bool [count, N]: a block in every document, `count` times."""
+    sizes, of_N = documents.sizes, documents.of_N
+    shape = (count, len(sizes))
+    lengths = np.ceil(sizes * rng.uniform(*scale, shape)).astype(int)
+    starts = np.floor(rng.random(shape) * (sizes - lengths + 1)).astype(int)
+    offset_JN = documents.place_N - starts[:, of_N]
+    return (offset_JN >= 0) & (offset_JN < lengths[:, of_N])
+
+
+def _given_up(documents, target_N, min_keep, rng):
+    """bool [N]: targets to drop, so that `min_keep` of each document are none.
+
+    The outermost on a random side of the document: blocks stay contiguous.
+    """
+    too_many = documents.count(target_N) - np.maximum(documents.sizes - min_keep, 0)
+    of_N, sizes = documents.of_N, documents.sizes
+    # How many targets of the document lie at this place or before it.
+    total_N = np.cumsum(target_N)
+    before = np.append(0, total_N)[np.cumsum(sizes) - sizes]
+    rank_N = total_N - before[of_N]
+    from_left = rng.random(len(sizes)) < 0.5
+    kept = documents.count(target_N) - too_many
+    is_outer_N = np.where(from_left[of_N], rank_N <= too_many[of_N], rank_N > kept[of_N])
+    return target_N & is_outer_N
+
+
+def _check(count, min_keep, **scales):
+    for name, value in (('count', count), ('min_keep', min_keep)):
+        if value < 1:
+            raise ValueError(f'blocks: {name}={value} must be 1 or more.')
+    for name, (low, high) in scales.items():
+        if not 0 < low <= high <= 1:
+            raise ValueError(
+                f'blocks: {name}=({low}, {high}) needs 0 < low <= high <= 1.'
+            )

@@ -1,0 +1,273 @@
+"""The latent target: which vectors are predicted, how they are normalised and compared.
+
+Shared by the objectives that predict latents; each of them decides what is hidden and
+who predicts.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jepa_text import losses, regularisers, resolve, schedules
+from jepa_text.models import layers
+
+DISTANCES = ('cosine', 'smooth_l1', 'mse', 'info_nce', 'prototypes')
+NORMS = ('layer', 'instance', 'none')
+REGULARISERS = ('sigreg', 'vicreg', 'visreg')
+PAPER_MOMENTUM = {'name': 'linear', 'start': 0.996, 'end': 1.0}
+
+
+def make(section, steps):
+    """A Latent from a section of the keywords of `build`; `steps` is the phase's length.
+
+    Raises ValueError for an unknown keyword or choice.
+    """
+    return resolve.call('latent', build, section, steps=steps)
+
+
+def build(
+    steps,
+    layer=-1,
+    top=0,
+    normalise='layer',
+    distance='cosine',
+    beta=1.0,
+    temperature=0.1,
+    prototypes=1024,
+    teacher_temperature=0.04,
+    momentum=PAPER_MOMENTUM,
+    ema='all',
+    stop_gradient=True,
+    regularise=None,
+):
+    """The target is the encoder's `layer` (-1: the last, after its norm), or the average
+    of the `top` last ones, each normalised (data2vec). `distance` compares; `beta` is
+    smooth_l1's, `temperature` that of info_nce and of the student of `prototypes`.
+
+    `momentum` is a number or a section of schedules.py; None: no EMA copy, the target is
+    the encoder itself, with or without `stop_gradient`. `ema='layers'` shares the
+    embedding. `regularise={'name': 'sigreg', 'weight': 0.05, 'on': 'rows'}` adds a term.
+    """
+    for what, value, known in (
+        ('distance', distance, DISTANCES),
+        ('normalise', normalise, NORMS),
+        ('ema', ema, ('all', 'layers')),
+    ):
+        if value not in known:
+            raise ValueError(
+                f'latent: {what}={value!r}.{resolve.nearest(str(value), known)}'
+            )
+    return Latent(
+        layer=layer,
+        top=top,
+        normalise=normalise,
+        distance=distance,
+        beta=beta,
+        temperature=temperature,
+        prototypes=prototypes,
+        teacher_temperature=teacher_temperature,
+        momentum=None if momentum is None else schedules.make(momentum, steps),
+        ema=ema,
+        stop_gradient=stop_gradient,
+        regulariser=_regulariser(regularise),
+    )
+
+
+def _regulariser(section):
+    if section is None:
+        return None
+    return resolve.call('latent regularise', Regulariser, section)
+
+
+@dataclasses.dataclass(frozen=True)
+class Regulariser:
+    """A term against collapse, on at most `sample` vectors a step.
+
+    `on` is 'tokens', the latents at hidden positions, or 'rows', the mean of a row's.
+    """
+
+    name: str
+    weight: float
+    on: str = 'tokens'
+    sample: int = 1024
+    directions: int = 256
+
+    def __post_init__(self):
+        if self.name not in REGULARISERS or self.on not in ('tokens', 'rows'):
+            raise ValueError(
+                f'latent: regularise name={self.name!r} on={self.on!r}; there are '
+                f'{", ".join(REGULARISERS)} on tokens or rows.'
+            )
+
+    def __call__(self, vectors_ND, where_N, key):
+        """The penalty, a float32 scalar."""
+        if self.name == 'vicreg':
+            variance = regularisers.vicreg_variance(vectors_ND, where_N)
+            covariance = regularisers.vicreg_covariance(vectors_ND, where_N)
+            return variance + covariance / 25
+        width = vectors_ND.shape[-1]
+        directions = regularisers.random_directions(key, self.directions, width)
+        penalty = getattr(regularisers, self.name)
+        return penalty(vectors_ND, directions, where_N)
+
+
+class Prototypes(nn.Module):
+    """unit(x) @ kernel: scores of P prototypes, for the student and the teacher."""
+
+    width: int
+    count: int
+
+    def example(self):
+        return (jnp.zeros((1, 1, self.width)),)
+
+    @nn.compact
+    def __call__(self, x_BMD):
+        return layers.Linear(self.count, name='output')(losses.unit(x_BMD))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Latent:
+    """See `build`."""
+
+    layer: int
+    top: int
+    normalise: str
+    distance: str
+    beta: float
+    temperature: float
+    prototypes: int
+    teacher_temperature: float
+    momentum: Callable | None
+    ema: str
+    stop_gradient: bool
+    regulariser: Regulariser | None
+
+    @property
+    def regulariser_names(self):
+        return () if self.regulariser is None else (self.regulariser.name,)
+
+    def modules(self, encoder):
+        if self.distance != 'prototypes':
+            return {}
+        return {'prototypes': Prototypes(encoder.width, self.prototypes)}
+
+    def memory(self):
+        if self.distance != 'prototypes':
+            return {}
+        return {'centre': jnp.zeros((self.prototypes,), jnp.float32)}
+
+    def targets(self, params, view):
+        """target_BLD, float32, of the clean rows; and the encoder's own hidden_BLD."""
+        encoder = params['encoder'] if self.momentum is None else view.target
+        deep = self.top or self.layer != -1
+        hidden = view.apply(
+            'encoder',
+            {'encoder': encoder},
+            view.batch['tokens'],
+            view.batch['segment_ids'],
+            view.batch['positions'],
+            causal=False,
+            every_layer=bool(deep),
+        )
+        where_BL = view.batch['segment_ids'] > 0
+        if self.top:
+            target_BLD = losses.average_layers(
+                hidden[1], self.top, lambda x: self._normalised(x, where_BL)
+            )
+        elif deep:
+            target_BLD = self._normalised(hidden[1][self.layer], where_BL)
+        else:
+            target_BLD = self._normalised(hidden, where_BL)
+        if self.momentum is not None or self.stop_gradient:
+            target_BLD = jax.lax.stop_gradient(target_BLD)
+        return target_BLD
+
+    def _normalised(self, x_BLD, where_BL):
+        if self.normalise == 'layer':
+            return losses.layer_normalise(x_BLD)
+        if self.normalise == 'instance':
+            return losses.instance_normalise(x_BLD, where_BL)
+        return x_BLD.astype(jnp.float32)
+
+    def compare(self, params, view, prediction_BMD, target_BMD, where_BM):
+        """The distance at every position, and what the centre wants to see."""
+        if self.distance == 'cosine':
+            return losses.cosine_distance(prediction_BMD, target_BMD), {}
+        if self.distance == 'smooth_l1':
+            return losses.smooth_l1(prediction_BMD, target_BMD, self.beta), {}
+        if self.distance == 'mse':
+            return losses.mse(prediction_BMD, target_BMD), {}
+        if self.distance == 'info_nce':
+            flat = [x.reshape(-1, x.shape[-1]) for x in (prediction_BMD, target_BMD)]
+            loss_N = losses.info_nce(*flat, where_BM.reshape(-1), self.temperature)
+            return loss_N.reshape(where_BM.shape), {}
+        student_BMP = view.apply('prototypes', params, prediction_BMD)
+        teacher_BMP = jax.lax.stop_gradient(view.apply('prototypes', params, target_BMD))
+        loss_BM = losses.prototype_cross_entropy(
+            student_BMP,
+            teacher_BMP,
+            view.memory['centre'],
+            self.temperature,
+            self.teacher_temperature,
+        )
+        total_P = jnp.sum(jnp.where(where_BM[..., None], teacher_BMP, 0.0), axis=(0, 1))
+        return loss_BM, {
+            'teacher': total_P,
+            'count': jnp.sum(where_BM).astype(jnp.float32),
+        }
+
+    def remember(self, memory, seen):
+        """The centre moves a tenth of the way to the teacher's mean scores (DINO)."""
+        if self.distance != 'prototypes':
+            return memory
+        mean_P = seen['teacher'] / jnp.maximum(seen['count'], 1)
+        moved_P = 0.9 * memory['centre'] + 0.1 * mean_P
+        return {
+            **memory,
+            'centre': jnp.where(seen['count'] > 0, moved_P, memory['centre']),
+        }
+
+    def named(self, terms):
+        """The regulariser's term as a metric."""
+        return {f'jepa/{name}': terms[name] for name in self.regulariser_names}
+
+    def penalty(self, view, latents_BMD, where_BM, rows_BD):
+        """{name: this part's share} of the regulariser, or {}."""
+        rule = self.regulariser
+        if rule is None:
+            return {}
+        key = jax.random.fold_in(jax.random.key(0), view.step)
+        if rule.on == 'rows':
+            vectors_ND, where_N = rows_BD, jnp.any(where_BM, axis=-1)
+        else:
+            vectors_ND = latents_BMD.reshape(-1, latents_BMD.shape[-1])
+            where_N = where_BM.reshape(-1)
+            take = jax.random.permutation(key, len(where_N))[: rule.sample]
+            vectors_ND, where_N = vectors_ND[take], where_N[take]
+        share = jnp.sum(where_BM) / jnp.maximum(view.counts[rule.name], 1)
+        return {rule.name: rule(vectors_ND, where_N, key) * share}
+
+
+def weigh(balance, latent, params, view, means):
+    """{term: weight}: the balance's two, and the regulariser's own."""
+    latents, tokens = balance.weights(
+        view.apply, params, view.memory, means['latent'], means['tokens'], view.step
+    )
+    weights = {'latent': latents, 'tokens': tokens}
+    if latent.regulariser is not None:
+        weights[latent.regulariser.name] = latent.regulariser.weight
+    return weights
+
+
+def remember(balance, latent, memory, seen, means, look):
+    """The memory after a step: the prototypes' centre, and what the balance keeps."""
+    observed = {
+        'latent_loss': means['latent'],
+        'token_loss': means['tokens'],
+        'latent_grad_norm': look['jepa/latent_grad_norm'],
+        'token_grad_norm': look['jepa/token_grad_norm'],
+    }
+    return balance.update(latent.remember(memory, seen), observed)

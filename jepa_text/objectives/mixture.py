@@ -1,0 +1,87 @@
+"""Several token objectives in one run: mixed row by row, or in turn step by step.
+
+Both are named as future work by arXiv 2507.00994. One forward serves all: who sees whom
+is told row by row, so a batch may hold masked and causal rows at once.
+"""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+
+from jepa_text import losses, resolve
+from jepa_text.objective import TokenObjective
+
+
+def make(tokenizer, length, steps, parts, by='rows', shares=None):
+    """`parts` are sections of token objectives (mlm, clm, mntp); a row takes one of them.
+
+    `by='rows'`: drawn for each row, with probabilities in proportion to `shares` (equal
+    if not given). `by='steps'`: all rows of a step take the same, in turn, `shares[i]`
+    steps of each (whole numbers). Raises ValueError for parts that predict no tokens,
+    and for shares that do not fit them.
+    """
+    given = dict(tokenizer=tokenizer, length=length, steps=steps)
+    parts = tuple(resolve.build('objectives', part, **given) for part in parts)
+    if len(parts) < 2 or not all(isinstance(part, TokenObjective) for part in parts):
+        raise ValueError(
+            'mixture: parts must be two or more sections of objectives that predict '
+            'tokens alone (mlm, clm, mntp).'
+        )
+    if len({(part.tied, part.chunk, part.z_weight) for part in parts}) > 1:
+        raise ValueError('mixture: all parts need the same tied, chunk and z_weight.')
+    shares = [1] * len(parts) if shares is None else list(shares)
+    if len(shares) != len(parts) or min(shares) <= 0:
+        raise ValueError(f'mixture: shares={shares} are not {len(parts)} above 0.')
+    if by not in ('rows', 'steps') or (by == 'steps' and any(s % 1 for s in shares)):
+        raise ValueError(
+            f"mixture: by={by!r} with shares={shares}; by is 'rows', or 'steps' with "
+            'whole shares.'
+        )
+    return Mixture(
+        parts=parts,
+        by=by,
+        shares=tuple(shares),
+        capacity=max(part.capacity for part in parts),
+        attends='rows',
+        tied=parts[0].tied,
+        chunk=parts[0].chunk,
+        z_weight=parts[0].z_weight,
+        label='mixture',
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Mixture(TokenObjective):
+    """Each row by one of the parts; every predicted position weighs the same."""
+
+    parts: tuple
+    by: str
+    shares: tuple
+
+    def corrupt(self, example, rng, step=0):
+        part = self._choose(rng, step)
+        row = self.parts[part].corrupt(example, rng, step)
+        if 'order' not in row:
+            is_left = self.parts[part].attends == 'left'
+            order_L = row['positions'] if is_left else np.zeros_like(row['positions'])
+            row = row | {'order': order_L}
+        return row | {'part': np.full(1, part, np.int32)}
+
+    def _choose(self, rng, step):
+        if self.by == 'rows':
+            share = np.asarray(self.shares, float)
+            return int(rng.choice(len(self.parts), p=share / share.sum()))
+        turn = step % int(sum(self.shares))
+        return int(np.searchsorted(np.cumsum(self.shares), turn, side='right'))
+
+    def score(self, params, view, hidden_BMD, index_BM, where_BM):
+        loss, metrics = super().score(params, view, hidden_BMD, index_BM, where_BM)
+        counts_B = jnp.sum(view.batch['loss_mask'], axis=1)
+        for number, part in enumerate(self.parts):
+            # What share of the predicted positions this part had, in this batch.
+            chosen_B = view.batch['part'][:, 0] == number
+            share = losses.masked_sum(counts_B.astype(jnp.float32), chosen_B)
+            name = f'mixture/share_{number}_{part.label}'
+            metrics[name] = share / jnp.maximum(view.counts['tokens'], 1)
+        return loss, metrics

@@ -1,0 +1,169 @@
+"""Signs of collapse, and who moves the encoder: measured on the device, read in words.
+
+Cheap signs are in every step's metrics; the closer look (`look`) takes one gradient per
+term and an eigenvalue problem, every hundred steps or so.
+"""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jepa_text import losses
+
+GRADIENTS = ('jepa/latent_grad_norm', 'jepa/token_grad_norm', 'jepa/grad_cosine')
+LATENTS = (
+    'jepa/effective_rank',
+    'jepa/pooled_rank',
+    'jepa/mean_cosine',
+    'jepa/mean_cosine_centred',
+    'jepa/trivial_mean',
+    'jepa/trivial_embedding',
+    'jepa/trivial_position',
+)
+# Beyond these an alarm is raised.
+LAMBDA = (0.1, 0.9)
+LEAST_GRADIENT = 0.05
+LEAST_STD = 0.1
+LEAST_RANK = 2.0
+
+
+def look(objective, params, view):
+    """{name: float32} of the objective's `look_names`, on one batch."""
+    values = dict(objective.look(params, view))
+    if set(GRADIENTS) <= set(objective.look_names):
+        values |= _gradients(objective, params, view)
+    return {name: jnp.asarray(values[name], jnp.float32) for name in objective.look_names}
+
+
+def _gradients(objective, params, view):
+    """Norms of both terms' gradients on the encoder, unweighted, and their cosine."""
+
+    def term(encoder, name):
+        return objective.terms({**params, 'encoder': encoder}, view)[0][name]
+
+    latent = jax.grad(term)(params['encoder'], 'latent')
+    tokens = jax.grad(term)(params['encoder'], 'tokens')
+    norms = optax.tree.norm(latent), optax.tree.norm(tokens)
+    cosine = optax.tree.vdot(latent, tokens) / jnp.maximum(norms[0] * norms[1], 1e-20)
+    return dict(zip(GRADIENTS, (*norms, cosine), strict=True))
+
+
+def spread(x_BMD, where_BM):
+    """How far vectors point apart: the standard deviation of each coordinate of the unit
+    vectors, times sqrt(D), averaged over D. Near 1 when they point everywhere, 0 when
+    they are one vector."""
+    unit_BMD = losses.unit(x_BMD.astype(jnp.float32))
+    count = jnp.maximum(jnp.sum(where_BM), 1)
+    kept_BMD = jnp.where(where_BM[..., None], unit_BMD, 0.0)
+    axes = tuple(range(x_BMD.ndim - 1))
+    mean_D = jnp.sum(kept_BMD, axis=axes) / count
+    variance_D = jnp.sum(kept_BMD**2, axis=axes) / count - mean_D**2
+    return jnp.mean(jnp.sqrt(jnp.maximum(variance_D, 0.0))) * jnp.sqrt(x_BMD.shape[-1])
+
+
+def cheap(prediction_BMD, target_BMD, where_BM):
+    """cosine, target_std and prediction_std of a batch of latents."""
+    cosine_BM = 1 - losses.cosine_distance(prediction_BMD, target_BMD)
+    return {
+        'jepa/cosine': losses.masked_mean(cosine_BM, where_BM),
+        'jepa/target_std': spread(target_BMD, where_BM),
+        'jepa/prediction_std': spread(prediction_BMD, where_BM),
+    }
+
+
+def latents(target_BMD, embedding_BMD, positions_BM, pooled_BD, where_BM):
+    """The LATENTS: ranks, cosines, and what three trivial predictors would reach.
+
+    The trivial ones, as mean cosine with the target: the mean target; the embedding of
+    the very token; the mean target of the same position in its document. A predictor
+    that does not beat them has learned nothing about the text.
+    """
+    flat_ND = target_BMD.reshape(-1, target_BMD.shape[-1]).astype(jnp.float32)
+    where_N, positions_N = where_BM.reshape(-1), positions_BM.reshape(-1)
+    every_B = jnp.ones(pooled_BD.shape[:1], bool)
+    mean_D = _mean(flat_ND, where_N)
+    places = jnp.where(where_N, positions_N, 0)
+    weight_N1 = where_N[:, None].astype(jnp.float32)
+    length = flat_ND.shape[0]
+    sums = jax.ops.segment_sum(flat_ND * weight_N1, places, length)
+    counts = jax.ops.segment_sum(weight_N1, places, length)
+    # Without itself: else a position that occurs once would predict perfectly.
+    others_ND = (sums[places] - flat_ND) / jnp.maximum(counts[places] - 1, 1)
+    embedding_ND = embedding_BMD.reshape(flat_ND.shape)
+    values = (
+        effective_rank(flat_ND, where_N),
+        effective_rank(pooled_BD, every_B),
+        _mean_cosine(flat_ND, where_N),
+        _mean_cosine(flat_ND - mean_D[None], where_N),
+        _agreement(jnp.broadcast_to(mean_D, flat_ND.shape), flat_ND, where_N),
+        _agreement(embedding_ND, flat_ND, where_N),
+        _agreement(others_ND, flat_ND, where_N & (counts[places][:, 0] > 1)),
+    )
+    return dict(zip(LATENTS, values, strict=True))
+
+
+def effective_rank(x_ND, where_N):
+    """exp(entropy of the normalised singular values) of the centred rows (Roy &
+    Vetterli 2007), from the covariance: accurate to about 1e-3 of the largest."""
+    x_ND = x_ND.astype(jnp.float32)
+    kept_ND = jnp.where(where_N[:, None], x_ND - _mean(x_ND, where_N)[None], 0.0)
+    values_D = jnp.linalg.eigvalsh(jnp.einsum('ND,NE->DE', kept_ND, kept_ND))
+    singular_D = jnp.sqrt(jnp.maximum(values_D, 1e-6 * jnp.max(values_D)))
+    singular_D = jnp.where(values_D > 1e-6 * jnp.max(values_D), singular_D, 0.0)
+    share_D = singular_D / jnp.maximum(jnp.sum(singular_D), 1e-20)
+    return jnp.exp(-jnp.sum(jnp.where(share_D > 0, share_D * jnp.log(share_D), 0.0)))
+
+
+def alarms(values):
+    """{kind: what is wrong, in words}, from a dict of metrics; {} when nothing is."""
+    found = {}
+    weight = values.get('jepa/lambda')
+    if weight is None:
+        return found
+    if not LAMBDA[0] - 1e-6 <= weight <= LAMBDA[1] + 1e-6:
+        found['lambda'] = (
+            f'lambda is {weight:.3f}, outside {list(LAMBDA)}: one of the losses hardly '
+            'counts. Use a fixed or scheduled balance, or clamp the sigmoid.'
+        )
+    pull = {
+        'latent': weight * values.get(GRADIENTS[0], 0.0),
+        'token': (1 - weight) * values.get(GRADIENTS[1], 0.0),
+    }
+    for name, part in pull.items():
+        if part < LEAST_GRADIENT * sum(pull.values()):
+            found[f'{name} gradient'] = (
+                f'the {name} loss has {part / sum(pull.values()):.1%} of the encoder '
+                f'gradient, below {LEAST_GRADIENT:.0%}: it trains its own head only.'
+            )
+    for name, what in (('target_std', 'targets'), ('prediction_std', 'predictions')):
+        value = values.get(f'jepa/{name}', 1.0)
+        if value < LEAST_STD:
+            found[name] = (
+                f'the {what} nearly collapsed to one vector (jepa/{name} {value:.3f} < '
+                f'{LEAST_STD}). Lower lambda, slow the EMA, or add a regulariser.'
+            )
+    rank = values.get('jepa/effective_rank', LEAST_RANK)
+    if rank < LEAST_RANK:
+        found['rank'] = (
+            f'the targets span {rank:.2f} directions only (effective rank < '
+            f'{LEAST_RANK}). Add a regulariser, or lower lambda.'
+        )
+    return found
+
+
+def _mean(x_ND, where_N):
+    total_D = jnp.sum(jnp.where(where_N[:, None], x_ND, 0.0), axis=0)
+    return total_D / jnp.maximum(jnp.sum(where_N), 1)
+
+
+def _agreement(first_ND, second_ND, where_N):
+    cosine_N = 1 - losses.cosine_distance(first_ND, second_ND)
+    return losses.masked_mean(cosine_N, where_N)
+
+
+def _mean_cosine(x_ND, where_N):
+    """Mean cosine over pairs: (|sum of unit vectors|^2 - N) / (N (N - 1))."""
+    unit_ND = jnp.where(where_N[:, None], losses.unit(x_ND), 0.0)
+    count = jnp.maximum(jnp.sum(where_N), 2).astype(jnp.float32)
+    total = jnp.sum(jnp.sum(unit_ND, axis=0) ** 2)
+    return (total - jnp.sum(unit_ND**2)) / (count * (count - 1))
