@@ -35,8 +35,8 @@ def get_config():
 
     config.log_every = 10
     config.telemetry = dict(every=100, on_collapse='warn')
-    config.evaluate = dict(every=250, rate=0.15, most_rows=512)
-    config.checkpoint = dict(every=250, keep=2)
+    config.evaluate = dict(every=325, rate=0.15, most_rows=256)
+    config.checkpoint = dict(every=325, keep=2)
 
     # Tied to the embedding: 0.13 nats better at this size.
     mlm = dict(name='mlm', rate=0.3, tied=True)

@@ -249,25 +249,3 @@ class Latent:
             vectors_ND, where_N = vectors_ND[take], where_N[take]
         share = jnp.sum(where_BM) / jnp.maximum(view.counts[rule.name], 1)
         return {rule.name: rule(vectors_ND, where_N, key) * share}
-
-
-def weigh(balance, latent, params, view, means):
-    """{term: weight}: the balance's two, and the regulariser's own."""
-    latents, tokens = balance.weights(
-        view.apply, params, view.memory, means['latent'], means['tokens'], view.step
-    )
-    weights = {'latent': latents, 'tokens': tokens}
-    if latent.regulariser is not None:
-        weights[latent.regulariser.name] = latent.regulariser.weight
-    return weights
-
-
-def remember(balance, latent, memory, seen, means, look):
-    """The memory after a step: the prototypes' centre, and what the balance keeps."""
-    observed = {
-        'latent_loss': means['latent'],
-        'token_loss': means['tokens'],
-        'latent_grad_norm': look['jepa/latent_grad_norm'],
-        'token_grad_norm': look['jepa/token_grad_norm'],
-    }
-    return balance.update(latent.remember(memory, seen), observed)

@@ -19,7 +19,7 @@ TABLE = (
     (r'(o|down|leave)/kernel$', ('tensor', 'fsdp')),
     (r'output/kernel$', ('fsdp', 'tensor')),
     (r'embedding$', ('tensor', 'fsdp')),
-    (r'scale$', (None,)),
+    (r'(scale|query)$', (None,)),
     (r'(^|/)(step|skipped|skipped_in_row|count|logit)$', ()),
 )
 

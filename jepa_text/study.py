@@ -78,17 +78,19 @@ def evaluate(config, workdir):
     models = {UNTRAINED: load.untrained(workdir / names[0])}
     models |= {name: load.load(workdir / name) for name in names}
     mesh = sharding.make_mesh(devices=jax.devices()[:1])
+    first = models[UNTRAINED]
+    # One evaluator, compiled once: all have the same encoder and head.
+    evaluator = heldout.Evaluator(
+        first.network, rows, first.tokenizer, mesh, batch_size=64
+    )
     results = {'models': {}, 'predictions': [], 'heldout_tokens': 0}
     for name, model in models.items():
         print(f'evaluating {name}')
-        evaluator = heldout.Evaluator(
-            model.network, rows, model.tokenizer, mesh, batch_size=64
-        )
         results['models'][name] = {
             **evaluator.run(model.params),
             **representation.run(model, train_set, heldout_set, label=section['label']),
         }
-    special_ids = models[UNTRAINED].tokenizer.special_ids
+    special_ids = first.tokenizer.special_ids
     results['unigram'] = heldout.unigram_entropy(rows, special_ids)
     results['heldout_tokens'] = rows.manifest['splits']['heldout']['tokens']
     for text, answer in section['sentences']:

@@ -42,9 +42,10 @@ LAYERS = {
     'schedules': 0,
     'balance': 1,
     'telemetry': 1,
-    'latent': 3,
     'objective': 3,
-    'objectives/': 4,
+    'latent': 1,
+    'latent_objective': 4,
+    'objectives/': 5,
     # loss -> update
     'optimizers': 1,
     'sharding': 0,

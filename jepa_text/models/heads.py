@@ -125,6 +125,53 @@ class TransformerPredictor(nn.Module):
         return layers.Linear(self.width, name='leave')(narrow)
 
 
+class BlockPredictor(nn.Module):
+    """From the vectors of a context to those at target positions (I-JEPA's predictor).
+
+    Reads [context ; queries] bidirectionally, within documents; a query is one learned
+    vector, told apart by its rotary position alone.
+    """
+
+    width: int
+    hidden: int
+    depth: int
+    heads: int
+    rope_theta: float = 10_000.0
+    norm_eps: float = 1e-5
+
+    def example(self):
+        ids_BK = jnp.zeros((1, 1), jnp.int32)
+        return jnp.zeros((1, 1, self.width)), *(ids_BK,) * 4
+
+    @nn.compact
+    def __call__(
+        self, context_BKD, context_segments, context_positions, segments_BM, positions_BM
+    ):
+        """prediction_BMD; segment id 0 marks what only fills the shape."""
+        head_width = self.hidden // self.heads
+        context_BKP = layers.Linear(self.hidden, name='enter')(context_BKD)
+        query_P = self.param('query', layers.INIT, (self.hidden,), jnp.float32)
+        shape = (*segments_BM.shape, self.hidden)
+        query_BMP = jnp.broadcast_to(query_P.astype(context_BKP.dtype), shape)
+        both = jnp.concatenate([context_BKP, query_BMP], axis=1)
+        segments = jnp.concatenate([context_segments, segments_BM], axis=1)
+        positions = jnp.concatenate([context_positions, positions_BM], axis=1)
+        angles = layers.rotary_angles(positions, head_width, self.rope_theta)
+        for index in range(self.depth):
+            both, _ = Block(
+                heads=self.heads,
+                kv_heads=self.heads,
+                head_width=head_width,
+                ffn_width=4 * self.hidden,
+                norm_eps=self.norm_eps,
+                attention='auto',
+                causal=False,
+                name=f'layer_{index}',
+            )(both, angles, segments)
+        both = layers.RMSNorm(self.norm_eps, name='norm')(both)
+        return layers.Linear(self.width, name='leave')(both[:, context_BKD.shape[1] :])
+
+
 def word_scores(apply, params, hidden_BMD, labels_BM, chunk):
     """Cross-entropy, hit or miss and log-sum-exp squared at every position, [B, M] each;
     logits exist for `chunk` positions of a row at a time."""

@@ -11,16 +11,14 @@ leaks mended; the shared forward, averaged layers and smooth-L1 are data2vec's (
 """
 
 import dataclasses
-from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from jepa_text import balance as balances
 from jepa_text import latent as latents
 from jepa_text import losses, pooling, resolve, telemetry
+from jepa_text.latent_objective import LatentObjective
 from jepa_text.models import heads
-from jepa_text.objective import Objective
 
 
 def make(
@@ -57,94 +55,42 @@ def make(
     )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Hybrid(Objective):
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Hybrid(LatentObjective):
     """Both losses over one forward of the encoder."""
 
-    mlm: Any
-    balance: Any
-    latent: latents.Latent
     predictor: heads.PredictorSizes
     look_names = telemetry.GRADIENTS + telemetry.LATENTS
 
-    @property
-    def term_names(self):
-        return ('tokens', 'latent', *self.latent.regulariser_names)
-
-    @property
-    def has_target(self):
-        return self.latent.momentum is not None
-
-    @property
-    def ema(self):
-        return self.latent.ema
-
-    def momentum(self, step):
-        return self.latent.momentum(step)
-
-    def modules(self, encoder):
-        return {
-            **self.mlm.modules(encoder),
-            **self.latent.modules(encoder),
-            'predictor': self.predictor.build(encoder.width),
-            **self.balance.modules(),
-        }
+    def predictor_module(self, encoder):
+        return self.predictor.build(encoder.width)
 
     def corrupt(self, example, rng, step=0):
         example = self.mlm.corrupt(example, rng, step)
         hidden_L = example['loss_mask'] & (example['inputs'] == self.mlm.mask_id)
         return example | {'target_mask': hidden_L}
 
-    def counts(self, batch):
-        latent = jnp.sum(batch['target_mask'])
-        return {
-            'tokens': jnp.sum(batch['loss_mask']),
-            'latent': latent,
-            **dict.fromkeys(self.latent.regulariser_names, latent),
-        }
-
-    def memory(self, encoder):
-        return {**self.latent.memory(), **self.balance.memory()}
+    def count_latents(self, batch):
+        return jnp.sum(batch['target_mask'])
 
     def terms(self, params, view):
         hidden_BLD = self.mlm.read(params, view)
         hidden_BMD, index_BM, where_BM = self.mlm.select(hidden_BLD, view)
         token_loss, metrics = self.mlm.score(params, view, hidden_BMD, index_BM, where_BM)
-        target_BLD = self.latent.targets(params, view)
-        target_BMD = losses.take(target_BLD, index_BM)
+        target_BMD = losses.take(self.latent.targets(params, view), index_BM)
+        hidden_BM = jnp.take_along_axis(view.batch['target_mask'], index_BM, axis=1)
+        latent_BM = where_BM & hidden_BM
         prediction_BMD = self._predict(params, view, hidden_BLD, index_BM)
-        latent_BM = jnp.take_along_axis(view.batch['target_mask'], index_BM, axis=1)
-        latent_BM &= where_BM
-        distance_BM, seen = self.latent.compare(
+        latent_loss, latent_metrics, seen = self.score(
             params, view, prediction_BMD, target_BMD, latent_BM
         )
-        latent_loss = losses.masked_sum(distance_BM, latent_BM) / _most(view, 'latent')
         rows_BD = pooling.mean(hidden_BLD, view.batch['segment_ids'] > 0)
         terms = {
             'tokens': token_loss,
             'latent': latent_loss,
             **self.latent.penalty(view, hidden_BMD, latent_BM, rows_BD),
         }
-        share = jnp.sum(latent_BM) / _most(view, 'latent')
-        metrics |= {
-            'jepa/loss': latent_loss,
-            **{
-                name: jax.lax.stop_gradient(value) * share
-                for name, value in telemetry.cheap(
-                    prediction_BMD, target_BMD, latent_BM
-                ).items()
-            },
-        }
-        metrics |= self.latent.named(terms)
-        if self.has_target:
-            metrics['jepa/momentum'] = self.momentum(view.step) * share
-        return terms, metrics, seen
-
-    def weights(self, params, view, means):
-        return latents.weigh(self.balance, self.latent, params, view, means)
-
-    def remember(self, memory, seen, means, look):
-        return latents.remember(self.balance, self.latent, memory, seen, means, look)
+        return terms, {**metrics, **latent_metrics, **self.latent.named(terms)}, seen
 
     def look(self, params, view):
         batch = view.batch
@@ -167,7 +113,3 @@ class Hybrid(Objective):
             return losses.take(prediction_BLD, index_BM)
         # Position by position, so only where it counts.
         return view.apply('predictor', params, losses.take(hidden_BLD, index_BM))
-
-
-def _most(view, term):
-    return jnp.maximum(view.counts[term], 1)

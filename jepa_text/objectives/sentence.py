@@ -12,9 +12,9 @@ import jax.numpy as jnp
 
 from jepa_text import balance as balances
 from jepa_text import latent as latents
-from jepa_text import losses, resolve, telemetry
+from jepa_text import resolve
+from jepa_text.latent_objective import LatentObjective
 from jepa_text.models import heads
-from jepa_text.objective import Objective
 
 
 def make(
@@ -48,55 +48,23 @@ def make(
     )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Sentence(Objective):
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Sentence(LatentObjective):
     """The heavy view predicts the light one, document by document."""
 
-    mlm: Any
     light: Any
     documents: int
-    balance: Any
-    latent: latents.Latent
     predictor: heads.PredictorSizes
-    look_names = telemetry.GRADIENTS
 
-    @property
-    def term_names(self):
-        return ('tokens', 'latent', *self.latent.regulariser_names)
-
-    @property
-    def has_target(self):
-        return self.latent.momentum is not None
-
-    @property
-    def ema(self):
-        return self.latent.ema
-
-    def momentum(self, step):
-        return self.latent.momentum(step)
-
-    def modules(self, encoder):
-        return {
-            **self.mlm.modules(encoder),
-            **self.latent.modules(encoder),
-            'predictor': self.predictor.build(encoder.width),
-            **self.balance.modules(),
-        }
+    def predictor_module(self, encoder):
+        return self.predictor.build(encoder.width)
 
     def corrupt(self, example, rng, step=0):
         light = self.light.corrupt(example, rng, step)
         return self.mlm.corrupt(example, rng, step) | {'light': light['inputs']}
 
-    def counts(self, batch):
-        latent = jnp.sum(self._present(batch['segment_ids']))
-        return {
-            **self.mlm.counts(batch),
-            'latent': latent,
-            **dict.fromkeys(self.latent.regulariser_names, latent),
-        }
-
-    def memory(self, encoder):
-        return {**self.latent.memory(), **self.balance.memory()}
+    def count_latents(self, batch):
+        return jnp.sum(self._present(batch['segment_ids']))
 
     def terms(self, params, view):
         hidden_BLD = self.mlm.read(params, view)
@@ -108,27 +76,15 @@ class Sentence(Objective):
         pooled_BSD = self._pool(hidden_BLD, view)
         prediction_BSD = view.apply('predictor', params, pooled_BSD)
         where_BS = self._present(view.batch['segment_ids'])
-        distance_BS, seen = self.latent.compare(
+        latent_loss, latent_metrics, seen = self.score(
             params, view, prediction_BSD, target_BSD, where_BS
         )
-        most = jnp.maximum(view.counts['latent'], 1)
-        latent_loss = losses.masked_sum(distance_BS, where_BS) / most
-        signs = telemetry.cheap(prediction_BSD, target_BSD, where_BS)
-        share = jnp.sum(where_BS) / most
-        metrics |= {'jepa/loss': latent_loss}
-        metrics |= {name: value * share for name, value in signs.items()}
         terms = {
             'tokens': token_loss,
             'latent': latent_loss,
             **self.latent.penalty(view, pooled_BSD, where_BS, pooled_BSD[:, 0]),
         }
-        return terms, metrics | self.latent.named(terms), seen
-
-    def weights(self, params, view, means):
-        return latents.weigh(self.balance, self.latent, params, view, means)
-
-    def remember(self, memory, seen, means, look):
-        return latents.remember(self.balance, self.latent, memory, seen, means, look)
+        return terms, {**metrics, **latent_metrics, **self.latent.named(terms)}, seen
 
     def _present(self, segment_ids_BL):
         """where_BS: does the row have a document of this number (from 1)?"""
