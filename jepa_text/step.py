@@ -61,10 +61,11 @@ def make_step(
         )
         new = _guard(new, state, jnp.isfinite(loss) & jnp.isfinite(grad_norm))
         return new, {
-            **{
-                name if '/' in name else f'train/{name}': x for name, x in metrics.items()
-            },
+            **_named(metrics),
             **look,
+            **_derived(metrics, look),
+            'train/tokens': jnp.sum(batch['segment_ids'] > 0),
+            'train/masked_tokens': view.counts['tokens'],
             'train/loss': loss,
             'train/grad_norm': grad_norm,
             'train/learning_rate': learning_rate,
@@ -73,6 +74,24 @@ def make_step(
         }
 
     return step
+
+
+def _named(metrics):
+    return {name if '/' in name else f'train/{name}': x for name, x in metrics.items()}
+
+
+def _derived(metrics, look):
+    """Metrics of whole-batch metrics: these do not add up over parts."""
+    derived = {}
+    if 'clm_loss' in metrics:
+        derived['train/perplexity'] = jnp.exp(metrics['clm_loss'])
+    if look and 'jepa/lambda' in metrics:
+        # The latent term's share of both gradients on the encoder, as weighed.
+        weight = metrics['jepa/lambda']
+        latent = weight * look['jepa/latent_grad_norm']
+        both = latent + (1 - weight) * look['jepa/token_grad_norm']
+        derived['jepa/grad_ratio'] = latent / jnp.maximum(both, 1e-20)
+    return derived
 
 
 def _look(objective, state, view, look_every):

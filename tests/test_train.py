@@ -101,6 +101,8 @@ def test_phases_learn_and_are_remembered(folder, tmp_path):
     assert {
         'train/loss', 'train/clm_loss', 'train/mlm_loss', 'train/mlm_accuracy',
         'train/grad_norm', 'train/learning_rate', 'jepa/loss', 'jepa/lambda',
+        'train/tokens', 'train/masked_tokens', 'train/perplexity', 'jepa/grad_ratio',
+        'jepa/effective_rank',
         'jepa/cosine', 'jepa/target_std', 'jepa/prediction_std', 'jepa/momentum',
         'heldout/mlm_loss', 'heldout/clm_loss', 'heldout/bits_per_byte',
         'throughput/tokens_per_second', 'throughput/step_time',
