@@ -107,21 +107,8 @@ class TransformerPredictor(nn.Module):
 
     @nn.compact
     def __call__(self, hidden_BLD, segment_ids_BL, positions_BL):
-        head_width = self.hidden // self.heads
-        angles = layers.rotary_angles(positions_BL, head_width, self.rope_theta)
         narrow = layers.Linear(self.hidden, name='enter')(hidden_BLD)
-        for index in range(self.depth):
-            narrow, _ = Block(
-                heads=self.heads,
-                kv_heads=self.heads,
-                head_width=head_width,
-                ffn_width=4 * self.hidden,
-                norm_eps=self.norm_eps,
-                attention='auto',
-                causal=False,
-                name=f'layer_{index}',
-            )(narrow, angles, segment_ids_BL)
-        narrow = layers.RMSNorm(self.norm_eps, name='norm')(narrow)
+        narrow = _blocks(self, narrow, segment_ids_BL, positions_BL)
         return layers.Linear(self.width, name='leave')(narrow)
 
 
@@ -148,7 +135,6 @@ class BlockPredictor(nn.Module):
         self, context_BKD, context_segments, context_positions, segments_BM, positions_BM
     ):
         """prediction_BMD; segment id 0 marks what only fills the shape."""
-        head_width = self.hidden // self.heads
         context_BKP = layers.Linear(self.hidden, name='enter')(context_BKD)
         query_P = self.param('query', layers.INIT, (self.hidden,), jnp.float32)
         shape = (*segments_BM.shape, self.hidden)
@@ -156,20 +142,26 @@ class BlockPredictor(nn.Module):
         both = jnp.concatenate([context_BKP, query_BMP], axis=1)
         segments = jnp.concatenate([context_segments, segments_BM], axis=1)
         positions = jnp.concatenate([context_positions, positions_BM], axis=1)
-        angles = layers.rotary_angles(positions, head_width, self.rope_theta)
-        for index in range(self.depth):
-            both, _ = Block(
-                heads=self.heads,
-                kv_heads=self.heads,
-                head_width=head_width,
-                ffn_width=4 * self.hidden,
-                norm_eps=self.norm_eps,
-                attention='auto',
-                causal=False,
-                name=f'layer_{index}',
-            )(both, angles, segments)
-        both = layers.RMSNorm(self.norm_eps, name='norm')(both)
+        both = _blocks(self, both, segments, positions)
         return layers.Linear(self.width, name='leave')(both[:, context_BKD.shape[1] :])
+
+
+def _blocks(predictor, x, segment_ids, positions):
+    """The layers of a predictor and their last norm; called inside its `__call__`."""
+    head_width = predictor.hidden // predictor.heads
+    angles = layers.rotary_angles(positions, head_width, predictor.rope_theta)
+    for index in range(predictor.depth):
+        x, _ = Block(
+            heads=predictor.heads,
+            kv_heads=predictor.heads,
+            head_width=head_width,
+            ffn_width=4 * predictor.hidden,
+            norm_eps=predictor.norm_eps,
+            attention='auto',
+            causal=False,
+            name=f'layer_{index}',
+        )(x, angles, segment_ids)
+    return layers.RMSNorm(predictor.norm_eps, name='norm')(x)
 
 
 def word_scores(apply, params, hidden_BMD, labels_BM, chunk):
