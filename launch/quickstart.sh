@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The main job on the bundled texts: an environment, three short runs, and a report.
 #
-#   bash launch/quickstart.sh                       about six minutes on two cores
+#   bash launch/quickstart.sh                       about seven minutes on two cores
 #   bash launch/quickstart.sh --config.steps=40     any setting of configs/quickstart.py
 #   WORKDIR=/some/folder bash launch/quickstart.sh  elsewhere than runs/quickstart
 #
