@@ -60,10 +60,7 @@ def make_step(
             memory={**memory, 'look': look},
         )
         new = _guard(new, state, jnp.isfinite(loss) & jnp.isfinite(grad_norm))
-        return new, {
-            **_named(metrics),
-            **look,
-            **_derived(metrics, look),
+        own = {
             'train/tokens': jnp.sum(batch['segment_ids'] > 0),
             'train/masked_tokens': view.counts['tokens'],
             'train/loss': loss,
@@ -72,6 +69,7 @@ def make_step(
             'train/skipped': new.skipped,
             'train/skipped_in_row': new.skipped_in_row,
         }
+        return new, {**_named(metrics), **look, **_derived(metrics, look), **own}
 
     return step
 
