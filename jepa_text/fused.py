@@ -5,13 +5,22 @@ over positions and vocabulary, so memory does not grow with their product.
 """
 
 import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 
 
 def linear_cross_entropy(
-    hidden_BMD, kernel_DV, labels_BM, *, chunk_positions, chunk_vocabulary
+    hidden_BMD,
+    kernel_DV,
+    labels_BM,
+    *,
+    chunk_positions,
+    chunk_vocabulary,
+    words_first=False,
+    split=None,
 ):
     """(loss_BM, z_BM, correct_BM) of the logits hidden @ kernel, which are never whole.
 
@@ -21,11 +30,13 @@ def linear_cross_entropy(
     never split. The forward pass sums z over the vocabulary as it goes (Milakov and
     Gimelshein 2018, arXiv 1805.02867), the backward pass computes the logits again
     (Wijmans et al. 2024, arXiv 2411.09009). The kernel is cast to the dtype of
-    `hidden_BMD`, and products add up in float32. A label outside the vocabulary gives
-    NaN, and no gradient if its loss is not read.
+    `hidden_BMD`, and products add up in float32. With `words_first` the kernel is [V, D],
+    as an embedding is. A label outside the vocabulary gives NaN, and no gradient if its
+    loss is not read.
 
-    On several devices give `chunk_positions` all of M, and save by the vocabulary: each
-    chunk of positions adds up its part of the kernel's gradient over the devices.
+    On several devices, `split=(rows, words)` names the axes of the mesh that is set
+    (`jax.set_mesh`) over which B (a tuple of names) and V (a name) are split: each device
+    works on its rows and words alone, and only sums of [B, M] and gradients move.
 
     Raises ValueError for a chunk below 1.
 
@@ -40,73 +51,133 @@ def linear_cross_entropy(
             raise ValueError(
                 f'linear_cross_entropy: chunk_{name}={size}; a chunk has at least 1.'
             )
-    chunks = (
-        min(chunk_positions, labels_BM.shape[1]),
-        min(chunk_vocabulary, kernel_DV.shape[1]),
-    )
-    return _linear_cross_entropy(chunks, hidden_BMD, kernel_DV, labels_BM)
+    layout = _Layout(chunk_positions, chunk_vocabulary, words_first, split)
+    return _linear_cross_entropy(layout, hidden_BMD, kernel_DV, labels_BM)
+
+
+class _Layout(NamedTuple):
+    """How the product is cut: into chunks, and over the devices of a mesh."""
+
+    positions: int
+    vocabulary: int
+    words_first: bool
+    split: tuple | None
+
+    @property
+    def axis(self):
+        """The kernel's axis of words."""
+        return 0 if self.words_first else 1
+
+    def on_mesh(self, function, inputs, outputs):
+        """`function`, on each device's part of its arguments: of [B, ...] ('rows') or of
+        the kernel ('words')."""
+        if self.split is None:
+            return function
+        rows, words = self.split
+        kernel = (words, None) if self.words_first else (None, words)
+        specs = {'rows': PartitionSpec(rows), 'words': PartitionSpec(*kernel)}
+        return jax.shard_map(
+            function,
+            in_specs=tuple(specs[kind] for kind in inputs),
+            out_specs=tuple(specs[kind] for kind in outputs),
+            check_vma=False,
+        )
+
+    def first_word(self, count):
+        """The id of the first of a device's `count` words."""
+        return 0 if self.split is None else jax.lax.axis_index(self.split[1]) * count
+
+    def over_words(self, combine, x):
+        """`jax.lax.psum` or `pmax` over the devices that share the rows."""
+        return x if self.split is None else combine(x, self.split[1])
+
+    def over_rows(self, x):
+        """The sum over the devices that share the words."""
+        return x if self.split is None else jax.lax.psum(x, self.split[0])
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _linear_cross_entropy(chunks, hidden_BMD, kernel_DV, labels_BM):
-    return _fused_forward(chunks, hidden_BMD, kernel_DV, labels_BM)[0]
+def _linear_cross_entropy(layout, hidden_BMD, kernel_DV, labels_BM):
+    return _forward(layout, hidden_BMD, kernel_DV, labels_BM)[0]
 
 
-def _fused_forward(chunks, hidden_BMD, kernel_DV, labels_BM):
-    length, vocabulary = labels_BM.shape[1], kernel_DV.shape[1]
+def _forward(layout, hidden_BMD, kernel_DV, labels_BM):
+    local = layout.on_mesh(
+        functools.partial(_local_forward, layout), ('rows', 'words', 'rows'), ['rows'] * 3
+    )
+    outputs = local(hidden_BMD, kernel_DV, labels_BM)
+    return outputs, (hidden_BMD, kernel_DV, labels_BM, outputs[1])
+
+
+def _backward(layout, saved, slopes):
+    local = layout.on_mesh(
+        functools.partial(_local_backward, layout),
+        ('rows', 'words', *['rows'] * 4),
+        ('rows', 'words'),
+    )
+    # The third slope, of `correct`, is a step's: zero wherever it is defined.
+    return *local(*saved, slopes[0], slopes[0] + slopes[1]), None
+
+
+_linear_cross_entropy.defvjp(_forward, _backward)
+
+
+def _local_forward(layout, hidden_BMD, kernel_DV, labels_BM):
+    length, vocabulary = labels_BM.shape[1], kernel_DV.shape[layout.axis]
+    size = min(layout.positions, length)
 
     def positions(index, outputs):
-        start, _ = _window(index, chunks[0], length)
-        hidden_ND = _rows(hidden_BMD, start, chunks[0])
-        labels_N = _rows(labels_BM, start, chunks[0])
+        start, _ = _window(index, size, length)
+        hidden_ND = _rows(hidden_BMD, start, size)
+        labels_N = _rows(labels_BM, start, size)
 
         def words(index, carry):
-            top_N, total_N, label_N = carry
-            part = _words(kernel_DV, index, chunks[1], hidden_ND.dtype)
+            top_N, total_N, label_N, found_N = carry
+            part = _words(layout, kernel_DV, index, hidden_ND.dtype)
             logits_NV, hit_NV = _logits(hidden_ND, labels_N, *part)
             new_top_N = jnp.maximum(top_N, jnp.max(logits_NV, axis=-1))
             powers_NV = jnp.exp(logits_NV - new_top_N[:, None])
             total_N = total_N * jnp.exp(top_N - new_top_N) + jnp.sum(powers_NV, axis=-1)
-            at_label_N = jnp.sum(jnp.where(hit_NV, logits_NV, 0), axis=-1)
-            label_N = jnp.where(jnp.any(hit_NV, axis=-1), at_label_N, label_N)
-            return new_top_N, total_N, label_N
+            label_N += jnp.sum(jnp.where(hit_NV, logits_NV, 0), axis=-1)
+            return new_top_N, total_N, label_N, found_N + jnp.any(hit_NV, axis=-1)
 
         fill = functools.partial(jnp.full, labels_N.shape, dtype=jnp.float32)
-        carry = (fill(-jnp.inf), fill(0), fill(jnp.nan))
-        carry = jax.lax.fori_loop(0, -(-vocabulary // chunks[1]), words, carry)
-        top_N, total_N, label_N = carry
+        carry = (fill(-jnp.inf), fill(0), fill(0), fill(0))
+        count = -(-vocabulary // min(layout.vocabulary, vocabulary))
+        own_N, total_N, *label = jax.lax.fori_loop(0, count, words, carry)
+        top_N = layout.over_words(jax.lax.pmax, own_N)
+        total_N = layout.over_words(jax.lax.psum, total_N * jnp.exp(own_N - top_N))
+        label_N, found_N = layout.over_words(jax.lax.psum, label)
+        label_N = jnp.where(found_N > 0, label_N, jnp.nan)
         z_N = top_N + jnp.log(total_N)
-        found = (z_N - label_N, z_N, (label_N >= top_N).astype(jnp.float32))
+        scores = (z_N - label_N, z_N, (label_N >= top_N).astype(jnp.float32))
         return tuple(
             jax.lax.dynamic_update_slice_in_dim(
-                whole_BM, part_N.reshape(-1, chunks[0]), start, axis=1
+                whole_BM, part_N.reshape(-1, size), start, axis=1
             )
-            for whole_BM, part_N in zip(outputs, found, strict=True)
+            for whole_BM, part_N in zip(outputs, scores, strict=True)
         )
 
     outputs = (jnp.zeros(labels_BM.shape, jnp.float32),) * 3
-    outputs = jax.lax.fori_loop(0, -(-length // chunks[0]), positions, outputs)
-    return outputs, (hidden_BMD, kernel_DV, labels_BM, outputs[1])
+    return jax.lax.fori_loop(0, -(-length // size), positions, outputs)
 
 
-def _fused_backward(chunks, saved, slopes):
+def _local_backward(layout, hidden_BMD, kernel_DV, labels_BM, z_BM, loss_BM, sum_BM):
     """d logit = (d loss + d z) softmax - d loss onehot, chunk by chunk.
 
     Words outside, positions inside: a part of the kernel's gradient is summed in float32
     and written once.
     """
-    hidden_BMD, kernel_DV, labels_BM, z_BM = saved
-    # The third, of `correct`, is a step's: zero wherever it is defined.
-    loss_BM, sum_BM = slopes[0], slopes[0] + slopes[1]
-    length, vocabulary = labels_BM.shape[1], kernel_DV.shape[1]
+    length, vocabulary = labels_BM.shape[1], kernel_DV.shape[layout.axis]
+    size = min(layout.positions, length)
 
     def words(index, carry):
-        part_DV, ids_V, new_V = _words(kernel_DV, index, chunks[1], hidden_BMD.dtype)
+        part_DV, ids_V, new_V = _words(layout, kernel_DV, index, hidden_BMD.dtype)
 
         def positions(index, carry):
             d_hidden_BMD, d_part_DV = carry
-            start, new_M = _window(index, chunks[0], length)
-            cut = functools.partial(_rows, start=start, size=chunks[0])
+            start, new_M = _window(index, size, length)
+            cut = functools.partial(_rows, start=start, size=size)
             hidden_ND = cut(hidden_BMD)
             logits_NV, hit_NV = _logits(hidden_ND, cut(labels_BM), part_DV, ids_V, new_V)
             new_N = jnp.tile(new_M, len(labels_BM))
@@ -115,22 +186,23 @@ def _fused_backward(chunks, saved, slopes):
             slope_NV = slope_NV - jnp.where(hit_NV, loss_N[:, None], 0)
             slope_NV = slope_NV.astype(hidden_ND.dtype)
             d_part_DV += _dot(hidden_ND.T, slope_NV)
-            d_rows_BMD = _dot(slope_NV, part_DV.T).reshape(-1, chunks[0], len(part_DV))
-            return _add(d_hidden_BMD, d_rows_BMD, start), d_part_DV
+            d_rows_BMD = _dot(slope_NV, part_DV.T).reshape(-1, size, len(part_DV))
+            return _add(d_hidden_BMD, d_rows_BMD, start, axis=1), d_part_DV
 
-        d_hidden_BMD, d_kernel_DV = carry
+        d_hidden_BMD, d_kernel = carry
         carry = (d_hidden_BMD, jnp.zeros(part_DV.shape, jnp.float32))
-        count = -(-length // chunks[0])
-        d_hidden_BMD, d_part_DV = jax.lax.fori_loop(0, count, positions, carry)
-        start, _ = _window(index, chunks[1], vocabulary)
-        return d_hidden_BMD, _add(d_kernel_DV, d_part_DV, start)
+        d_hidden_BMD, d_part_DV = jax.lax.fori_loop(
+            0, -(-length // size), positions, carry
+        )
+        d_part = d_part_DV.T if layout.words_first else d_part_DV
+        start, _ = _window(index, len(ids_V), vocabulary)
+        return d_hidden_BMD, _add(d_kernel, d_part, start, layout.axis)
 
     carry = (jnp.zeros(hidden_BMD.shape, jnp.float32), jnp.zeros_like(kernel_DV))
-    carry = jax.lax.fori_loop(0, -(-vocabulary // chunks[1]), words, carry)
-    return carry[0].astype(hidden_BMD.dtype), carry[1], None
-
-
-_linear_cross_entropy.defvjp(_fused_forward, _fused_backward)
+    count = -(-vocabulary // min(layout.vocabulary, vocabulary))
+    d_hidden_BMD, d_kernel = jax.lax.fori_loop(0, count, words, carry)
+    d_hidden_BMD = layout.over_words(jax.lax.psum, d_hidden_BMD)
+    return d_hidden_BMD.astype(hidden_BMD.dtype), layout.over_rows(d_kernel)
 
 
 def _window(index, size, length):
@@ -148,11 +220,15 @@ def _rows(x_BM, start, size):
     return x_BM.reshape(-1, *x_BM.shape[2:])
 
 
-def _words(kernel_DV, index, size, dtype):
+def _words(layout, kernel_DV, index, dtype):
     """A window of the vocabulary: its kernel, its ids, and which are new."""
-    start, new_V = _window(index, size, kernel_DV.shape[1])
-    part_DV = jax.lax.dynamic_slice_in_dim(kernel_DV, start, size, axis=1)
-    return part_DV.astype(dtype), start + jnp.arange(size), new_V
+    count = kernel_DV.shape[layout.axis]
+    size = min(layout.vocabulary, count)
+    start, new_V = _window(index, size, count)
+    part = jax.lax.dynamic_slice_in_dim(kernel_DV, start, size, layout.axis)
+    part_DV = part.T if layout.words_first else part
+    ids_V = layout.first_word(count) + start + jnp.arange(size)
+    return part_DV.astype(dtype), ids_V, new_V
 
 
 def _logits(hidden_ND, labels_N, part_DV, ids_V, new_V):
@@ -165,8 +241,8 @@ def _dot(a, b):
     return jnp.dot(a, b, preferred_element_type=jnp.float32)
 
 
-def _add(whole, part, start):
-    """whole[:, start:start + size] += part."""
-    old = jax.lax.dynamic_slice_in_dim(whole, start, part.shape[1], axis=1)
+def _add(whole, part, start, axis):
+    """whole[:, start:start + size] += part, or that on the first axis."""
+    old = jax.lax.dynamic_slice_in_dim(whole, start, part.shape[axis], axis)
     new = old + part.astype(whole.dtype)
-    return jax.lax.dynamic_update_slice_in_dim(whole, new, start, axis=1)
+    return jax.lax.dynamic_update_slice_in_dim(whole, new, start, axis)

@@ -63,7 +63,7 @@ class TokenObjective(Objective):
     capacity: int
     attends: str = 'both'
     tied: bool = False
-    chunk: int = 512
+    logits_mib: int = 128
     z_weight: float = 0.0
     label: str = 'mlm'
 
@@ -104,7 +104,7 @@ class TokenObjective(Objective):
     def score(self, params, view, hidden_BMD, index_BM, where_BM):
         """The token loss from hidden states at selected positions, and its metrics."""
         labels_BM = jnp.take_along_axis(view.batch['labels'], index_BM, axis=1)
-        scores = word_scores(view.apply, params, hidden_BMD, labels_BM, self.chunk)
+        scores = word_scores(view.apply, params, hidden_BMD, labels_BM, self.logits_mib)
         share = 1 / jnp.maximum(view.counts['tokens'], 1)
         sums = {
             name: losses.masked_sum(x, where_BM) * share for name, x in scores.items()

@@ -11,6 +11,8 @@ import jax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 AXES = ('data', 'fsdp', 'tensor')
+# Over which of them the rows of a batch, and the words of a head, are split.
+ROWS, WORDS = ('data', 'fsdp'), 'tensor'
 
 # The last axes of a leaf whose path matches; a scanned stack adds an axis in front.
 TABLE = (
@@ -77,7 +79,7 @@ def shardings(tree, mesh):
 
 def batch_sharding(mesh):
     """Rows are split over data and fsdp; every other axis is whole."""
-    return NamedSharding(mesh, PartitionSpec(('data', 'fsdp')))
+    return NamedSharding(mesh, PartitionSpec(ROWS))
 
 
 def replicated(mesh):

@@ -10,7 +10,8 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from numpy.testing import assert_allclose, assert_array_equal
 
-from jepa_text import fused, losses
+from jepa_text import fused, losses, sharding
+from jepa_text.models import heads
 
 B, M, D, V = 2, 7, 5, 23
 # One of each: smaller, equal, larger; dividing the axis and not.
@@ -188,6 +189,86 @@ def test_a_split_batch_moves_gradients_only(inputs):
     assert 'all-reduce' in program
     for moved in ('all-gather', 'all-to-all', 'collective-permute'):
         assert moved not in program, f'{moved}: the rows of a batch should stay'
+
+
+def test_words_first_is_the_transposed_kernel(inputs):
+    hidden, kernel, labels = inputs
+    options = dict(chunk_positions=3, chunk_vocabulary=5)
+
+    def first(hidden, embedding, labels):
+        return fused.linear_cross_entropy(
+            hidden, embedding, labels, words_first=True, **options
+        )
+
+    for ours, expected in zip(
+        first(hidden, kernel.T, labels), plain(*inputs), strict=True
+    ):
+        assert_allclose(ours, expected, atol=1e-5)
+    d_hidden, d_embedding = gradients(first, hidden, kernel.T, labels)
+    expected = gradients(plain, *inputs)
+    assert_allclose(d_hidden, expected[0], atol=1e-5)
+    assert_allclose(d_embedding.T, expected[1], atol=1e-5)
+
+
+@pytest.mark.parametrize('shape', [(2, 1, 2), (1, 2, 2), (1, 1, 4), (2, 2, 1)])
+def test_rows_and_words_over_a_mesh(inputs, shape):
+    """The numbers of one device; and no logits, hidden states or kernel move."""
+    hidden, kernel, labels = inputs
+    hidden, labels = jnp.tile(hidden, (2, 1, 1)), jnp.tile(labels, (2, 1))
+    kernel = jnp.pad(kernel, ((0, 0), (0, 1)))
+    mesh = sharding.make_mesh(*shape, devices=jax.devices()[:4])
+    rows = NamedSharding(mesh, PartitionSpec(sharding.ROWS))
+    words = NamedSharding(mesh, PartitionSpec(None, sharding.WORDS))
+
+    def loss(scores, hidden, kernel):
+        loss, z, correct = scores(hidden, kernel, labels)
+        return jnp.mean(loss) + jnp.mean(z**2), (loss, z, correct)
+
+    split = functools.partial(
+        fused.linear_cross_entropy,
+        chunk_positions=3,
+        chunk_vocabulary=5,
+        split=(sharding.ROWS, sharding.WORDS),
+    )
+    with jax.set_mesh(mesh):
+        function = jax.jit(
+            jax.grad(functools.partial(loss, split), argnums=(0, 1), has_aux=True),
+            in_shardings=(rows, words),
+            out_shardings=((rows, words), rows),
+        )
+        ours = function(hidden, kernel)
+        program = function.lower(hidden, kernel).compile().as_text()
+    expected = jax.grad(functools.partial(loss, plain), argnums=(0, 1), has_aux=True)(
+        hidden, kernel
+    )
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
+        assert_allclose(one, other, atol=1e-5)
+    for moved in ('all-gather', 'all-to-all', 'collective-permute'):
+        assert moved not in program
+
+
+@pytest.mark.parametrize('tied', [False, True])
+def test_word_scores_are_the_same_whole_and_in_chunks(inputs, tied):
+    hidden, kernel, labels = inputs
+    head = heads.LMHead(V, D, tied)
+    own = {} if tied else {'output': {'kernel': kernel}}
+    params = {'encoder': {'embedding': kernel.T}, 'lm_head': own}
+
+    def apply(name, params, *inputs):
+        return head.apply({'params': params[name]}, *inputs)
+
+    def total(params, hidden, mib):
+        scores = heads.word_scores(apply, params, hidden, labels, mib)
+        return sum(jnp.sum(x) for x in scores.values()), scores
+
+    whole, chunks = (
+        jax.value_and_grad(total, argnums=(0, 1), has_aux=True)(params, hidden, mib)
+        for mib in (128, 1e-4)
+    )
+    assert 'custom_vjp' not in str(jax.make_jaxpr(lambda h: total(params, h, 128))(hidden))
+    assert 'custom_vjp' in str(jax.make_jaxpr(lambda h: total(params, h, 1e-4))(hidden))
+    for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(chunks), strict=True):
+        assert_allclose(one, other, atol=1e-5)
 
 
 @pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])

@@ -4,13 +4,18 @@ Every head has `example()`: zero inputs of the right rank, from which it is init
 """
 
 import dataclasses
+import math
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 
-from jepa_text import losses
+from jepa_text import fused, losses, sharding
 from jepa_text.models import layers
 from jepa_text.models.block import Block
+
+# Words at a time, where logits are made in chunks: wide enough for a full matrix unit.
+CHUNK = 8192
 
 
 class LMHead(nn.Module):
@@ -164,17 +169,45 @@ def _blocks(predictor, x, segment_ids, positions):
     return layers.RMSNorm(predictor.norm_eps, name='norm')(x)
 
 
-def word_scores(apply, params, hidden_BMD, labels_BM, chunk):
-    """Cross-entropy, hit or miss and log-sum-exp squared at every position, [B, M] each;
-    logits exist for `chunk` positions of a row at a time."""
+def word_scores(apply, params, hidden_BMD, labels_BM, logits_mib):
+    """Cross-entropy, hit or miss and log-sum-exp squared at every position, [B, M] each.
+
+    Logits take at most `logits_mib` MiB of a device at a time: if all of them fit, they
+    are made whole, which is fastest; else head and loss are one operation, in chunks.
+    """
     embedding_VD = params['encoder']['embedding']
-
-    def score(hidden, labels):
-        logits = apply('lm_head', params, hidden, embedding_VD)
+    split, (rows, words) = _split(len(labels_BM), len(embedding_VD))
+    most = int(logits_mib * 2**20 / 4)
+    if rows * labels_BM.shape[1] * words <= most:
+        logits_BMV = apply('lm_head', params, hidden_BMD, embedding_VD)
         return {
-            'loss': losses.cross_entropy(logits, labels),
-            'correct': losses.correct(logits, labels),
-            'z': losses.z_loss(logits),
+            'loss': losses.cross_entropy(logits_BMV, labels_BM),
+            'correct': losses.correct(logits_BMV, labels_BM),
+            'z': losses.z_loss(logits_BMV),
         }
+    own = params.get('lm_head', {})
+    vocabulary = min(words, CHUNK)
+    loss_BM, z_BM, correct_BM = fused.linear_cross_entropy(
+        hidden_BMD,
+        own['output']['kernel'] if own else embedding_VD,
+        labels_BM,
+        chunk_positions=max(1, most // (rows * vocabulary)),
+        chunk_vocabulary=vocabulary,
+        words_first=not own,
+        split=split,
+    )
+    return {'loss': loss_BM, 'correct': correct_BM, 'z': z_BM**2}
 
-    return losses.chunked(score, hidden_BMD, labels_BM, chunk)
+
+def _split(rows, words):
+    """How a mesh that is set splits rows and words, and what is left on a device."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty or mesh.size == 1:
+        return None, (rows, words)
+    ways = math.prod(mesh.shape[axis] for axis in sharding.ROWS)
+    if rows % ways or words % mesh.shape[sharding.WORDS]:
+        return None, (rows, words)
+    return (sharding.ROWS, sharding.WORDS), (
+        rows // ways,
+        words // mesh.shape[sharding.WORDS],
+    )

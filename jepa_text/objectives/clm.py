@@ -7,12 +7,13 @@ import numpy as np
 from jepa_text.objective import TokenObjective
 
 
-def make(tokenizer, length, steps, prefix=None, tied=False, chunk=512, z_weight=0.0):
+def make(tokenizer, length, steps, prefix=None, tied=False, logits_mib=128, z_weight=0.0):
     """Reads to the left; with `prefix=(low, high)`, prefix-LM: a share of each document,
     drawn uniformly between the two, is read both ways and predicts nothing.
 
-    `tied` scores words with the input embedding; `chunk` positions of a row have logits
-    at a time; `z_weight` weighs the z-loss. Raises ValueError for a prefix out of range.
+    `tied` scores words with the input embedding; logits take at most `logits_mib`
+    MiB at a time; `z_weight` weighs the z-loss. Raises ValueError for a prefix out of
+    range.
     """
     if prefix is not None and not 0 <= prefix[0] <= prefix[1] <= 1:
         raise ValueError(f'clm: prefix={prefix} is not (low, high) within [0, 1].')
@@ -21,7 +22,7 @@ def make(tokenizer, length, steps, prefix=None, tied=False, chunk=512, z_weight=
         capacity=length,
         attends='left' if prefix is None else 'rows',
         tied=tied,
-        chunk=chunk,
+        logits_mib=logits_mib,
         z_weight=z_weight,
         label='clm',
     )

@@ -28,8 +28,10 @@ def make(tokenizer, length, steps, parts, by='rows', shares=None):
             'mixture: parts must be two or more sections of objectives that predict '
             'tokens alone (mlm, clm, mntp).'
         )
-    if len({(part.tied, part.chunk, part.z_weight) for part in parts}) > 1:
-        raise ValueError('mixture: all parts need the same tied, chunk and z_weight.')
+    if len({(part.tied, part.logits_mib, part.z_weight) for part in parts}) > 1:
+        raise ValueError(
+            'mixture: all parts need the same tied, logits_mib and z_weight.'
+        )
     shares = [1] * len(parts) if shares is None else list(shares)
     if len(shares) != len(parts) or min(shares) <= 0:
         raise ValueError(f'mixture: shares={shares} are not {len(parts)} above 0.')
@@ -45,7 +47,7 @@ def make(tokenizer, length, steps, parts, by='rows', shares=None):
         capacity=max(part.capacity for part in parts),
         attends='rows',
         tied=parts[0].tied,
-        chunk=parts[0].chunk,
+        logits_mib=parts[0].logits_mib,
         z_weight=parts[0].z_weight,
         label='mixture',
     )

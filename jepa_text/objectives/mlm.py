@@ -24,7 +24,7 @@ def make(
     attends='both',
     shift=0,
     tied=False,
-    chunk=512,
+    logits_mib=128,
     z_weight=0.0,
     label='mlm',
 ):
@@ -56,7 +56,7 @@ def make(
         capacity=capacity(sampler, rates.max(), length),
         attends=attends,
         tied=tied,
-        chunk=chunk,
+        logits_mib=logits_mib,
         z_weight=z_weight,
         label=label,
     )
