@@ -172,24 +172,24 @@ class Latent:
             causal=False,
             every_layer=bool(deep),
         )
-        where_BL = view.batch['segment_ids'] > 0
+        segment_ids_BL = view.batch['segment_ids']
         if self.top:
             target_BLD = losses.average_layers(
-                hidden[1], self.top, lambda x: self._normalised(x, where_BL)
+                hidden[1], self.top, lambda x: self._normalised(x, segment_ids_BL)
             )
         elif deep:
-            target_BLD = self._normalised(hidden[1][self.layer], where_BL)
+            target_BLD = self._normalised(hidden[1][self.layer], segment_ids_BL)
         else:
-            target_BLD = self._normalised(hidden, where_BL)
+            target_BLD = self._normalised(hidden, segment_ids_BL)
         if self.momentum is not None or self.stop_gradient:
             target_BLD = jax.lax.stop_gradient(target_BLD)
         return target_BLD
 
-    def _normalised(self, x_BLD, where_BL):
+    def _normalised(self, x_BLD, segment_ids_BL):
         if self.normalise == 'layer':
             return losses.layer_normalise(x_BLD)
         if self.normalise == 'instance':
-            return losses.instance_normalise(x_BLD, where_BL)
+            return losses.instance_normalise(x_BLD, segment_ids_BL)
         return x_BLD.astype(jnp.float32)
 
     def compare(self, params, view, prediction_BMD, target_BMD, where_BM):

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jepa_text import losses, telemetry
+from jepa_text import losses, pooling, telemetry
 from jepa_text.latent import Latent
 from jepa_text.objective import Objective
 
@@ -13,6 +13,8 @@ from jepa_text.objective import Objective
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LatentObjective(Objective):
     """A subclass has `corrupt`, `terms`, `count_latents`, `predictor_module(encoder)`.
+    And `examine(params, view)` for the closer look: target_BMD, embedding_BMD of what
+    stands there in the input, its positions_BM, and where_BM.
 
     `mlm` is the token objective, `balance` weighs the two, `latent` says what the target
     is and how it is compared.
@@ -21,7 +23,7 @@ class LatentObjective(Objective):
     mlm: Any
     balance: Any
     latent: Latent
-    look_names = telemetry.GRADIENTS
+    look_names = telemetry.GRADIENTS + telemetry.LATENTS
 
     @property
     def term_names(self):
@@ -70,6 +72,14 @@ class LatentObjective(Objective):
             signs['jepa/momentum'] = self.momentum(view.step)
         metrics = {name: value * share for name, value in signs.items()}
         return loss, metrics | {'jepa/loss': loss}, seen
+
+    def look(self, params, view):
+        target_BMD, embedding_BMD, positions_BM, where_BM = self.examine(params, view)
+        hidden_BLD = self.mlm.read(params, view)
+        pooled_BD = pooling.mean(hidden_BLD, view.batch['segment_ids'] > 0)
+        return telemetry.latents(
+            target_BMD, embedding_BMD, positions_BM, pooled_BD, where_BM
+        )
 
     def weights(self, params, view, means):
         latent, tokens = self.balance.weights(

@@ -128,25 +128,29 @@ def layer_normalise(x_BMD, eps=1e-6):
     return centred * jax.lax.rsqrt(jnp.mean(centred**2, axis=-1, keepdims=True) + eps)
 
 
-def instance_normalise(x_BLD, where_BL, eps=1e-5):
-    """(x - mean) / std over the true positions of a row, per coordinate (data2vec 2.0).
+def instance_normalise(x_BLD, segment_ids_BL, eps=1e-5):
+    """(x - mean) / std over the positions of a document, per coordinate (data2vec 2.0).
 
-    Float32, and 0 at false positions. A row is one sequence: with several documents in a
-    row they share the mean, so give a row per document where that matters.
+    Documents are those of `segment_ids_BL`, from 1 to L in each row; 0 is no document,
+    and gives 0. A bool mask is one document a row. Float32.
 
-    >>> x_BLD = jnp.array([[[1.0], [3.0], [7.0]]])
-    >>> instance_normalise(x_BLD, jnp.array([[True, True, False]])).round(3).tolist()
-    [[[-1.0], [1.0], [0.0]]]
+    >>> x_BLD = jnp.array([[[1.0], [3.0], [7.0], [7.0], [9.0]]])
+    >>> ids_BL = jnp.array([[1, 1, 2, 2, 0]])
+    >>> instance_normalise(x_BLD, ids_BL).round(3)[0, :, 0].tolist()
+    [-1.0, 1.0, 0.0, 0.0, 0.0]
     """
-    keep_BL1 = where_BL[:, :, None]
-    count_B11 = jnp.maximum(jnp.sum(keep_BL1, axis=1, keepdims=True), 1)
+    ids_BL = segment_ids_BL.astype(jnp.int32)
+    keep_BL1 = segment_ids_BL[:, :, None] > 0
 
-    def mean(x_BLD):
-        return jnp.sum(x_BLD, axis=1, keepdims=True) / count_B11
+    @jax.vmap
+    def sums(x_LD, ids_L):
+        return jax.ops.segment_sum(x_LD, ids_L, len(ids_L) + 1)[ids_L]
 
+    count_BL1 = sums(jnp.ones(keep_BL1.shape, jnp.float32), ids_BL)
     x_BLD = jnp.where(keep_BL1, x_BLD, 0).astype(jnp.float32)
-    centred_BLD = jnp.where(keep_BL1, x_BLD - mean(x_BLD), 0)
-    return centred_BLD * jax.lax.rsqrt(mean(centred_BLD**2) + eps)
+    centred_BLD = jnp.where(keep_BL1, x_BLD - sums(x_BLD, ids_BL) / count_BL1, 0)
+    variance_BLD = sums(centred_BLD**2, ids_BL) / count_BL1
+    return centred_BLD * jax.lax.rsqrt(variance_BLD + eps)
 
 
 def average_layers(layers_NBLD, k, normalise):

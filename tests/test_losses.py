@@ -240,6 +240,16 @@ def test_instance_normalise_masked_is_sliced(rng):
         assert_allclose(ours[row][where[row]], expected, atol=1e-5)
 
 
+def test_instance_normalise_is_document_by_document(rng):
+    x = jnp.float32(rng.normal(size=(1, 9, 4)))
+    ids = jnp.array([[1, 1, 1, 2, 2, 3, 3, 3, 0]])
+    ours = losses.instance_normalise(x, ids)
+    for document in (1, 2, 3):
+        at = np.asarray(ids)[0] == document
+        alone = losses.instance_normalise(x[:, at], jnp.ones((1, at.sum()), bool))
+        assert_allclose(ours[:, at], alone, atol=1e-6)
+
+
 def test_average_layers_normalises_then_averages_the_last(rng):
     layers = rng.normal(2, 3, size=(5, 2, 3, 16))
 

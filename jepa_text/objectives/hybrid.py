@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from jepa_text import balance as balances
 from jepa_text import latent as latents
-from jepa_text import losses, pooling, resolve, telemetry
+from jepa_text import losses, pooling, resolve
 from jepa_text.latent_objective import LatentObjective
 from jepa_text.models import heads
 
@@ -60,7 +60,6 @@ class Hybrid(LatentObjective):
     """Both losses over one forward of the encoder."""
 
     predictor: heads.PredictorSizes
-    look_names = telemetry.GRADIENTS + telemetry.LATENTS
 
     def predictor_module(self, encoder):
         return self.predictor.build(encoder.width)
@@ -92,17 +91,14 @@ class Hybrid(LatentObjective):
         }
         return terms, {**metrics, **latent_metrics, **self.latent.named(terms)}, seen
 
-    def look(self, params, view):
+    def examine(self, params, view):
         batch = view.batch
-        target_BLD = self.latent.targets(params, view)
-        hidden_BLD = self.mlm.read(params, view)
         index_BM, where_BM = losses.select(batch['target_mask'], self.mlm.capacity)
         clean_BM = jnp.take_along_axis(batch['tokens'], index_BM, axis=1)
-        return telemetry.latents(
-            losses.take(target_BLD, index_BM),
+        return (
+            losses.take(self.latent.targets(params, view), index_BM),
             params['encoder']['embedding'][clean_BM],
             jnp.take_along_axis(batch['positions'], index_BM, axis=1),
-            pooling.mean(hidden_BLD, batch['segment_ids'] > 0),
             where_BM,
         )
 

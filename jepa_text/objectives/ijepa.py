@@ -141,6 +141,19 @@ class IJEPA(LatentObjective):
         }
         return terms, {**metrics, **latent_metrics, **self.latent.named(terms)}, seen
 
+    def examine(self, params, view):
+        target_XM, (segments_XM, positions_XM) = self._gather('target', view.batch)
+        tokens_XL = repeat(view.batch['tokens'], 'B L -> (B C) L', C=self.masks)
+        tokens_XM = jnp.take_along_axis(tokens_XL, target_XM, axis=1)
+        target_BLD = self.latent.targets(params, view)
+        targets_XLD = repeat(target_BLD, 'B L D -> (B C) L D', C=self.masks)
+        return (
+            losses.take(targets_XLD, target_XM),
+            params['encoder']['embedding'][tokens_XM],
+            positions_XM,
+            segments_XM > 0,
+        )
+
     def _gather(self, kind, batch):
         """The indices of one kind, contexts merged into the batch; and their segment ids
         (0 where the index is only filling) and positions."""

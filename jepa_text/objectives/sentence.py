@@ -71,8 +71,7 @@ class Sentence(LatentObjective):
         token_loss, metrics = self.mlm.score(
             params, view, *self.mlm.select(hidden_BLD, view)
         )
-        light = view.replace(batch={**view.batch, 'tokens': view.batch['light']})
-        target_BSD = self._pool(self.latent.targets(params, light), view)
+        target_BSD = self._targets(params, view)
         pooled_BSD = self._pool(hidden_BLD, view)
         prediction_BSD = view.apply('predictor', params, pooled_BSD)
         where_BS = self._present(view.batch['segment_ids'])
@@ -85,6 +84,20 @@ class Sentence(LatentObjective):
             **self.latent.penalty(view, pooled_BSD, where_BS, pooled_BSD[:, 0]),
         }
         return terms, {**metrics, **latent_metrics, **self.latent.named(terms)}, seen
+
+    def examine(self, params, view):
+        """Beside the pooled targets, the mean input embedding of each document, and its
+        number in the row as its position."""
+        embedded_BLD = params['encoder']['embedding'][view.batch['tokens']]
+        where_BS = self._present(view.batch['segment_ids'])
+        numbers_BS = jnp.broadcast_to(jnp.arange(self.documents), where_BS.shape)
+        target_BSD = self._targets(params, view)
+        return target_BSD, self._pool(embedded_BLD, view), numbers_BS, where_BS
+
+    def _targets(self, params, view):
+        """The pooled vectors of the light view of each document."""
+        light = view.replace(batch={**view.batch, 'tokens': view.batch['light']})
+        return self._pool(self.latent.targets(params, light), view)
 
     def _present(self, segment_ids_BL):
         """where_BS: does the row have a document of this number (from 1)?"""
