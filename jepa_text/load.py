@@ -1,4 +1,7 @@
-"""A model out of training: `load(workdir)`, then `encode(texts)` and `fill(text)`."""
+"""A model out of training: `load(workdir)`, then `encode(texts)` and `fill(text)`.
+
+`load('hf:NAME_OR_FOLDER')` gives the same of a model of others (hf/load.py).
+"""
 
 import dataclasses
 import functools
@@ -11,25 +14,46 @@ import numpy as np
 
 from jepa_text import pooling, resolve, restore, tokenizers
 from jepa_text import state as states
+from jepa_text.hf import load as hf_load
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pretrained:
-    """An encoder with its words. params: {'encoder': ..., 'lm_head': ...}."""
+    """An encoder with its words. params: {'encoder': ..., 'lm_head': ...}.
+
+    causal         it reads to the left
+    begin, end     ids around a text; <bos> and <eos> if None
+    pool           how it was trained to make one vector of a text, specials counting if
+                   `pool_specials`, scaled to length 1 if `normalise`
+    shift          a hidden token is told by the position this far before it
+    record         how it was imported, for JSON; None for models of our own
+    """
 
     network: states.Network
     params: dict
     tokenizer: tokenizers.Tokenizer
     length: int
     name: str = ''
+    causal: bool = False
+    begin: tuple | None = None
+    end: tuple | None = None
+    pool: str = 'mean'
+    pool_specials: bool = False
+    normalise: bool = False
+    shift: int = 0
+    record: dict | None = None
 
-    def encode(self, texts, layer=-1, pool='mean', batch_size=64):
+    def encode(self, texts, layer=-1, pool=None, batch_size=64):
         """One vector a text, [N, D] float32 in numpy.
 
         `layer` counts as in Python: -1 is the last, after its norm; 0 the embedding,
         before the first. Texts are cut at `length` tokens; specials are read but not
-        pooled. Raises ValueError for a text without tokens, an unknown pool or layer.
+        pooled. `pool` None is the model's own way, as `pool`, `pool_specials` and
+        `normalise` say. Raises ValueError for a text without tokens, an unknown pool or
+        layer.
         """
+        normalise = self.normalise and pool is None
+        pool = self.pool if pool is None else pool
         if pool not in pooling.POOLINGS:
             known = ', '.join(pooling.POOLINGS)
             raise ValueError(f'pool={pool!r} does not exist; there are: {known}.')
@@ -47,22 +71,32 @@ class Pretrained:
             batch = self._pad([rows[i] for i in chosen], batch_size)
             pooled_BD = self._encode(layer % depth, pool)(self.params, *batch)
             vectors_ND[chosen] = np.asarray(pooled_BD)[: len(chosen)]
+        if normalise:
+            lengths_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+            vectors_ND /= np.maximum(lengths_N1, 1e-12)
         return vectors_ND
 
     def fill(self, text, top=3):
         """The `top` likeliest tokens for each '<mask>': [[(word, share), ...], ...].
 
-        Raises ValueError when the text has no '<mask>' or is longer than a row.
+        Raises ValueError when the text has no '<mask>' or is longer than a row, and for
+        a model without mask token or without word head.
         """
+        tokenizer, (begin, end) = self.tokenizer, self._ends()
+        if tokenizer.mask_id is None or 'lm_head' not in self.params:
+            lacks = 'mask token' if tokenizer.mask_id is None else 'word head'
+            raise ValueError(
+                f'{self.name} has no {lacks}, so it can fill nothing: load it with '
+                "become=dict(), which gives a decoder what it lacks, or head='new'."
+            )
         # The space before a word belongs to its token, so the mask hides that too.
         parts = text.replace(' <mask>', '<mask>').split('<mask>')
         if len(parts) < 2:
             raise ValueError(f'{text!r} has no <mask> to fill.')
-        tokenizer = self.tokenizer
-        ids = [tokenizer.bos_id, *tokenizer.encode(parts[0])]
+        ids = [*begin, *tokenizer.encode(parts[0])]
         for part in parts[1:]:
             ids += [tokenizer.mask_id, *tokenizer.encode(part)]
-        ids = np.array([*ids, tokenizer.eos_id], np.int32)
+        ids = np.array([*ids, *end], np.int32)
         if len(ids) > self.length:
             raise ValueError(f'{len(ids)} tokens, but the model reads {self.length}.')
         tokens_BL, segments_BL, positions_BL, _ = self._pad([ids], 1)
@@ -71,18 +105,24 @@ class Pretrained:
         )
         answers = []
         for place in np.flatnonzero(ids == tokenizer.mask_id):
-            probabilities_V = np.asarray(probabilities_BLV)[0, place]
+            probabilities_V = np.asarray(probabilities_BLV)[0, place - self.shift]
             best = np.argsort(-probabilities_V, kind='stable')[:top]
             answers.append(
                 [(tokenizer.decode([i]), float(probabilities_V[i])) for i in best]
             )
         return answers
 
+    def _ends(self):
+        begin = (self.tokenizer.bos_id,) if self.begin is None else self.begin
+        end = (self.tokenizer.eos_id,) if self.end is None else self.end
+        return begin, end
+
     def _row(self, text):
-        ids = self.tokenizer.encode(text)[: self.length - 2]
+        begin, end = self._ends()
+        ids = self.tokenizer.encode(text)[: self.length - len(begin) - len(end)]
         if not len(ids):
             raise ValueError(f'the text {text!r} has no tokens to encode.')
-        return np.concatenate([[self.tokenizer.bos_id], ids, [self.tokenizer.eos_id]])
+        return np.concatenate([begin, ids, end]).astype(np.int32)
 
     def _pad(self, rows, batch_size):
         """tokens, segment_ids, positions [B, L] and pooled_BL: real, non-special ones."""
@@ -94,7 +134,9 @@ class Pretrained:
             tokens_BL[index, : len(row)] = row
             segments_BL[index, : len(row)] = 1
         positions_BL = np.broadcast_to(np.arange(length, dtype=np.int32), tokens_BL.shape)
-        pooled_BL = (segments_BL > 0) & ~np.isin(tokens_BL, self.tokenizer.special_ids)
+        pooled_BL = segments_BL > 0
+        if not self.pool_specials:
+            pooled_BL &= ~np.isin(tokens_BL, self.tokenizer.special_ids)
         return tokens_BL, segments_BL, positions_BL, pooled_BL
 
     @functools.cache  # noqa: B019 - one compiled function per model, layer and pool
@@ -108,7 +150,7 @@ class Pretrained:
                 tokens_BL,
                 segments_BL,
                 positions_BL,
-                causal=False,
+                causal=self.causal,
                 every_layer=not last,
             )
             hidden_BLD = hidden if last else hidden[1][layer]
@@ -120,7 +162,12 @@ class Pretrained:
     def _words(self):
         def words(params, tokens_BL, segments_BL, positions_BL):
             hidden_BLD = self.network.apply(
-                'encoder', params, tokens_BL, segments_BL, positions_BL, causal=False
+                'encoder',
+                params,
+                tokens_BL,
+                segments_BL,
+                positions_BL,
+                causal=self.causal,
             )
             embedding_VD = params['encoder']['embedding']
             logits_BLV = self.network.apply('lm_head', params, hidden_BLD, embedding_VD)
@@ -129,11 +176,20 @@ class Pretrained:
         return jax.jit(words)
 
 
-def load(workdir, step=None):
+def load(workdir, step=None, **options):
     """The model of a workdir's newest good checkpoint, or of the one at `step`.
 
+    With 'hf:' before it, `workdir` is a folder of Hugging Face's format or a name on
+    their hub, and `options` are those of hf/load.load: revision, become, family, mesh.
     Raises FileNotFoundError when the folder holds no run or no good checkpoint.
     """
+    if str(workdir).startswith('hf:'):
+        return _foreign(str(workdir), options)
+    if options:
+        raise ValueError(
+            f'{", ".join(options)}: only for models of others, whose names begin with '
+            f"'hf:'; {workdir} is a workdir."
+        )
     config, tokenizer = _read(workdir)
     folder = Path(workdir) / 'checkpoints'
     if step is None:
@@ -145,6 +201,31 @@ def load(workdir, step=None):
     wanted = {name: model.params[name] for name in ('encoder', 'lm_head')}
     params = restore.part(folder, step, {'params': wanted})['params']
     return dataclasses.replace(model, params=params)
+
+
+def _foreign(name, options):
+    found = hf_load.load(name.removeprefix('hf:'), **options)
+    shift = int(found.record['advice'] == 'mntp')
+    section = {'name': 'mlm', 'tied': found.tied, 'shift': shift}
+    objective = resolve.build(
+        'objectives', section, tokenizer=found.tokenizer, length=found.length, steps=1
+    )
+    pooling_of = found.pooling
+    return Pretrained(
+        states.Network(found.encoder, objective),
+        found.params,
+        found.tokenizer,
+        found.length,
+        name,
+        causal=found.causal,
+        begin=found.begin,
+        end=found.end,
+        pool=pooling_of.pool if pooling_of else 'mean',
+        pool_specials=pooling_of is not None,
+        normalise=pooling_of is not None and pooling_of.normalise,
+        shift=shift,
+        record=found.record,
+    )
 
 
 def untrained(workdir):
@@ -179,4 +260,5 @@ def _model(config, tokenizer, phase, name):
     )
     network = states.Network(encoder, objective)
     params = jax.eval_shape(functools.partial(network.init, config['seed']))
-    return Pretrained(network, params, tokenizer, length, name)
+    shift = getattr(objective, 'shift', 0)
+    return Pretrained(network, params, tokenizer, length, name, shift=shift)

@@ -32,7 +32,11 @@ SPECIALS = ('<pad>', '<bos>', '<eos>', '<mask>') + tuple(
 
 # What others call them, the commonest first; found by name, never by position.
 NAMES = {
-    'pad': ('<pad>', '[PAD]', '<|pad|>', '<|padding|>', '<|finetune_right_pad_id|>'),
+    'pad': (
+        *('<pad>', '[PAD]', '<|pad|>', '<|padding|>', '<|finetune_right_pad_id|>'),
+        # Decoders often have none. Any will do: padding is told by its segment.
+        *('<|end_of_text|>', '<|endoftext|>', '</s>'),
+    ),
     'bos': ('<bos>', '[CLS]', '<s>', '<|begin_of_text|>', '<|bos|>', '<|endoftext|>'),
     'eos': ('<eos>', '[SEP]', '</s>', '<|end_of_text|>', '<|eos|>', '<|endoftext|>'),
     'mask': ('<mask>', '[MASK]', '<|mask|>', '<|mask_token|>'),
@@ -134,15 +138,15 @@ def train(texts, vocab_size):
         show_progress=False,
     )
     backend.train_from_iterator(texts, trainer)
-    return _wrap(json.loads(backend.to_str()), 'The trained tokenizer')
+    return parse(json.loads(backend.to_str()), 'The trained tokenizer')
 
 
-def load(path):
+def load(path, optional=()):
     """The Tokenizer of a tokenizer.json, ours or another's (a Hugging Face folder's).
 
     Padding and truncation that the file may have switched on are switched off. Raises
     FileNotFoundError, and ValueError for a file that is not a tokenizer or that lacks
-    one of the four special tokens.
+    one of the four special tokens. Of these, the `optional` ones ('mask') may be None.
     """
     path = pathlib.Path(path)
     if not path.is_file():
@@ -158,10 +162,11 @@ def load(path):
             'Give the file that the `tokenizers` library writes, not a sentencepiece '
             'model.'
         ) from error
-    return _wrap(content, str(path))
+    return parse(content, str(path), optional)
 
 
-def _wrap(content, where):
+def parse(content, where, optional=()):
+    """The Tokenizer of the content of a tokenizer.json; `where` names it in errors."""
     if not isinstance(content, dict) or 'model' not in content:
         raise ValueError(
             f'{where} is not a tokenizer.json: it has no "model". Give the file that the '
@@ -180,9 +185,10 @@ def _wrap(content, where):
     # Text that spells a special token stays text.
     backend.encode_special_tokens = True
     vocabulary = backend.get_vocab(with_added_tokens=True)
-    ids = {f'{role}_id': _find(role, vocabulary, where) for role in NAMES}
+    ids = {f'{r}_id': _find(r, vocabulary, where, r in optional) for r in NAMES}
     added = backend.get_added_tokens_decoder().items()
-    special_ids = {i for i, token in added if token.special} | set(ids.values())
+    special_ids = {i for i, token in added if token.special} | {*ids.values()}
+    special_ids -= {None}
     canonical = json.dumps(content, sort_keys=True, ensure_ascii=True)
     return Tokenizer(
         backend=backend,
@@ -194,10 +200,12 @@ def _wrap(content, where):
     )
 
 
-def _find(role, vocabulary, where):
+def _find(role, vocabulary, where, optional):
     for name in NAMES[role]:
         if name in vocabulary:
             return vocabulary[name]
+    if optional:
+        return None
     raise ValueError(
         f'{where} has no {role} token (looked for {", ".join(NAMES[role])}). Add one: '
         f'read the file with tokenizers.Tokenizer.from_file, call '

@@ -1,4 +1,4 @@
-"""Properties of the trunk: who sees whom, layouts, sizes; and parity with Llama."""
+"""Properties of the trunks: who sees whom, layouts, sizes; and parity with Llama."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from jepa_text.models import attention, heads, transformer
+from jepa_text import resolve, sharding
+from jepa_text.models import attention, heads, layers, stack, transformer
 
 V, L = 37, 12
 # Two documents and padding in one row.
@@ -176,11 +177,173 @@ def test_tied_head_reads_the_embedding():
         (dict(preset='tiny', remat='most'), 'most'),
         (dict(preset='tiny', attention='magic'), 'magic'),
         (dict(width=64), 'depth'),
+        (dict(preset='tiny', window=(1, 2, 3)), 'window has 3 values for 2 layers'),
+        (dict(preset='tiny', rope_theta=[1e4]), 'rope_theta has 1 values'),
     ],
 )
 def test_bad_sizes_are_named(options, words):
     with pytest.raises(ValueError, match=words):
         transformer.make(vocab_size=V, **options)
+
+
+OTHERS = {
+    'bert': dict(positions=L + 2, position_offset=2),
+    'modernbert': dict(local_window=4, depth=2, norm_bias=True, attention_bias=True),
+    'transformer': dict(
+        window=(3, None),
+        rope_theta=(1e4, None),
+        rope_scaling=dict(factor=8.0, low=1.0, high=4.0, length=6),
+        qkv_bias=True,
+        o_bias=True,
+        qk_norm=True,
+        ffn_bias=True,
+    ),
+}
+
+
+def other(name, **options):
+    section = dict(name=name, preset='tiny', vocab_size=V)
+    return resolve.build('models', section | OTHERS[name] | options)
+
+
+@pytest.mark.parametrize('name', OTHERS)
+def test_every_trunk_is_called_alike(tokens, name):
+    model = other(name)
+    params = init(model)
+
+    @jax.jit
+    def apply(params, tokens):
+        def one(**options):
+            where = (tokens, SEGMENTS, POSITIONS)
+            return model.apply({'params': params}, *where, **options)
+
+        return *one(causal=False, every_layer=True), one(causal=True)
+
+    changed = np.concatenate([tokens[:, :3], np.full((1, 2), 4), tokens[:, 5:]], axis=1)
+    both, every, left = apply(params, tokens)
+    assert every.shape == (model.depth + 1, 1, L, model.width)
+    both_after, _, left_after = apply(params, np.int32(changed))
+    # A change in the first document is seen in all of it, or after it, and nowhere else.
+    assert_array_equal(both[0, 5:], both_after[0, 5:])
+    assert_array_equal(left[0, :3], left_after[0, :3])
+    assert (np.abs(both - both_after)[0, :5].max(-1) > 1e-4).all()
+    assert (np.abs(left - left_after)[0, 3:5].max(-1) > 1e-4).all()
+    low = other(name, dtype='bfloat16')
+    where = (tokens, SEGMENTS, POSITIONS)
+    shape = jax.eval_shape(
+        lambda p: low.apply({'params': p}, *where, causal=True), params
+    )
+    assert shape.dtype == jnp.bfloat16
+
+
+@pytest.mark.parametrize('name', ['modernbert', 'transformer'])
+def test_every_trunk_is_the_same_unrolled_and_rematerialised(tokens, name):
+    scanned = other(name, remat='full')
+    params = init(scanned)
+
+    def value_and_grad(model, params):
+        def loss(p):
+            hidden = model.apply({'params': p}, tokens, SEGMENTS, POSITIONS, causal=False)
+            return (hidden**2 * jnp.arange(1.0, 65.0)[None, None]).mean()
+
+        return jax.jit(jax.value_and_grad(loss))(params)
+
+    value, grads = value_and_grad(scanned, params)
+    unrolled = transformer.unstack_layers(params)
+    again, other_grads = value_and_grad(other(name, scan=False), unrolled)
+    assert_allclose(again, value, rtol=1e-5)
+    largest = max(np.abs(g).max() for g in jax.tree.leaves(grads))
+    jax.tree.map(
+        lambda a, b: assert_allclose(a, b, rtol=1e-3, atol=1e-5 * largest),
+        transformer.stack_layers(other_grads),
+        grads,
+    )
+
+
+@pytest.mark.parametrize('name', OTHERS)
+@pytest.mark.parametrize('tied', [True, False])
+def test_every_trunk_has_its_word_head_and_its_place_on_a_mesh(name, tied):
+    model = other(name)
+    head = heads.word_head(model, tied)
+    shapes = jax.eval_shape(lambda: head.init(jax.random.key(0), *head.example()))
+    leaves = {
+        jax.tree_util.keystr(path, simple=True, separator='/')
+        for path, _ in jax.tree_util.tree_leaves_with_path(shapes.get('params', {}))
+    }
+    dense = {'dense/kernel', 'norm/scale', 'bias'}
+    dense |= {'norm/bias'} if name == 'modernbert' else {'norm/bias', 'dense/bias'}
+    wanted = set() if name == 'transformer' else dense
+    assert leaves == (wanted if tied else wanted | {'output/kernel'})
+    hidden, embedding = jnp.ones((2, 3, model.width)), jnp.ones((V, model.width))
+    params = jax.tree.map(lambda leaf: jnp.ones(leaf.shape), shapes)
+    assert head.apply(params, hidden, embedding).shape == (2, 3, V)
+    ids = jnp.zeros((1, 2), jnp.int32)
+    trunk = jax.eval_shape(
+        lambda: model.init(jax.random.key(0), ids, ids, ids, causal=False)
+    )
+    sharding.shardings({'params': {'encoder': trunk, 'lm_head': shapes}}, mesh())
+
+
+def mesh():
+    return sharding.make_mesh(data=1, fsdp=4)
+
+
+@pytest.mark.parametrize('causal', [True, False])
+def test_a_window_is_as_wide_as_it_says(causal):
+    # One layer of two sees within its window, the other itself alone.
+    model = build(window=(2, 0), rope_theta=None)
+    params = init(model)
+    one, places = np.ones((1, L), np.int32), np.arange(L)[None]
+
+    def outputs(embedding_VD):
+        own = {**params, 'embedding': embedding_VD}
+        hidden = model.apply({'params': own}, places, one, places, causal=causal)
+        return hidden[0].sum(-1)
+
+    jacobian_LVD = jax.jit(jax.jacrev(outputs))(params['embedding'])
+    seen_LL = np.abs(jacobian_LVD[:, :L]).sum(-1) > 0
+    distance_LL = np.arange(L)[:, None] - np.arange(L)
+    expected_LL = np.abs(distance_LL) <= 2
+    assert_array_equal(
+        seen_LL, expected_LL & (distance_LL >= 0) if causal else expected_LL
+    )
+
+
+def test_without_positions_order_does_not_matter(tokens):
+    model = build(rope_theta=None)
+    params = init(model)
+    one, places = np.ones((1, L), np.int32), np.arange(L)[None]
+    forth = run(model, params, tokens, one, places)
+    back = run(model, params, tokens[:, ::-1], one, places)
+    assert_allclose(forth, back[:, ::-1], atol=1e-5)
+
+
+def test_stretched_frequencies_are_slowed_where_they_never_turned_round():
+    frequency_K = 500.0 ** -np.linspace(0, 1, 9)
+    turns_K = 64 * frequency_K / (2 * np.pi)
+    slow_K = layers.stretched(jnp.array(frequency_K), 8.0, 1.0, 4.0, 64)
+    assert (turns_K < 1).any() and (turns_K > 4).any()
+    assert_allclose(slow_K[turns_K > 4], frequency_K[turns_K > 4], rtol=1e-6)
+    assert_allclose(slow_K[turns_K < 1], frequency_K[turns_K < 1] / 8, rtol=1e-6)
+    assert (np.diff(slow_K) < 0).all()
+
+
+def test_bert_refuses_rows_longer_than_its_positions(tokens):
+    model = other('bert', positions=L + 1)
+    with pytest.raises(ValueError, match='row_length=11'):
+        init(model)
+
+
+def test_an_embedding_may_have_room_for_more_words():
+    assert build(vocab_rows=64).vocab_size == 64
+    with pytest.raises(ValueError, match='vocab_rows=5, but the tokenizer has 37'):
+        build(vocab_rows=5)
+
+
+def test_layers_of_the_same_kind_share_it():
+    ways, kinds = stack.kinds(4, (1e4, None, 1e4, None), 3)
+    assert ways == [(1e4, 3), (None, 3)] and kinds == [0, 1, 0, 1]
+    assert stack.kinds(3, 1e4, None) == ([(1e4, None)], [0, 0, 0])
 
 
 def test_padding_alone_gives_no_nan():
@@ -190,6 +353,7 @@ def test_padding_alone_gives_no_nan():
     assert np.isfinite(out).all()
 
 
+@pytest.mark.peer
 def test_parity_with_transformers_llama(tokens):
     torch = pytest.importorskip('torch')
     transformers = pytest.importorskip('transformers')

@@ -1,14 +1,26 @@
 """One pre-norm transformer layer: self-attention, then a gated feed-forward."""
 
+import functools
+
 import flax.linen as nn
 import jax
 from einops import rearrange
 
 from jepa_text.models import attention, layers
 
+NORMS = {
+    'rms': layers.RMSNorm,
+    'layer': layers.LayerNorm,
+    'layer_without_bias': functools.partial(layers.LayerNorm, bias=False),
+}
+
 
 class Block(nn.Module):
-    """hidden + attention(norm(hidden)), then hidden + ffn(norm(hidden))."""
+    """hidden + attention(norm(hidden)), then hidden + ffn(norm(hidden)).
+
+    `windows` has one for each kind of layer (models/stack.py); `kind` is this layer's,
+    None where there is one kind only. With `first`, attention reads its input unnormed.
+    """
 
     heads: int
     kv_heads: int
@@ -18,48 +30,91 @@ class Block(nn.Module):
     attention: str
     causal: bool
     keep: bool = False
+    windows: tuple = (None,)
+    norm: str = 'rms'
+    act: str = 'silu'
+    qkv_bias: bool = False
+    o_bias: bool = False
+    qk_norm: bool = False
+    ffn_bias: bool = False
+    first: bool = False
 
     @nn.compact
-    def __call__(self, hidden_BLD, angles, segment_ids_BL, order_BL=None):
-        normed_BLD = layers.RMSNorm(self.norm_eps, name='attention_norm')(hidden_BLD)
+    def __call__(self, hidden_BLD, angles, segment_ids_BL, order_BL=None, kind=None):
+        norm = functools.partial(NORMS[self.norm], self.norm_eps)
+        normed_BLD = hidden_BLD
+        if not self.first:
+            normed_BLD = norm(name='attention_norm')(hidden_BLD)
         hidden_BLD = hidden_BLD + SelfAttention(
             self.heads,
             self.kv_heads,
             self.head_width,
             self.attention,
             self.causal,
+            windows=self.windows,
+            qkv_bias=self.qkv_bias,
+            o_bias=self.o_bias,
+            qk_norm_eps=self.norm_eps if self.qk_norm else None,
             name='attention',
-        )(normed_BLD, angles, segment_ids_BL, order_BL)
-        normed_BLD = layers.RMSNorm(self.norm_eps, name='ffn_norm')(hidden_BLD)
-        ffn_BLD = layers.GatedFFN(self.ffn_width, name='ffn')(normed_BLD)
-        hidden_BLD = hidden_BLD + ffn_BLD
+        )(normed_BLD, angles, segment_ids_BL, order_BL, kind)
+        normed_BLD = norm(name='ffn_norm')(hidden_BLD)
+        ffn = layers.GatedFFN(self.ffn_width, self.act, self.ffn_bias, name='ffn')
+        hidden_BLD = hidden_BLD + ffn(normed_BLD)
         return hidden_BLD, hidden_BLD if self.keep else None
 
 
 class SelfAttention(nn.Module):
-    """Rotary grouped-query attention over the documents of a row."""
+    """Grouped-query attention over the documents of a row, rotary if given angles.
+
+    Where layers are of several kinds, `angles` have one more axis in front, and `kind`
+    says which to take. With `qk_norm_eps`, queries and keys are normed head by head.
+    """
 
     heads: int
     kv_heads: int
     head_width: int
     backend: str
     causal: bool
+    windows: tuple = (None,)
+    qkv_bias: bool = False
+    o_bias: bool = False
+    qk_norm_eps: float | None = None
 
     @nn.compact
-    def __call__(self, x_BLD, angles, segment_ids_BL, order_BL=None):
+    def __call__(self, x_BLD, angles, segment_ids_BL, order_BL=None, kind=None):
         def project(heads, name):
-            flat = layers.Linear(heads * self.head_width, name=name)(x_BLD)
-            return rearrange(flat, 'B L (H K) -> B L H K', H=heads)
+            linear = layers.Linear(heads * self.head_width, self.qkv_bias, name=name)
+            return rearrange(linear(x_BLD), 'B L (H K) -> B L H K', H=heads)
 
-        out_BLHK = attention.attend(
-            layers.rotate(project(self.heads, 'q'), angles),
-            layers.rotate(project(self.kv_heads, 'k'), angles),
+        def turn(x_BLHK, name):
+            if self.qk_norm_eps is not None:
+                x_BLHK = layers.RMSNorm(self.qk_norm_eps, name=f'{name}_norm')(x_BLHK)
+            return x_BLHK if angles is None else layers.rotate(x_BLHK, angles)
+
+        if kind is not None:
+            angles = jax.tree.map(lambda stacked: stacked[kind], angles)
+        out_BLHK = self._attend(
+            kind,
+            turn(project(self.heads, 'q'), 'q'),
+            turn(project(self.kv_heads, 'k'), 'k'),
             project(self.kv_heads, 'v'),
             segment_ids_BL,
             order_BL,
-            causal=self.causal,
-            backend=self.backend,
         )
         out_BLHK = jax.ad_checkpoint.checkpoint_name(out_BLHK, 'attention')
         joined = rearrange(out_BLHK, 'B L H K -> B L (H K)')
-        return layers.Linear(x_BLD.shape[-1], name='o')(joined)
+        return layers.Linear(x_BLD.shape[-1], self.o_bias, name='o')(joined)
+
+    def _attend(self, kind, *inputs):
+        def within(window):
+            return functools.partial(
+                attention.attend,
+                causal=self.causal,
+                window=window,
+                backend=self.backend,
+            )
+
+        if len(set(self.windows)) == 1:
+            return within(self.windows[0])(*inputs)
+        # A branch each, not a window that is data: backends compile for their window.
+        return jax.lax.switch(kind, [within(w) for w in self.windows], *inputs)

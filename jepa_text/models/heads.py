@@ -31,12 +31,63 @@ class LMHead(nn.Module):
             jnp.zeros((self.vocab_size, self.width)),
         )
 
+    def enter(self, hidden_MD):
+        """What the words are compared with: the hidden states as they are."""
+        return hidden_MD
+
     @nn.compact
     def __call__(self, hidden_MD, embedding_VD):
         """Logits in the dtype of `hidden_MD`; `embedding_VD` is read only if tied."""
         if self.tied:
             return hidden_MD @ embedding_VD.astype(hidden_MD.dtype).T
         return layers.Linear(self.vocab_size, name='output')(hidden_MD)
+
+
+class DenseHead(nn.Module):
+    """hidden_MD -> norm(act(dense(hidden))) -> logits_MV + bias, as BERT scores words."""
+
+    vocab_size: int
+    width: int
+    tied: bool = False
+    act: str = 'gelu'
+    norm_eps: float = 1e-12
+    dense_bias: bool = True
+    norm_bias: bool = True
+    word_bias: bool = True
+
+    example = LMHead.example
+
+    def setup(self):
+        self.dense = layers.Linear(self.width, self.dense_bias)
+        self.norm = layers.LayerNorm(self.norm_eps, self.norm_bias)
+        if not self.tied:
+            self.output = layers.Linear(self.vocab_size)
+        if self.word_bias:
+            zeros = nn.initializers.zeros
+            self.bias = self.param('bias', zeros, (self.vocab_size,), jnp.float32)
+
+    def enter(self, hidden_MD):
+        """What the words are compared with."""
+        return self.norm(layers.ACTIVATIONS[self.act](self.dense(hidden_MD)))
+
+    def __call__(self, hidden_MD, embedding_VD):
+        """Logits in the dtype of `hidden_MD`; `embedding_VD` is read only if tied."""
+        hidden_MD = self.enter(hidden_MD)
+        if self.tied:
+            logits_MV = hidden_MD @ embedding_VD.astype(hidden_MD.dtype).T
+        else:
+            logits_MV = self.output(hidden_MD)
+        if not self.word_bias:
+            return logits_MV
+        axes = (1,) * (logits_MV.ndim - 1) + (-1,)
+        return logits_MV + self.bias.astype(logits_MV.dtype).reshape(axes)
+
+
+def word_head(encoder, tied=False):
+    """The head that scores words on this encoder: what its `head` asks for."""
+    if encoder.head is None:
+        return LMHead(encoder.vocab_size, encoder.width, tied)
+    return DenseHead(encoder.vocab_size, encoder.width, tied, **encoder.head)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,14 +237,15 @@ def word_scores(apply, params, hidden_BMD, labels_BM, logits_mib):
             'z': losses.z_loss(logits_BMV),
         }
     own = params.get('lm_head', {})
-    vocabulary = min(words, CHUNK)
+    chunk = min(words, CHUNK)
     loss_BM, z_BM, correct_BM = fused.linear_cross_entropy(
-        hidden_BMD,
-        own['output']['kernel'] if own else embedding_VD,
+        apply('lm_head', params, hidden_BMD, method='enter'),
+        own['output']['kernel'] if 'output' in own else embedding_VD,
         labels_BM,
-        chunk_positions=max(1, most // (rows * vocabulary)),
-        chunk_vocabulary=vocabulary,
-        words_first=not own,
+        chunk_positions=max(1, most // (rows * chunk)),
+        chunk_vocabulary=chunk,
+        bias_V=own.get('bias'),
+        words_first='output' not in own,
         split=split,
     )
     return {'loss': loss_BM, 'correct': correct_BM, 'z': z_BM**2}

@@ -1,18 +1,24 @@
-"""The trunk: a pre-norm transformer of the Llama / EuroBERT family, without biases.
+"""The trunk: a pre-norm transformer of the Llama / EuroBERT family.
 
 The same weights are a decoder (`causal=True`) and an encoder (`causal=False`): the
-attention mask is an argument of the call and never part of the model.
-"""
+attention mask is an argument of the call and never part of the model. Without options it
+is plain Llama; the options are what its relatives add:
 
-import dataclasses
+    rope_scaling          Llama 3.1: dict(factor, low, high, length) of layers.stretched
+    rope_theta            one for all layers or one each; None: no positions (SmolLM3)
+    window                position i sees j only if |i - j| <= window (Mistral; and Qwen2,
+                          SmolLM3 in some layers); one for all layers or one each
+    qkv_bias              Qwen2; with o_bias and ffn_bias, some of Llama's
+    qk_norm               Qwen3
+"""
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jepa_text import resolve
-from jepa_text.models import attention, layers
+from jepa_text.models import layers, stack
 from jepa_text.models.block import Block
+from jepa_text.models.stack import REMAT as REMAT
 
 # Sizes of arXiv 2507.00994, Table 1 (mlm_vs_clm: vocabulary 128,256), and a tiny one
 # for tests. Each is a set of keywords of `Transformer`.
@@ -24,16 +30,6 @@ PRESETS = {
     '1b': dict(width=1728, depth=28, heads=18, kv_heads=6, ffn_width=5120),
 }
 
-HIDDEN = ('name', 'parent')  # of every Linen module, not of this one
-
-_CHECKPOINT = jax.checkpoint_policies
-# What the backward pass keeps of a layer; everything else is computed again.
-REMAT = {
-    'full': _CHECKPOINT.nothing_saveable,
-    'dots': _CHECKPOINT.dots_with_no_batch_dims_saveable,
-    'names': _CHECKPOINT.save_only_these_names('attention', 'gate', 'up'),
-}
-
 
 def make(preset=None, **keywords):
     """A Transformer from a preset's sizes, any of them overridden by keywords.
@@ -41,28 +37,12 @@ def make(preset=None, **keywords):
     Raises ValueError for an unknown preset, a missing size, or sizes that do not
     divide each other.
     """
-    if preset is not None and preset not in PRESETS:
-        raise ValueError(f'preset {preset!r} does not exist: {", ".join(PRESETS)}.')
-    fields = [f.name for f in dataclasses.fields(Transformer) if f.name not in HIDDEN]
-    for key in set(keywords) - set(fields):
-        raise ValueError(f'model does not take {key!r}.{resolve.nearest(key, fields)}')
-    sizes = {**PRESETS.get(preset, {}), **keywords}
-    missing = {'vocab_size', *PRESETS['tiny']} - set(sizes)
-    if missing:
-        raise ValueError(f'model needs {", ".join(sorted(missing))}, or a preset.')
-    model = Transformer(**sizes)
+    model = stack.make(Transformer, PRESETS, preset, keywords)
     if model.heads % model.kv_heads:
         raise ValueError(
             f'heads={model.heads} is not a multiple of kv_heads={model.kv_heads}.'
         )
-    if model.head_width is None and model.width % model.heads:
-        raise ValueError(
-            f'width={model.width} is not a multiple of heads={model.heads}; give '
-            'head_width, or change one of them.'
-        )
-    if model.remat != 'none' and model.remat not in REMAT:
-        raise ValueError(f'remat={model.remat!r}: none, {", ".join(REMAT)}.')
-    attention.choose(model.attention)
+    stack.kinds(model.depth, model.rope_theta, model.window)
     return model
 
 
@@ -76,12 +56,21 @@ class Transformer(nn.Module):
     kv_heads: int
     ffn_width: int
     head_width: int | None = None
-    rope_theta: float = 10_000.0
+    rope_theta: float | tuple | None = 10_000.0
     norm_eps: float = 1e-5
     scan: bool = True
     remat: str = 'none'
     attention: str = 'auto'
     dtype: str = 'float32'
+    rope_scaling: dict | None = None
+    window: int | tuple | None = None
+    qkv_bias: bool = False
+    o_bias: bool = False
+    qk_norm: bool = False
+    ffn_bias: bool = False
+
+    # Scores words by one product with a kernel: heads.LMHead.
+    head = None
 
     @nn.compact
     def __call__(
@@ -96,13 +85,12 @@ class Transformer(nn.Module):
     ):
         """hidden_BLD; with `every_layer`, also layers_NBLD: the embedding and then the
         output of each layer, before the last norm (depth + 1 of them)."""
-        dtype = jnp.dtype(self.dtype)
         shape = (self.vocab_size, self.width)
         embedding_VD = self.param('embedding', layers.INIT, shape, jnp.float32)
-        embedded_BLD = embedding_VD.astype(dtype)[tokens_BL]
+        embedded_BLD = embedding_VD.astype(self.dtype)[tokens_BL]
         head_width = self.head_width or self.width // self.heads
-        angles = layers.rotary_angles(positions_BL, head_width, self.rope_theta)
-        run = self._scanned if self.scan else self._unrolled
+        ways, kinds = stack.kinds(self.depth, self.rope_theta, self.window)
+        angles = stack.angles(positions_BL, head_width, ways, self.rope_scaling)
         block = dict(
             heads=self.heads,
             kv_heads=self.kv_heads,
@@ -112,37 +100,25 @@ class Transformer(nn.Module):
             attention=self.attention,
             causal=causal,
             keep=every_layer,
+            windows=tuple(window for _, window in ways),
+            qkv_bias=self.qkv_bias,
+            o_bias=self.o_bias,
+            qk_norm=self.qk_norm,
+            ffn_bias=self.ffn_bias,
         )
-        given = (angles, segment_ids_BL, order_BL)
-        hidden_BLD, outputs = run(block, embedded_BLD, given)
+        hidden_BLD, outputs = stack.run(
+            Block,
+            block,
+            embedded_BLD,
+            (angles, segment_ids_BL, order_BL),
+            kinds=kinds,
+            scan=self.scan,
+            remat=self.remat,
+        )
         hidden_BLD = layers.RMSNorm(self.norm_eps, name='norm')(hidden_BLD)
         if not every_layer:
             return hidden_BLD
         return hidden_BLD, jnp.concatenate([embedded_BLD[None], outputs])
-
-    def _block_class(self, **options):
-        if self.remat == 'none':
-            return Block
-        return nn.remat(Block, policy=REMAT[self.remat], **options)
-
-    def _scanned(self, block, hidden_BLD, given):
-        # prevent_cse is needless under scan, and costs fusions.
-        stack = nn.scan(
-            self._block_class(prevent_cse=False),
-            variable_axes={'params': 0},
-            split_rngs={'params': True},
-            in_axes=(nn.broadcast,) * len(given),
-            length=self.depth,
-        )
-        return stack(**block, name='layers')(hidden_BLD, *given)
-
-    def _unrolled(self, block, hidden_BLD, given):
-        outputs = []
-        for index in range(self.depth):
-            layer = self._block_class()(**block, name=f'layer_{index}')
-            hidden_BLD, _ = layer(hidden_BLD, *given)
-            outputs.append(hidden_BLD)
-        return hidden_BLD, jnp.stack(outputs) if block['keep'] else None
 
 
 def stack_layers(encoder):

@@ -1,0 +1,266 @@
+"""A config.json of theirs <-> a model section of ours; each undoes the other.
+
+A section here is canonical: every size is given, and `vocab_rows` is how many rows the
+embedding has. What a config.json leaves out has the default of its `transformers` class.
+"""
+
+import dataclasses
+
+from jepa_text.hf import kinds
+
+# Options of a trunk that say how it computes, not what.
+_HOW = ('scan', 'remat', 'attention', 'dtype', 'name', 'parent')
+
+
+def to_section(config, family=None):
+    """The model section of a config.json (a dict).
+
+    Raises ValueError for an unknown family, a missing size, and whatever the models
+    here compute otherwise: another activation, another scaling of positions.
+    """
+    family, config = kinds.complete(config, family)
+    read = {'transformer': _read_trunk, 'bert': _read_bert, 'modernbert': _read_modern}
+    try:
+        return read[kinds.KINDS[family].model](family, config)
+    except KeyError as error:
+        raise ValueError(f'The config of this {family} lacks {error}.') from error
+
+
+def to_config(section, family, tied):
+    """The config.json of a canonical section, as a dict that `to_section` reads back.
+
+    Raises ValueError where the family has no word for an option of the section.
+    """
+    kind = kinds.KINDS[family]
+    if section['name'] != kind.model:
+        alike = [f for f, k in kinds.KINDS.items() if k.model == section['name']]
+        raise ValueError(
+            f'A {section["name"]} is no {family}; these are: {", ".join(alike)}.'
+        )
+    write = {
+        'transformer': _write_trunk,
+        'bert': _write_bert,
+        'modernbert': _write_modern,
+    }
+    found = {
+        'model_type': family,
+        'architectures': [kind.architecture],
+        'tie_word_embeddings': tied,
+        **write[kind.model](family, section),
+    }
+    again = to_section(found)
+    if again != section:
+        lost = sorted(k for k in section if section[k] != again.get(k))
+        raise ValueError(
+            f'{family} has no word for '
+            + ', '.join(f'{k}={section[k]!r}' for k in lost)
+            + ': choose a family that has, or leave it out.'
+        )
+    return found
+
+
+def canonical(name, encoder):
+    """The canonical section of a model that was made, `name` being its file."""
+    fields = {f.name: getattr(encoder, f.name) for f in dataclasses.fields(encoder)}
+    found = {k: v for k, v in fields.items() if k not in _HOW}
+    found['vocab_rows'] = found.pop('vocab_size')
+    found['head_width'] = encoder.head_width or encoder.width // encoder.heads
+    scaling = found.get('rope_scaling')
+    if scaling is not None:
+        found['rope_scaling'] = dict(scaling)
+    return {'name': name, **found}
+
+
+def _read_trunk(family, config):
+    _same(config, 'hidden_act', 'silu')
+    sizes = {ours: config[theirs] for ours, theirs in kinds.TRUNK.items()}
+    sizes['kv_heads'] = sizes['kv_heads'] or sizes['heads']
+    sizes['head_width'] = sizes['head_width'] or sizes['width'] // sizes['heads']
+    theta, scaling = _read_rope(config, config)
+    depth, bias = sizes['depth'], bool(config['attention_bias'])
+    if family == 'smollm3':
+        theta = _alike(theta if turns else None for turns in _turning(config, depth))
+    return {
+        'name': 'transformer',
+        **sizes,
+        'rope_theta': theta,
+        'rope_scaling': scaling,
+        'window': _read_window(family, config, depth),
+        'qkv_bias': bias or family == 'qwen2',
+        'o_bias': bias and family != 'qwen2',
+        'qk_norm': family == 'qwen3',
+        'ffn_bias': bool(config['mlp_bias']),
+    }
+
+
+def _write_trunk(family, section):
+    thetas = section['rope_theta']
+    thetas = thetas if isinstance(thetas, tuple) else (thetas,) * section['depth']
+    theta = next((t for t in thetas if t is not None), 10_000.0)
+    found = {theirs: section[ours] for ours, theirs in kinds.TRUNK.items()}
+    found |= {
+        'hidden_act': 'silu',
+        'rope_parameters': _write_rope(theta, section['rope_scaling']),
+        'attention_bias': section['o_bias'],
+        'mlp_bias': section['ffn_bias'],
+    }
+    if family == 'smollm3':
+        found['no_rope_layers'] = [int(t is not None) for t in thetas]
+    return found | _write_window(family, section)
+
+
+def _turning(config, depth):
+    """Which layers of a SmolLM3 have positions."""
+    every = config['no_rope_layer_interval']
+    return config['no_rope_layers'] or [(i + 1) % every != 0 for i in range(depth)]
+
+
+def _read_window(family, config, depth):
+    """Theirs counts the position itself: i - j < sliding_window."""
+    size = config['sliding_window']
+    if size is None or not config.get('use_sliding_window', True):
+        return None
+    slides = [True] * depth
+    if family.startswith('qwen'):
+        slides = [i >= config['max_window_layers'] for i in range(depth)]
+    elif family == 'smollm3':
+        slides = [not turns for turns in _turning(config, depth)]
+    if config.get('layer_types'):
+        slides = [kind == 'sliding_attention' for kind in config['layer_types']]
+    return _alike(size - 1 if does else None for does in slides)
+
+
+def _write_window(family, section):
+    windows = section['window']
+    if not isinstance(windows, tuple):
+        windows = (windows,) * section['depth']
+    size = next((w + 1 for w in windows if w is not None), None)
+    if family == 'mistral':
+        return {'sliding_window': size}
+    if 'use_sliding_window' not in kinds.KINDS[family].defaults:
+        return {}
+    slides = ['full_attention' if w is None else 'sliding_attention' for w in windows]
+    return {
+        'use_sliding_window': size is not None,
+        'sliding_window': size,
+        'layer_types': slides,
+    }
+
+
+def _read_rope(config, whole):
+    """(theta, scaling) of `rope_parameters`, or of the keys that came before them."""
+    rope = config.get('rope_parameters') or config.get('rope_scaling') or {}
+    kind = rope.get('rope_type', rope.get('type', 'default'))
+    part = rope.get('partial_rotary_factor', whole.get('partial_rotary_factor', 1.0))
+    if kind not in ('default', 'llama3') or part != 1.0:
+        raise ValueError(
+            f'Rotary positions of type {kind!r}, turning {part:.0%} of a head: only '
+            "'default' and 'llama3' can be read, turning all of it."
+        )
+    theta = rope.get('rope_theta', config.get('rope_theta'))
+    if kind == 'default':
+        return float(theta), None
+    rope = {kinds.STRETCH['length']: whole['max_position_embeddings']} | rope
+    return float(theta), {ours: rope[theirs] for ours, theirs in kinds.STRETCH.items()}
+
+
+def _write_rope(theta, scaling=None):
+    if scaling is None:
+        return {'rope_type': 'default', 'rope_theta': theta}
+    stretch = {theirs: scaling[ours] for ours, theirs in kinds.STRETCH.items()}
+    return {'rope_type': 'llama3', 'rope_theta': theta, **stretch}
+
+
+def _read_bert(family, config):
+    _same(config, 'position_embedding_type', 'absolute')
+    sizes = {ours: config[theirs] for ours, theirs in kinds.BERT.items()}
+    return {
+        'name': 'bert',
+        **sizes,
+        'position_offset': 0 if family == 'bert' else config['pad_token_id'] + 1,
+        'act': _activation(config['hidden_act']),
+        'head_width': sizes['width'] // sizes['heads'],
+    }
+
+
+def _write_bert(family, section):
+    found = {theirs: section[ours] for ours, theirs in kinds.BERT.items()}
+    found['hidden_act'] = kinds.THEIR_ACTIVATIONS[section['act']]
+    if family != 'bert':
+        found['pad_token_id'] = section['position_offset'] - 1
+    return found
+
+
+def _read_modern(family, config):
+    sizes = {ours: config[theirs] for ours, theirs in kinds.MODERNBERT.items()}
+    rope = config['rope_parameters'] or {}
+    theta, local = (
+        _read_rope({'rope_theta': config[before], 'rope_parameters': rope.get(name)}, {})[
+            0
+        ]
+        for name, before in (
+            ('full_attention', 'global_rope_theta'),
+            ('sliding_attention', 'local_rope_theta'),
+        )
+    )
+    return {
+        'name': 'modernbert',
+        **sizes,
+        'head_width': sizes['width'] // sizes['heads'],
+        'global_every': _read_every(config),
+        'rope_theta': theta,
+        'local_theta': local,
+        'local_window': config['local_attention'] // 2,
+        'act': _activation(config['hidden_activation']),
+        'head_act': _activation(config['classifier_activation']),
+    }
+
+
+def _write_modern(family, section):
+    found = {theirs: section[ours] for ours, theirs in kinds.MODERNBERT.items()}
+    return found | {
+        'hidden_activation': kinds.THEIR_ACTIVATIONS[section['act']],
+        'classifier_activation': kinds.THEIR_ACTIVATIONS[section['head_act']],
+        'local_attention': 2 * section['local_window'],
+        'layer_types': _modern_layers(section['global_every'], section['depth']),
+        'rope_parameters': {
+            'full_attention': _write_rope(section['rope_theta']),
+            'sliding_attention': _write_rope(section['local_theta']),
+        },
+    }
+
+
+def _read_every(config):
+    """Every how many layers one sees all, from the first on."""
+    depth, listed = config['num_hidden_layers'], config['layer_types']
+    if not listed:
+        return config['global_attn_every_n_layers']
+    for every in (config['global_attn_every_n_layers'], *range(1, depth + 1)):
+        if _modern_layers(every, depth) == list(listed):
+            return every
+    raise ValueError(
+        f'layer_types {listed} do not repeat: the first layer and every n-th after it '
+        'must see the whole text.'
+    )
+
+
+def _modern_layers(every, depth):
+    return ['sliding_attention' if i % every else 'full_attention' for i in range(depth)]
+
+
+def _alike(values):
+    """The tuple of the values, or the value itself if all are the same."""
+    values = tuple(values)
+    return values[0] if len(set(values)) == 1 else values
+
+
+def _same(config, key, wanted):
+    if config[key] not in (wanted, 'swish' if wanted == 'silu' else wanted):
+        raise ValueError(f'{key}={config[key]!r} cannot be read; only {wanted!r} can.')
+
+
+def _activation(name):
+    if name not in kinds.ACTIVATIONS:
+        known = ', '.join(kinds.ACTIVATIONS)
+        raise ValueError(f'activation {name!r} cannot be read; there are: {known}.')
+    return kinds.ACTIVATIONS[name]

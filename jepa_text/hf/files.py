@@ -1,0 +1,168 @@
+"""A folder or hub name -> config, tokenizer, and tensors that are read slice by slice.
+
+Weights come from safetensors only: a pickle can run whatever its author wrote, so it is
+never opened. Nothing is executed from what was downloaded.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+WANTED = ('*.safetensors', '*.json')
+UNWANTED = ('onnx/*', 'openvino/*', 'original/*')
+PICKLES = ('*.bin', '*.pt', '*.pth', '*.ckpt')
+INDEX = 'model.safetensors.index.json'
+
+
+def folder_of(name, revision=None):
+    """The folder of a name: itself if there is one, else the hub's, downloaded.
+
+    Only json files and safetensors are fetched. Raises FileNotFoundError for what is
+    neither, ModuleNotFoundError without huggingface_hub, and PermissionError for a model
+    whose terms must be accepted first.
+    """
+    if Path(name).is_dir():
+        if revision is not None:
+            raise ValueError(
+                f'{name} is a folder, so revision={revision!r} means nothing: leave it '
+                'out, or give a name on the hub.'
+            )
+        return Path(name)
+    return Path(_download(name, revision))
+
+
+def commit_of(folder):
+    """The commit that a folder of the hub's cache holds; None for another folder."""
+    return folder.name if folder.parent.name == 'snapshots' else None
+
+
+def _download(name, revision):
+    try:
+        import huggingface_hub
+        from huggingface_hub import errors
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f'{name} is no folder here, and to ask the hub for it huggingface_hub is '
+            "needed: pip install 'jepa-text[hf]'."
+        ) from error
+    where = name if revision is None else f'{name} at revision {revision}'
+    try:
+        return huggingface_hub.snapshot_download(
+            name,
+            revision=revision,
+            allow_patterns=list(WANTED),
+            ignore_patterns=list(UNWANTED),
+        )
+    except errors.GatedRepoError as error:
+        raise PermissionError(
+            f'{where} asks you to accept its terms first: do so on its page, then log in '
+            'with `hf auth login` or set HF_TOKEN.'
+        ) from error
+    except errors.RevisionNotFoundError as error:
+        raise FileNotFoundError(
+            f'{where} is not on the hub: no such revision.'
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise FileNotFoundError(
+            f'{where} is neither a folder here nor a model on the hub; private models '
+            'need HF_TOKEN.'
+        ) from error
+    except errors.HFValidationError as error:
+        raise FileNotFoundError(
+            f'{where} is no folder here, and no name on the hub either: {error}.'
+        ) from error
+    except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
+        raise FileNotFoundError(
+            f'{where} is not in the local cache, and the hub cannot be reached: go '
+            'online once, unset HF_HUB_OFFLINE, or give a folder.'
+        ) from error
+
+
+def read_json(path):
+    """The object in a JSON file; ValueError if it holds none."""
+    try:
+        found = json.loads(Path(path).read_text(encoding='utf-8'))
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f'{path} is missing: give a folder as `save_pretrained` writes it.'
+        ) from None
+    except ValueError as error:
+        raise ValueError(f'{path} is not JSON: {error}.') from error
+    if not isinstance(found, dict | list):
+        raise ValueError(f'{path} holds no JSON object.')
+    return found
+
+
+class Tensors:
+    """The tensors of a folder by name, of which only what is asked for is read.
+
+    Raises FileNotFoundError for a folder without safetensors or with a shard missing,
+    and ValueError for a file that is cut short or that lacks what its index promises.
+    """
+
+    def __init__(self, folder):
+        self._files = {}
+        for path, promised in _shards(Path(folder)).items():
+            opened = _open(path)
+            lacking = sorted(set(promised or ()) - set(opened.keys()))
+            if lacking:
+                raise ValueError(
+                    f'{path} lacks {", ".join(lacking)}, which {INDEX} places there: '
+                    'download it again.'
+                )
+            self._files |= dict.fromkeys(promised or opened.keys(), opened)
+
+    @property
+    def names(self):
+        """All names, sorted."""
+        return sorted(self._files)
+
+    def shape(self, name):
+        """The shape of a tensor, as a tuple."""
+        return tuple(self._files[name].get_slice(name).get_shape())
+
+    def read(self, name, *index):
+        """float32 of a part of a tensor, however it was stored; `index` has slices."""
+        part = self._files[name].get_slice(name)[index]
+        return np.asarray(part, np.float32)
+
+
+def _shards(folder):
+    """{file: names that an index places in it, or None for all}."""
+    if (folder / INDEX).is_file():
+        shards = {}
+        for name, file in read_json(folder / INDEX)['weight_map'].items():
+            shards.setdefault(folder / file, []).append(name)
+        missing = sorted(path.name for path in shards if not path.is_file())
+        if missing:
+            raise FileNotFoundError(
+                f'{folder / INDEX} names {", ".join(missing)}, missing from the folder: '
+                'download what is missing.'
+            )
+        return shards
+    files = sorted(folder.glob('*.safetensors'))
+    whole = [path for path in files if path.name == 'model.safetensors'] or files
+    if len(whole) == 1:
+        return {whole[0]: None}
+    if files:
+        raise FileNotFoundError(
+            f'{folder} holds {", ".join(path.name for path in files)} without {INDEX} to '
+            'say which belong together: add the index, or name one model.safetensors.'
+        )
+    pickles = sorted(path.name for kind in PICKLES for path in folder.glob(kind))
+    found = f'only {", ".join(pickles)}, which would run code' if pickles else 'none'
+    raise FileNotFoundError(
+        f'{folder} must hold safetensors, but there is {found}. Write them with '
+        '`model.save_pretrained(folder)` in transformers, or take a revision that has '
+        'them.'
+    )
+
+
+def _open(path):
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        return safe_open(path, 'np')
+    except SafetensorError as error:
+        raise ValueError(f'{path} is not whole ({error}): download it again.') from error

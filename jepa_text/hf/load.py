@@ -1,0 +1,265 @@
+"""A folder of theirs, or a name on their hub -> our model, parameters and tokenizer."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jepa_text import resolve, sharding, tokenizers
+from jepa_text.hf import become as becoming
+from jepa_text.hf import configs, files, kinds, layout, names, place, sentence
+from jepa_text.models import heads
+
+WORD_MODELS = ('ForCausalLM', 'ForMaskedLM', 'LMHeadModel', 'ForPreTraining')
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Imported:
+    """A model as it was read.
+
+    section     the model section of a config; `encoder` is what it builds
+    params      {'encoder': ..., 'lm_head': ...}; without lm_head if the file had none
+    causal      it reads to the left
+    begin, end  ids before and after a text
+    pooling     hf/sentence.Pooling, or None
+    record      what was found and decided, for JSON; becoming.lines makes it readable
+    """
+
+    section: dict
+    encoder: Any
+    params: dict
+    tied: bool
+    tokenizer: tokenizers.Tokenizer
+    length: int
+    causal: bool
+    begin: tuple
+    end: tuple
+    pooling: sentence.Pooling | None
+    record: dict
+
+
+def load(name, revision=None, *, family=None, mesh=None, become=None):
+    """The model in a folder, or of a name on the hub, as Imported.
+
+    As it is, a decoder reads to the left; with `become`, a dict of hf/become.Choices
+    (maybe empty), it becomes an encoder. `family` overrules the config's model_type, as
+    for `optimus`. Parameters are float32, on the mesh if there is one. Raises ValueError
+    for tensors that do not fit the config, all of them listed; FileNotFoundError for a
+    folder without safetensors.
+    """
+    source = _Source(files.folder_of(name, revision), family)
+    choices = None if become is None else becoming.choices(become)
+    section, tokenizer, mask = source.section, source.tokenizer, None
+    if choices is not None:
+        section = becoming.section_of(section, choices.window)
+        tokenizer, *mask = becoming.with_mask(tokenizer, name, choices.mask)
+    multiple = 1 if choices is None else choices.vocab_multiple
+    rows = max(section['vocab_rows'], tokenizer.vocab_size)
+    section = {**section, 'vocab_rows': -(-rows // multiple) * multiple}
+    head = 'keep' if choices is None else choices.head
+    anew = (tokenizer.mask_id,) if mask and mask[1] == 'new' else ()
+    params, tied, used = _params(source, section, head, anew, mesh)
+    if choices is None:
+        begin, end = _ends(tokenizer)
+    else:
+        begin, end = (tokenizer.bos_id,), (tokenizer.eos_id,)
+    pooling = sentence.read(source.folder)
+    found = Imported(
+        section=section,
+        encoder=_encoder(section),
+        params=params,
+        tied=tied,
+        tokenizer=tokenizer,
+        length=_length(source, pooling),
+        causal=source.causal and choices is None,
+        begin=begin,
+        end=end,
+        pooling=pooling,
+        record={
+            'source': str(name),
+            'revision': revision,
+            'commit': files.commit_of(source.folder),
+            'family': source.family,
+        },
+    )
+    found.record.update(_decided(found, source, mask, head, used))
+    return found
+
+
+def _decided(found, source, mask, head, used):
+    """What was found and decided, beside where it came from: the rest of the record."""
+    tokenizer, has_head = found.tokenizer, 'lm_head' in found.params
+    if mask is None and tokenizer.mask_id is not None:
+        mask = (tokenizer.backend.id_to_token(tokenizer.mask_id), 'found')
+    return {
+        'attends': 'to the left' if found.causal else 'both ways',
+        'window': found.section.get('window'),
+        'mask': mask and {'token': mask[0], 'how': mask[1], 'id': tokenizer.mask_id},
+        'rows': {
+            'file': source.section['vocab_rows'],
+            'now': found.section['vocab_rows'],
+            'words': tokenizer.vocab_size,
+        },
+        'head': f'{head}, {"tied" if found.tied else "its own"}' if has_head else 'none',
+        # The head of a decoder has learned to name the token after its position.
+        'advice': 'mntp' if source.causal and has_head and head != 'new' else 'mlm',
+        'begin': list(found.begin),
+        'end': list(found.end),
+        'pad': tokenizer.pad_id,
+        'left_out': source.left_out(used),
+    }
+
+
+class _Source:
+    """A folder, checked: its tensors are those of its config."""
+
+    def __init__(self, folder, family):
+        self.folder = folder
+        config = files.read_json(folder / 'config.json')
+        if 'quantization_config' in config:
+            raise ValueError(
+                f'{folder} holds quantised weights; take the folder of the whole ones.'
+            )
+        self.family, self.config = kinds.complete(config, family)
+        self.section = configs.to_section(self.config, self.family)
+        self.names = names.FAMILIES[self.family]
+        self.tied = bool(self.config['tie_word_embeddings'])
+        reads_left = kinds.KINDS[self.family].causal or self.config.get('is_decoder')
+        self.causal = bool(self.config.get('is_causal', reads_left))
+        self.tokenizer = self._tokenizer()
+        self.tensors = files.Tensors(folder)
+        self.spelt = layout.canonical(self.names, self.tensors.names)
+        self.has_head = self._has_head()
+        shapes = _shapes(self.section, self.tied, self.has_head)
+        sizes = {new: self.shape(new) for new in self.spelt}
+        bound = layout.bindings(self.names, shapes)
+        place.check(bound, shapes, sizes, self._unneeded())
+
+    def _tokenizer(self):
+        found = tokenizers.load(self.folder / 'tokenizer.json', optional=('mask',))
+        if found.vocab_size > self.section['vocab_rows']:
+            raise ValueError(
+                f'{self.folder}: the tokenizer has {found.vocab_size} words, but the '
+                f'embedding {self.section["vocab_rows"]} rows: they do not belong '
+                'together.'
+            )
+        return found
+
+    def _has_head(self):
+        if self.names.of_head() & set(self.spelt):
+            return True
+        usual = kinds.KINDS[self.family].architecture
+        listed = self.config.get('architectures') or [usual]
+        return self.tied and self.plain_head and listed[0].endswith(WORD_MODELS)
+
+    @property
+    def plain_head(self):
+        """Words are scored by one product, so that a tied head has no tensors."""
+        return _encoder(self.section).head is None
+
+    def _unneeded(self):
+        """Tensors of tasks and poolers, and a tied head that was saved all the same."""
+        return {
+            name
+            for name in self.spelt
+            if self.names.is_left_out(name)
+            or (self.tied and name == self.names.theirs('lm_head/output/kernel'))
+        }
+
+    def left_out(self, used):
+        """The file's names of what the model as read does not have."""
+        taken = {self.spelt[name] for name in used if name in self.spelt}
+        return sorted(set(self.tensors.names) - taken)
+
+    def read(self, name, *index):
+        return self.tensors.read(self.spelt[name], *index)
+
+    def shape(self, name):
+        return self.tensors.shape(self.spelt[name])
+
+
+def _params(source, section, head, anew, mesh):
+    """({'encoder': ..., 'lm_head': ...}, tied, names that were read) as chosen."""
+    has_head = source.has_head or head != 'keep'
+    if head in ('tied', 'copy') and not (source.has_head or source.plain_head):
+        raise ValueError(
+            f'head={head!r}, but {source.folder} has no word head, of which this family '
+            "needs the dense layer: take head='new'."
+        )
+    tied = {'keep': source.tied, 'tied': True, 'copy': False, 'new': False}[head]
+    shapes = _shapes(section, tied, has_head)
+    bound = layout.bindings(source.names, shapes)
+    if head == 'copy':
+        own = bound.pop(source.names.theirs('lm_head/output/kernel'))
+        bound[source.names.theirs('encoder/embedding')] += own
+    if head == 'new':
+        bound = {n: p for n, p in bound.items() if not p[0].path.startswith('lm_head/')}
+    by_word = {source.names.theirs(path) for path in names.BY_WORD}
+    read = becoming.Extended(
+        source,
+        by_word,
+        have=source.section['vocab_rows'],
+        words=source.tokenizer.vocab_size,
+        anew=anew,
+    )
+    flat = place.place(shapes, bound, read, mesh)
+    params = {'encoder': {}} | ({'lm_head': {}} if has_head else {})
+    for path, leaf in flat.items():
+        *folders, last = path.split('/')
+        inner = params
+        for folder in folders:
+            inner = inner.setdefault(folder, {})
+        inner[last] = leaf
+    if head == 'new':
+        params['lm_head'] = _new_head(section, mesh)
+    return params, tied, set(bound)
+
+
+def _new_head(section, mesh):
+    head = heads.word_head(_encoder(section))
+    make = functools.partial(_init, head, *head.example())
+    shapes = {'lm_head': jax.eval_shape(make)}
+    placed = None if mesh is None else sharding.shardings(shapes, mesh)['lm_head']
+    return jax.jit(make, out_shardings=placed)()
+
+
+def _init(module, *inputs, **options):
+    return module.init(jax.random.key(0), *inputs, **options).get('params', {})
+
+
+def _encoder(section):
+    """The module of a canonical section."""
+    section = {'vocab_size': section['vocab_rows'], **section}
+    return resolve.build('models', section)
+
+
+def _shapes(section, tied, has_head):
+    """{path: shape} of the parameters of the encoder, and of its head if it has one."""
+    encoder = _encoder(section)
+    ids_BL = jnp.zeros((1, 1), jnp.int32)
+    run = functools.partial(_init, encoder, ids_BL, ids_BL, ids_BL, causal=False)
+    tree = {'encoder': jax.eval_shape(run)}
+    if has_head:
+        head = heads.word_head(encoder, tied)
+        tree['lm_head'] = jax.eval_shape(lambda: _init(head, *head.example()))
+    return {
+        jax.tree_util.keystr(path, simple=True, separator='/'): leaf.shape
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+def _ends(tokenizer):
+    """The ids that the tokenizer's own template puts before and after a text."""
+    plain = tokenizer.backend.encode('a', add_special_tokens=False).ids
+    whole = tokenizer.backend.encode('a', add_special_tokens=True).ids
+    start = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
+    return tuple(whole[:start]), tuple(whole[start + len(plain) :])
+
+
+def _length(source, pooling):
+    """The longest text, in tokens: learned positions, or what the config names."""
+    room = source.config['max_position_embeddings']
+    room -= source.section.get('position_offset', 0)
+    return min(room, (pooling and pooling.length) or room)

@@ -1,0 +1,65 @@
+"""How a sentence-transformers folder makes one vector of a text."""
+
+import dataclasses
+from pathlib import Path
+
+from jepa_text.hf import files
+
+# Older files switch one of several on, later ones name it.
+POOLINGS = {
+    'pooling_mode_mean_tokens': 'mean',
+    'pooling_mode_cls_token': 'cls',
+    'pooling_mode_max_tokens': 'max',
+    'pooling_mode_lasttoken': 'last',
+    'mean': 'mean',
+    'cls': 'cls',
+    'max': 'max',
+    'lasttoken': 'last',
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Pooling:
+    """`pool` over all tokens, specials too; scaled to length 1 if `normalise`. Texts
+    are cut at `length` tokens, unless that is None."""
+
+    pool: str
+    normalise: bool
+    length: int | None
+
+
+def read(folder):
+    """The Pooling of a folder; None if sentence-transformers did not write it.
+
+    Raises ValueError for a module or a pooling that is not among ours.
+    """
+    folder = Path(folder)
+    if not (folder / 'modules.json').is_file():
+        return None
+    modules = files.read_json(folder / 'modules.json')
+    kinds = {module['type'].rsplit('.', 1)[-1]: module['path'] for module in modules}
+    unknown = sorted(set(kinds) - {'Transformer', 'Pooling', 'Normalize'})
+    if unknown or 'Pooling' not in kinds:
+        raise ValueError(
+            f'{folder / "modules.json"} has the modules {", ".join(kinds)}; only '
+            'Transformer, Pooling and maybe Normalize can be read.'
+        )
+    section = files.read_json(folder / kinds['Pooling'] / 'config.json')
+    cut = folder / 'sentence_bert_config.json'
+    return Pooling(
+        pool=_pool(section, folder),
+        normalise='Normalize' in kinds,
+        length=files.read_json(cut).get('max_seq_length') if cut.is_file() else None,
+    )
+
+
+def _pool(section, folder):
+    modes = [key for key, on in section.items() if key.startswith('pooling_mode_') and on]
+    if isinstance(section.get('pooling_mode'), str):
+        modes = [section['pooling_mode']]
+    if len(modes) != 1 or modes[0] not in POOLINGS:
+        raise ValueError(
+            f'{folder} pools by {", ".join(modes) or "nothing"}; only one of '
+            f'{", ".join(POOLINGS)} can be read.'
+        )
+    return POOLINGS[modes[0]]

@@ -1,0 +1,108 @@
+"""cuDNN's flash attention over packed documents, on Hopper and later.
+
+jax reaches this through an inner interface only, hence the test of what is there. It
+takes a length and an offset for every document of a row, up to a fixed number.
+"""
+
+import importlib.util
+import inspect
+
+import jax.numpy as jnp
+
+SPLITS, MULTIPLE = False, 128
+_INNER = 'jax._src.cudnn.fused_attention_stablehlo'
+_NEEDED = {'q_seqlen', 'kv_seqlen', 'q_offsets', 'kv_offsets', 'mask_type'}
+
+
+def why_not(request):
+    """Hopper, half precision, no window to both sides, no order."""
+    if request.platform != 'gpu':
+        return 'it runs on NVIDIA GPUs'
+    if request.capability < (9, 0):
+        have = '.'.join(map(str, request.capability))
+        return f'packed documents need compute capability 9.0, and this GPU has {have}'
+    if request.dtype not in ('bfloat16', 'float16'):
+        return f'it takes bfloat16 or float16, not {request.dtype}'
+    if request.head_width > 128 or request.head_width % 8:
+        return f'head width {request.head_width} is not a multiple of 8 up to 128'
+    if request.window is not None and not request.causal:
+        return 'its window is to the left only'
+    if request.order:
+        return 'it has no order by row'
+    return _missing()
+
+
+def _missing():
+    if importlib.util.find_spec(_INNER) is None:
+        return f'this version of jax has no {_INNER}'
+    from jax._src.cudnn import fused_attention_stablehlo as inner
+
+    takes = set(inspect.signature(inner.dot_product_attention).parameters)
+    if not takes >= _NEEDED:
+        return f'{_INNER} of this jax does not take {", ".join(_NEEDED - takes)}'
+    try:
+        version = inner.check_cudnn_version()
+    except RuntimeError as error:
+        return f'cuDNN: {error}'
+    if version < 90600:
+        return f'packed documents need cuDNN 9.6, and this is {version}'
+    return ''
+
+
+def most_documents(length):
+    """How many documents a row may have. Memory grows with it: [documents, H, L]."""
+    return max(8, length // 64)
+
+
+def fits(segment_ids_BL):
+    """Whether no row has more documents than `most_documents`, padding being one."""
+    most = most_documents(segment_ids_BL.shape[1])
+    return jnp.all(_number(segment_ids_BL)[:, -1] < most)
+
+
+def attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *, causal, window):
+    """Every position belongs to a document, padding too: outputs are never left out."""
+    del order_BL
+    from jax._src.cudnn import fused_attention_stablehlo as inner
+
+    lengths_BN, offsets_BN = documents(segment_ids_BL)
+    # One key head per query head: offsets of keys are in steps of query heads, wrong for
+    # groups, before jax 0.11 (jax-ml/jax pull request 39521).
+    repeats = q_BLHK.shape[2] // k_BLGK.shape[2]
+    masks = inner.MaskType
+    return inner.dot_product_attention(
+        q_BLHK,
+        jnp.repeat(k_BLGK, repeats, axis=2),
+        jnp.repeat(v_BLGK, repeats, axis=2),
+        q_seqlen=lengths_BN,
+        kv_seqlen=lengths_BN,
+        q_offsets=offsets_BN,
+        kv_offsets=offsets_BN,
+        scale=q_BLHK.shape[3] ** -0.5,
+        mask_type=masks.PADDING_CAUSAL if causal else masks.NO_MASK,
+        # It counts the position itself.
+        sliding_window_length=None if window is None else window + 1,
+    )
+
+
+def documents(segment_ids_BL):
+    """(lengths_BN, offsets_BN) of the documents of each row, N and N + 1 wide.
+
+    -1 where a row has fewer; so there is at least one such offset, which cuDNN takes for
+    the end.
+    """
+    most = most_documents(segment_ids_BL.shape[1])
+    number_BL = _number(segment_ids_BL)
+    is_in_BLN = number_BL[:, :, None] == jnp.arange(most)[None, None]
+    lengths_BN = jnp.sum(is_in_BLN, axis=1, dtype=jnp.int32)
+    offsets_BN = jnp.cumsum(lengths_BN, axis=1) - lengths_BN
+    none_BN = lengths_BN == 0
+    lengths_BN = jnp.where(none_BN, -1, lengths_BN)
+    offsets_BN = jnp.where(none_BN, -1, offsets_BN)
+    return lengths_BN, jnp.pad(offsets_BN, ((0, 0), (0, 1)), constant_values=-1)
+
+
+def _number(segment_ids_BL):
+    """The number of each position's document in its row, from 0."""
+    new_BL = segment_ids_BL[:, 1:] != segment_ids_BL[:, :-1]
+    return jnp.cumsum(jnp.pad(new_BL, ((0, 0), (1, 0))), axis=1, dtype=jnp.int32)

@@ -1,0 +1,85 @@
+"""Tokamax: kernels for NVIDIA GPUs with documents and windows on both sides.
+
+What a position sees is a range of the row, from `first` to before `end`. Tokamax takes
+such ranges in its inner interface only, hence the test of its version.
+"""
+
+import importlib.util
+
+import jax
+import jax.numpy as jnp
+
+SPLITS, MULTIPLE = False, 128
+# The order in which its kernels are preferred, where they support the device.
+KERNELS = ('mosaic_gpu', 'triton')
+
+
+def why_not(request):
+    """GPUs, half precision, no order; and the package."""
+    if request.platform != 'gpu':
+        return 'it runs on NVIDIA GPUs'
+    if request.dtype not in ('bfloat16', 'float16'):
+        return f'it takes bfloat16 or float16, not {request.dtype}'
+    if request.order:
+        return 'it has no order by row'
+    return _missing()
+
+
+def _missing():
+    if importlib.util.find_spec('tokamax') is None:
+        return "the package is not installed: pip install 'jepa-text[kernels]'"
+    try:
+        from tokamax._src.ops.attention import api, base
+    except ImportError as error:
+        return f'this version of tokamax is laid out in another way ({error})'
+    if not hasattr(base, 'Mask'):
+        return 'this version of tokamax is laid out in another way (no Mask)'
+    if _kernel(api) is None:
+        return f'none of its kernels ({", ".join(KERNELS)}) supports this device'
+    return ''
+
+
+def _kernel(api):
+    device = jax.local_devices()[0]
+    known = [name for name in KERNELS if name in api.IMPLEMENTATIONS]
+    able = [name for name in known if api.IMPLEMENTATIONS[name].supported_on(device)]
+    return able[0] if able else None
+
+
+def attend(
+    q_BLHK,
+    k_BLGK,
+    v_BLGK,
+    segment_ids_BL,
+    order_BL,
+    *,
+    causal,
+    window,
+    kernel=None,
+):
+    """By the first of KERNELS that the device supports, or the one that is named."""
+    del order_BL
+    from tokamax._src.ops.attention import api, base
+
+    first_BL, end_BL = ranges(segment_ids_BL, causal, window)
+    mask = base.Mask(k_start=first_BL[:, None], k_end=end_BL[:, None])
+    kernel = api.IMPLEMENTATIONS[kernel or _kernel(api)]
+    return kernel(q_BLHK, k_BLGK, v_BLGK, mask=mask)
+
+
+def ranges(segment_ids_BL, causal, window):
+    """(first_BL, end_BL): position i sees those from first[i] to before end[i]."""
+    index_1L = jnp.arange(segment_ids_BL.shape[1], dtype=jnp.int32)[None]
+    new_BL = segment_ids_BL[:, 1:] != segment_ids_BL[:, :-1]
+    starts_BL = jnp.pad(new_BL, ((0, 0), (1, 0)), constant_values=True)
+    stops_BL = jnp.pad(new_BL, ((0, 0), (0, 1)), constant_values=True)
+    first_BL = jax.lax.cummax(jnp.where(starts_BL, index_1L, 0), axis=1)
+    length = segment_ids_BL.shape[1]
+    end_BL = jnp.where(stops_BL, index_1L + 1, length)
+    end_BL = jax.lax.cummin(end_BL, axis=1, reverse=True)
+    if window is not None:
+        first_BL = jnp.maximum(first_BL, index_1L - window)
+        end_BL = jnp.minimum(end_BL, index_1L + window + 1)
+    if causal:
+        end_BL = jnp.minimum(end_BL, index_1L + 1)
+    return first_BL, end_BL

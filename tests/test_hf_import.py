@@ -1,0 +1,352 @@
+"""Models of other formats compute what `transformers` says they do, and what is wrong
+with a folder is told."""
+
+import functools
+import json
+from pathlib import Path
+
+import hf_cases
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from hf_cases import CASES, V
+from numpy.testing import assert_allclose, assert_array_equal
+from safetensors.numpy import save_file
+
+from jepa_text import resolve, sharding
+from jepa_text.hf import configs, files, kinds, layout, load, names
+from jepa_text.models import heads
+
+REFERENCES = Path(__file__).parent / 'references' / 'hf.npz'
+
+
+@functools.cache
+def references():
+    with np.load(REFERENCES) as found:
+        arrays = dict(found)
+    return json.loads(str(arrays.pop('about'))), arrays
+
+
+def tensors_of(case):
+    about, _ = references()
+    return hf_cases.weights(about['shapes'][case])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Writes the folder of a case; keywords change its config, `tensors` its weights."""
+
+    def write(case='llama', tensors=None, **changes):
+        config = CASES[case][0] | changes
+        return hf_cases.write(tmp_path, config, tensors or tensors_of(case))
+
+    return write
+
+
+def logits_of(imported, causal=None):
+    causal = imported.causal if causal is None else causal
+    head = heads.word_head(imported.encoder, imported.tied)
+
+    def logits(params, *batch):
+        hidden = imported.encoder.apply(
+            {'params': params['encoder']}, *batch, causal=causal
+        )
+        embedding_VD = params['encoder']['embedding']
+        return head.apply({'params': params['lm_head']}, hidden, embedding_VD)
+
+    return np.asarray(jax.jit(logits)(imported.params, *hf_cases.batch()))
+
+
+def flat(tree):
+    return {
+        jax.tree_util.keystr(path, simple=True, separator='/'): np.asarray(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+def exported(params, family):
+    """Their tensors of our parameters, by the table that imported them."""
+    leaves = flat(params)
+    bound = layout.bindings(family, {path: x.shape for path, x in leaves.items()})
+    return {name: layout.joined(parts, leaves) for name, parts in bound.items()}
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_logits_are_those_of_transformers_and_tensors_come_back(folder, case):
+    imported = load.load(folder(case))
+    assert imported.causal == CASES[case][1]
+    _, expected = references()
+    found = hf_cases.by_document(logits_of(imported))
+    for index, (padded, packed) in enumerate(found):
+        wanted = expected[f'{case}/{index}']
+        assert np.abs(wanted).max() > 1
+        assert_allclose(padded, wanted, atol=1e-4, rtol=0)
+        assert_allclose(packed, wanted, atol=1e-4, rtol=0)
+    back = exported(imported.params, names.FAMILIES[imported.record['family']])
+    tensors = tensors_of(case)
+    for name in set(tensors) - set(imported.record['left_out']):
+        # A bias that is saved under two names comes back under the one.
+        there = name.replace('decoder.bias', 'bias') if name not in back else name
+        assert_array_equal(back[there], tensors[name], err_msg=name)
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_config_and_section_undo_each_other(case):
+    config, _ = CASES[case]
+    family = config['model_type']
+    section = configs.to_section(config)
+    tied = kinds.complete(config)[1]['tie_word_embeddings']
+    again = configs.to_config(section, family, tied)
+    assert configs.to_section(again) == section
+    assert configs.to_config(configs.to_section(again), family, tied) == again
+    module = resolve.build('models', section, vocab_size=V)
+    assert configs.canonical(section['name'], module) == section
+    # A saved section is JSON, which has no tuples.
+    saved = json.loads(json.dumps(section))
+    assert resolve.build('models', saved, vocab_size=V) == module
+
+
+def test_layers_that_differ_agree_scanned_and_unrolled(folder):
+    from jepa_text.models import transformer
+
+    imported = load.load(folder('smollm3'))
+    section = {**imported.section, 'scan': False, 'remat': 'full'}
+    unrolled = resolve.build('models', section, vocab_size=V)
+    apply = jax.jit(
+        lambda p, *x: unrolled.apply({'params': p}, *x, causal=True, every_layer=True)
+    )
+    params = transformer.unstack_layers(imported.params['encoder'])
+    last, every = apply(params, *hf_cases.batch())
+    scanned = jax.jit(
+        lambda p, *x: imported.encoder.apply(
+            {'params': p}, *x, causal=True, every_layer=True
+        )
+    )(imported.params['encoder'], *hf_cases.batch())
+    assert every.shape[0] == 5
+    assert_allclose(last, scanned[0], atol=1e-5)
+    assert_allclose(every, scanned[1], atol=1e-5)
+    # The names are the same for both layouts.
+    ours = {'encoder': params, 'lm_head': {}}
+    wanted = exported(imported.params, names.LLAMA)
+    for name, tensor in exported(ours, names.LLAMA).items():
+        assert_array_equal(tensor, wanted[name])
+
+
+def test_optimus_joins_query_key_value_and_calls_the_gate_fc_1(folder):
+    theirs = tensors_of('eurobert')
+    fused = {
+        'embedding.weight': theirs['model.embed_tokens.weight'],
+        '_orig_mod.final_layernorm.weight': theirs['model.norm.weight'],
+        'lm_head.weight': theirs['lm_head.weight'],
+    }
+    same = {
+        'attn.out_proj': 'self_attn.o_proj',
+        'mlp.fc_1': 'mlp.gate_proj',
+        'mlp.fc_2': 'mlp.up_proj',
+        'mlp.proj': 'mlp.down_proj',
+        'attn_norm': 'input_layernorm',
+        'mlp_norm': 'post_attention_layernorm',
+    }
+    for layer in range(4):
+        before, there = f'blocks.{layer}', f'model.layers.{layer}'
+        for ours, name in same.items():
+            fused[f'{before}.{ours}.weight'] = theirs[f'{there}.{name}.weight']
+        parts = [theirs[f'{there}.self_attn.{x}_proj.weight'] for x in 'qkv']
+        fused[f'{before}.attn.qkv_proj.weight'] = np.concatenate(parts)
+    imported = load.load(folder('eurobert', fused), family='optimus')
+    _, expected = references()
+    padded, _ = hf_cases.by_document(logits_of(imported))[0]
+    assert_allclose(padded, expected['eurobert/0'], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize('case', ['llama_tied', 'bert', 'modernbert'])
+def test_files_of_the_encoder_alone_lack_prefix_and_head(folder, case):
+    family = names.FAMILIES[CASES[case][0]['model_type']]
+    bare = {
+        name.removeprefix(family.prefix): x
+        for name, x in tensors_of(case).items()
+        if name.startswith(family.prefix)
+    }
+    bare['pooler.dense.weight'] = np.zeros((32, 32), np.float32)
+    whole = flat(load.load(folder(case)).params['encoder'])
+    imported = load.load(folder(case, bare, architectures=['BertModel']))
+    assert 'lm_head' not in imported.params
+    assert imported.record['left_out'] == ['pooler.dense.weight']
+    for path, leaf in flat(imported.params['encoder']).items():
+        assert_array_equal(leaf, whole[path])
+
+
+@pytest.mark.parametrize('dtype', [np.float16, ml_dtypes.bfloat16])
+def test_half_precision_becomes_float32_masters(folder, dtype):
+    stored = {name: x.astype(dtype) for name, x in tensors_of('llama').items()}
+    imported = load.load(folder('llama', stored))
+    embedding = imported.params['encoder']['embedding']
+    assert embedding.dtype == jnp.float32
+    assert_array_equal(embedding, np.float32(stored['model.embed_tokens.weight']))
+
+
+def shard(folder, case='llama', parts=3):
+    """The weights of a case in several files with an index."""
+    tensors = tensors_of(case)
+    (folder / 'model.safetensors').unlink()
+    index = {name: f'model-{i % parts}.safetensors' for i, name in enumerate(tensors)}
+    for file in set(index.values()):
+        mine = {name: tensors[name] for name in tensors if index[name] == file}
+        save_file(mine, folder / file)
+    (folder / files.INDEX).write_text(json.dumps({'weight_map': index}))
+    return index
+
+
+def test_shards_are_read_onto_the_mesh_part_by_part(folder, tmp_path, monkeypatch):
+    whole = flat(load.load(folder('llama')).params)
+    shard(folder('llama'))
+    read, sizes = files.Tensors.read, []
+
+    def counting(self, name, *index):
+        found = read(self, name, *index)
+        sizes.append(found.size)
+        return found
+
+    monkeypatch.setattr(files.Tensors, 'read', counting)
+    mesh = sharding.make_mesh(data=1, fsdp=4)
+    params = load.load(tmp_path, mesh=mesh).params
+    for path, leaf in flat(params).items():
+        assert_array_equal(leaf, whole[path])
+    kernel = params['encoder']['layers']['ffn']['gate']['kernel']
+    assert kernel.addressable_shards[0].data.shape == (4, 8, 48)
+    # Each value once or, if it lies on all four devices, four times; and never more than
+    # one device's part of one tensor at a time.
+    matrices = sum(x.size for path, x in whole.items() if path.endswith(('l', 'g')))
+    rest = sum(x.size for x in whole.values()) - matrices
+    assert sum(sizes) <= matrices + 4 * rest
+    assert max(sizes) <= 48 * 32 / 4
+
+
+@pytest.mark.parametrize(
+    ('change', 'words'),
+    [
+        (lambda t: t.pop('lm_head.weight'), None),
+        (lambda t: t.pop('model.norm.weight'), r'missing: model\.norm\.weight'),
+        (
+            lambda t: t.update({'model.extra': np.ones(2, np.float32)}),
+            r'not in the model: model\.extra',
+        ),
+        (
+            lambda t: t.update({'model.norm.weight': np.ones(3, np.float32)}),
+            r'of another shape: model\.norm\.weight \(3,\) instead of \(32,\)',
+        ),
+    ],
+)
+def test_tensors_that_do_not_fit_are_listed(folder, change, words):
+    tensors = tensors_of('llama')
+    change(tensors)
+    if words is None:
+        assert 'lm_head' not in load.load(folder('llama', tensors)).params
+        return
+    with pytest.raises(ValueError, match=words):
+        load.load(folder('llama', tensors))
+
+
+def test_all_that_does_not_fit_is_in_one_error(folder):
+    with pytest.raises(ValueError, match='missing: .*and 4 more.*of another shape: '):
+        load.load(folder('llama', num_hidden_layers=5, intermediate_size=16))
+
+
+@pytest.mark.parametrize(
+    ('changes', 'words'),
+    [
+        (dict(model_type='lama'), "Did you mean 'llama'"),
+        (dict(hidden_act='relu'), "hidden_act='relu'"),
+        (dict(rope_parameters=dict(rope_type='yarn')), "type 'yarn'"),
+        (dict(quantization_config={}), 'quantised'),
+        (dict(vocab_size=39), 'the tokenizer has 40 words, but the embedding 39 rows'),
+    ],
+)
+def test_configs_that_cannot_be_read_say_why(folder, changes, words):
+    with pytest.raises(ValueError, match=words):
+        load.load(folder('llama', **changes))
+
+
+def test_a_missing_size_is_named():
+    with pytest.raises(ValueError, match="llama lacks 'hidden_size'"):
+        configs.to_section(dict(model_type='llama', vocab_size=3))
+
+
+def test_options_that_a_family_has_no_word_for_are_named():
+    section = configs.to_section(CASES['qwen3'][0])
+    with pytest.raises(ValueError, match='llama has no word for .*qk_norm=True'):
+        configs.to_config(section, 'llama', False)
+    with pytest.raises(ValueError, match='A transformer is no bert'):
+        configs.to_config(section, 'bert', True)
+
+
+def test_only_safetensors_are_read(folder, tmp_path):
+    path = folder('llama')
+    (path / 'model.safetensors').rename(path / 'pytorch_model.bin')
+    with pytest.raises(FileNotFoundError, match=r'only pytorch_model\.bin.*run code'):
+        load.load(path)
+
+
+def test_a_file_cut_short_is_told(folder):
+    path = folder('llama')
+    whole = (path / 'model.safetensors').read_bytes()
+    (path / 'model.safetensors').write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r'model\.safetensors is not whole'):
+        load.load(path)
+
+
+def test_missing_shards_and_tensors_are_named(folder):
+    path = folder('llama')
+    index = shard(path)
+    name, file = next(iter(index.items()))
+    (path / file).rename(path / 'elsewhere')
+    with pytest.raises(FileNotFoundError, match=f'names {file}, missing'):
+        load.load(path)
+    save_file({'other': np.ones(2, np.float32)}, path / file)
+    with pytest.raises(ValueError, match=f'lacks .*{name}'):
+        load.load(path)
+
+
+@pytest.mark.parametrize(
+    ('error', 'kind', 'words'),
+    [
+        ('GatedRepoError', PermissionError, 'accept its terms'),
+        ('RepositoryNotFoundError', FileNotFoundError, 'nor a model on the hub'),
+        ('RevisionNotFoundError', FileNotFoundError, 'no such revision'),
+        ('LocalEntryNotFoundError', FileNotFoundError, 'cannot be reached'),
+        ('OfflineModeIsEnabled', FileNotFoundError, 'cannot be reached'),
+    ],
+)
+def test_the_hub_s_refusals_are_told(monkeypatch, error, kind, words):
+    hub = pytest.importorskip('huggingface_hub')
+    asked = {}
+
+    def refuse(name, **options):
+        asked.update(options)
+        refusal = getattr(hub.errors, error)
+        raise refusal.__new__(refusal)
+
+    monkeypatch.setattr(hub, 'snapshot_download', refuse)
+    with pytest.raises(kind, match=words):
+        files.folder_of('somebody/something', 'v2')
+    assert asked['revision'] == 'v2'
+    assert not any('bin' in p or p.endswith('.py') for p in asked['allow_patterns'])
+
+
+def test_a_name_on_the_hub_is_read_from_its_cache(folder, tmp_path, monkeypatch):
+    hub = pytest.importorskip('huggingface_hub')
+    cached = tmp_path / 'snapshots' / 'c0ffee'
+    cached.mkdir(parents=True)
+    for file in folder('llama').glob('*.*'):
+        file.rename(cached / file.name)
+    monkeypatch.setattr(hub, 'snapshot_download', lambda *_, **__: str(cached))
+    record = load.load('somebody/something', 'v2').record
+    assert record['source'] == 'somebody/something'
+    assert (record['revision'], record['commit']) == ('v2', 'c0ffee')
+
+
+def test_a_revision_of_a_folder_means_nothing(folder):
+    with pytest.raises(ValueError, match='is a folder'):
+        load.load(folder(), revision='main')
