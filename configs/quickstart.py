@@ -14,13 +14,17 @@ def get_config():
     config = ConfigDict()
     config.name = 'quickstart'
     config.seed = 0
-    config.steps = 1300
+    # Or `tokens`, places in rows; the other stays 0.
+    config.steps, config.tokens = 1300, 0
+    # 'flops' or 'time': instead, MLM alone with as much of it as the run has.
+    config.baseline = 'none'
 
     # text -> rows
     config.prepare = dict(
         source=dict(name='bundled'), tokenizer='bundled', row_length=64, shards=4
     )
-    config.data = dict(folder='', row_length=64, batch_size=16)
+    # Rows of all devices together, or of each; the other stays 0.
+    config.data = dict(folder='', row_length=64, batch_size=16, batch_per_device=0)
 
     # batch -> hidden
     config.model = dict(name='transformer', preset='desk', scan=False, dtype='float32')
@@ -31,12 +35,16 @@ def get_config():
     config.clip_norm = 1.0
     config.accumulate = 1
     config.stop_after_skips = 10
-    config.mesh = dict(data=-1, fsdp=1, tensor=1)
+    config.mesh = dict(data=-1, fsdp=1, tensor=1, dcn_data=1)
+    config.offload = ''
 
     config.log_every = 10
     config.telemetry = dict(every=100, on_collapse='warn')
     config.evaluate = dict(every=325, rate=0.15, most_rows=256)
     config.checkpoint = dict(every=325, keep=2)
+    config.watchdog = dict(seconds=900, compile=3600, pause=3600)
+    config.profile_steps = (0, 0)
+    config.compilation_cache = 'private'
 
     # Tied to the embedding: 0.13 nats better at this size.
     mlm = dict(name='mlm', rate=0.3, tied=True)

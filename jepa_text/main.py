@@ -1,7 +1,10 @@
 """`jepa-text COMMAND --config=FILE --workdir=DIR`: flags, and one call.
 
 All logic is in functions that a notebook can call too; only this file knows of flags.
-Exit codes: 0 done, 1 the run failed, 2 wrong usage or a config that cannot run.
+
+Exit codes: 0 done; 1 the run failed, a restart may help; 2 wrong usage or a config that
+cannot run, a restart never helps; 75 stopped by SIGTERM or SIGINT with the state saved,
+the same command resumes; 87 the watchdog ended a run that hung. See exits.py.
 """
 
 import difflib
@@ -9,53 +12,117 @@ import importlib
 import os
 import re
 import sys
+import traceback
 from pathlib import Path
+
+from jepa_text import exits
 
 # command: what it does, and the function(config, workdir) that does it.
 COMMANDS = {
     'prepare': ('text to rows on disk', 'jepa_text.data.prepare', 'run'),
     'train': ('pretrain, or resume', 'jepa_text.train', 'train'),
     'study': ('several runs on the same rows, one report', 'jepa_text.study', 'study'),
+    'plan': ('what a run will take: memory, hours, money', 'jepa_text.plan', 'plan'),
+    'benchmark': ('steps against each other', 'jepa_text.benchmark', 'benchmark'),
 }
 
+# Those that all processes of a job run together.
+TOGETHER = ('train',)
+# Those that write nothing.
+READING = ('plan',)
+# Flags of plan: keys of the section of that name.
+PLANNING = {'hardware': 'h100:8', 'mfu': 0.4, 'price': 2.5, 'compile': True}
+
 USAGE = """jepa-text COMMAND --config=FILE[:ARG] --workdir=DIR [--config.KEY=VALUE ...]
+jepa-text supervise [--restarts=5] COMMAND ...
 
 {commands}
+  supervise  the same, started again after a failure while it makes progress
 
 Every key of the config file can be set on the command line; --traceback shows where an
-error arose. Examples that run:
+error arose; --distributed=auto|on|off says whether this is one process of several.
+Exit codes: 0 done, 1 failed, 2 wrong usage or config, 75 stopped with the state saved
+(the same command resumes), 87 hung. Examples that run:
 
   jepa-text study --config=configs/quickstart.py --workdir=runs/quickstart
   jepa-text train --config=configs/desk.py:clm_mlm --workdir=runs/clm_mlm
   jepa-text train --config=configs/desk.py:mlm --config.steps=200 --workdir=runs/short
+  jepa-text plan --config=configs/pretrain.py:jepa_mlm,610m --hardware=h100:64
+  jepa-text benchmark --config=configs/benchmark.py:objectives --workdir=runs/speed
 """
 
 
 def run(argv=None):
     """The console command."""
-    sys.exit(main(sys.argv if argv is None else argv))
+    try:
+        code = main(sys.argv if argv is None else argv)
+    except Exception:  # a fault of the program
+        traceback.print_exc()
+        code = exits.FAILED
+    if code not in (exits.DONE, exits.RESUME) and _is_one_of_several():
+        # The orderly way out would wait for processes that wait for this one.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def main(argv):
     """Runs one command line and returns its exit code."""
     if len(argv) > 1 and argv[1] in ('-h', '--help', 'help'):
         print(usage())
-        return 0
+        return exits.DONE
     try:
+        if argv[1:2] == ['supervise']:
+            return _supervise(argv)
         command, config, workdir = parse(argv)
+        if command in TOGETHER:
+            _join(argv)
     except ValueError as error:
-        return _fail(error, 2, '--traceback' in argv)
+        return _fail(error, exits.USAGE, '--traceback' in argv)
     _, module, function = COMMANDS[command]
     _quiet()
     try:
         getattr(importlib.import_module(module), function)(config, workdir)
-    except (ValueError, FileNotFoundError, FileExistsError) as error:
-        return _fail(error, 2, '--traceback' in argv)
-    except (OSError, RuntimeError, FloatingPointError) as error:
-        return _fail(error, 1, '--traceback' in argv)
+    except (*exits.CANNOT_RUN, *exits.FAILURES) as error:
+        return _fail(error, exits.code_of(error), '--traceback' in argv)
+    except exits.Stopped as stopped:
+        return _fail(stopped, exits.RESUME)
     except KeyboardInterrupt:
-        return _fail('interrupted; the same command goes on from the last checkpoint.', 1)
-    return 0
+        return _fail(
+            'interrupted; the same command goes on from the last checkpoint.',
+            exits.FAILED,
+        )
+    return exits.DONE
+
+
+def _supervise(argv):
+    """`jepa-text supervise [--restarts=N] COMMAND ...`"""
+    from jepa_text import supervise
+
+    restarts, rest = 5, argv[2:]
+    if rest and (given := re.fullmatch(r'--?restarts=(\d+)', rest[0])):
+        restarts, rest = int(given[1]), rest[1:]
+    _, _, workdir = parse([argv[0], *rest])
+    return supervise.supervise(
+        [sys.executable, '-m', f'{__package__}.main', *rest],
+        restarts,
+        lambda: supervise.sealed(workdir),
+    )
+
+
+def _join(argv):
+    """Finds the other processes of this job, as --distributed says."""
+    from jepa_text import distributed
+
+    given = [re.fullmatch(r'--?distributed=(.*)', word) for word in argv]
+    distributed.start(next((word[1] for word in reversed(given) if word), 'auto'))
+
+
+def _is_one_of_several():
+    # A command that never imported jax is alone.
+    jax = sys.modules.get('jax')
+    return jax is not None and jax.distributed.is_initialized()
 
 
 def usage():
@@ -78,6 +145,10 @@ def parse(argv):
     config_flags.DEFINE_config_file('config', None, flag_values=values, sys_argv=rest)
     flags.DEFINE_string('workdir', None, 'folder of the run', flag_values=values)
     flags.DEFINE_bool('traceback', False, 'show where', flag_values=values)
+    choices = ('auto', 'on', 'off')
+    flags.DEFINE_enum('distributed', 'auto', choices, 'several', flag_values=values)
+    if command == 'plan':
+        _define_planning(values)
     _check_file(rest)
     try:
         left = values(rest)[1:]
@@ -88,9 +159,21 @@ def parse(argv):
         raise ValueError(str(error).strip().splitlines()[-1]) from error
     if left:
         raise ValueError(f'{left[0]!r} is no flag; settings are --config.KEY=VALUE.')
-    if not values.workdir:
+    if command == 'plan':
+        given = {key: values[key].value for key in PLANNING if values[key].present}
+        with config.unlocked():
+            config.plan = {**config.get('plan', {}), **given}
+    if not values.workdir and command not in READING:
         raise ValueError('--workdir is missing: the folder to write to, as runs/first.')
     return command, config, values.workdir
+
+
+def _define_planning(values):
+    from absl import flags
+
+    kinds = {str: flags.DEFINE_string, float: flags.DEFINE_float, bool: flags.DEFINE_bool}
+    for name, example in PLANNING.items():
+        kinds[type(example)](name, None, f'as {example}', flag_values=values)
 
 
 def _check_file(argv):

@@ -166,7 +166,8 @@ class Throughput:
     JAX returns before the device is done, so single steps cannot be timed without
     slowing them down; the mean over a window that ends in `block_until_ready` can.
     The first step compiles and is not counted; after `restart` (a new phase) neither is
-    the next. Time inside `paused` (evaluation, checkpoints) is not counted.
+    the next. Time inside `paused` (evaluation, checkpoints) is not counted. `counted` is
+    the sum of all seconds that were.
 
         clock = Throughput(devices=jax.device_count())
         with clock.waiting():
@@ -179,6 +180,7 @@ class Throughput:
 
     def __init__(self, devices=1, now=time.perf_counter):
         self._devices, self._now = devices, now
+        self.counted = 0.0
         self._reset()
         self.restart()
 
@@ -231,6 +233,7 @@ class Throughput:
         self._reset()
         if not steps or seconds <= 0:
             return {}
+        self.counted += seconds
         return {
             'throughput/tokens_per_second': tokens / seconds,
             'throughput/tokens_per_second_per_device': tokens / seconds / self._devices,

@@ -8,11 +8,30 @@ from typing import Any
 
 import jax
 
-from jepa_text import optimizers, resolve, schedules, sharding, tokenizers
+from jepa_text import (
+    budget,
+    compilation,
+    distributed,
+    optimizers,
+    resolve,
+    schedules,
+    sharding,
+    tokenizers,
+)
 from jepa_text import state as states
 from jepa_text import step as steps
 from jepa_text.data import pipeline, prepare
 from jepa_text.evals import heldout
+
+# Keys that a config may leave out, and what they are then.
+OPTIONAL = {
+    'offload': '',
+    'compilation_cache': compilation.PRIVATE,
+    'profile_steps': [],
+    'watchdog': {},
+    'baseline': 'none',
+}
+OFFLOADED = {'': '', 'optimizer': 'opt_state'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,24 +62,28 @@ class Recipe:
     phases: tuple
     seed: int
     batch_size: int
+    steps: int
     fingerprint: str
+    offload: str
     evaluator: heldout.Evaluator | None
 
 
 def make(config):
     """Builds all parts of a run. Raises ValueError for what cannot work together."""
     data, seed = config['data'], config['seed']
-    if 'prepare' in config and not Path(data['folder']).exists():
-        prepare.run(config, data['folder'])
+    if 'prepare' in config:
+        distributed.first(functools.partial(_prepare, config), 'preparing the rows')
     rows = pipeline.Rows(data['folder'], 'train')
     pipeline.check_row_length(rows.manifest, data['row_length'])
     tokenizer = tokenizers.load(f'{data["folder"]}/tokenizer.json')
     pipeline.check_tokenizer(rows.manifest, tokenizer)
     mesh = sharding.make_mesh(**config['mesh'])
-    _check_batch(data['batch_size'], config['accumulate'], mesh)
+    batch_size, steps = size(config)
+    _check_batch(batch_size, config['accumulate'], mesh)
     encoder = resolve.build('models', config['model'], vocab_size=tokenizer.vocab_size)
     optimizer = optimizers.make(config['optimizer'])
-    phases = make_phases(config, encoder, tokenizer, rows.row_length, optimizer)
+    sized = config | {'steps': steps}
+    phases = make_phases(sized, encoder, tokenizer, rows.row_length, optimizer)
     evaluator = None
     if config['evaluate']['every']:
         evaluator = heldout.Evaluator(
@@ -68,7 +91,7 @@ def make(config):
             pipeline.Rows(data['folder'], 'heldout'),
             tokenizer,
             mesh,
-            batch_size=data['batch_size'],
+            batch_size=batch_size,
             rate=config['evaluate']['rate'],
             most_rows=config['evaluate']['most_rows'],
         )
@@ -79,10 +102,18 @@ def make(config):
         optimizer=optimizer,
         phases=phases,
         seed=seed,
-        batch_size=data['batch_size'],
-        fingerprint=pipeline.fingerprint(rows, data['batch_size'], seed),
+        batch_size=batch_size,
+        steps=steps,
+        fingerprint=pipeline.fingerprint(rows, batch_size, seed),
+        offload=_offloaded(config['offload']),
         evaluator=evaluator,
     )
+
+
+def size(config):
+    """(rows of a step, steps of the run), on the devices that are here."""
+    rows = budget.rows(config['data'], jax.device_count())
+    return rows, budget.steps(config, rows)
 
 
 def make_phases(config, encoder, tokenizer, length, optimizer):
@@ -135,16 +166,16 @@ def phase_spans(phases, total):
         start += length
     if start != total or any(stop <= begin for begin, stop in spans):
         raise ValueError(
-            f'phases cover steps {spans}, but config.steps is {total}: each needs at '
+            f'phases cover steps {spans}, but the run has {total} steps: each needs at '
             'least one step, and together they must cover all. Change steps or shares.'
         )
     return spans
 
 
 def plain(config):
-    """A config as plain dicts, lists and numbers, whatever it came as."""
+    """A config as plain dicts, lists and numbers, whatever it came as, and whole."""
     config = config.to_dict() if hasattr(config, 'to_dict') else config
-    return json.loads(json.dumps(config))
+    return json.loads(json.dumps(OPTIONAL | config))
 
 
 def abstract_state(recipe, phase):
@@ -153,12 +184,60 @@ def abstract_state(recipe, phase):
         states.create, phase.network, phase.objective, recipe.optimizer, recipe.seed
     )
     shapes = jax.eval_shape(make)
-    places = sharding.shardings(shapes, recipe.mesh)
+    places = sharding.shardings(shapes, recipe.mesh, recipe.offload)
     return jax.tree.map(
         lambda leaf, place: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
         shapes,
         places,
     )
+
+
+def places(recipe, phase):
+    """The sharding of every leaf of the state in a phase."""
+    return jax.tree.map(lambda leaf: leaf.sharding, abstract_state(recipe, phase))
+
+
+def compiled(recipe, phase):
+    """The step of a phase for the mesh: `(state, batch) -> (state, metrics)`."""
+    return sharding.within(recipe.mesh, jitted(recipe, phase))
+
+
+def jitted(recipe, phase):
+    """The same, to be called or lowered where the mesh is set.
+
+    The state is donated; parts of it that lie on the host travel to the devices and back.
+    """
+    at = places(recipe, phase)
+    step = _fetching(phase.step, recipe.offload) if recipe.offload else phase.step
+    return jax.jit(
+        step,
+        in_shardings=(at, sharding.batch_sharding(recipe.mesh)),
+        out_shardings=(at, sharding.replicated(recipe.mesh)),
+        donate_argnums=0,
+    )
+
+
+def _fetching(step, part):
+    def fetched(state, batch):
+        away = getattr(state, part)
+        here = jax.device_put(away, jax.memory.Space.Device)
+        return step(state.replace(**{part: here}), batch)
+
+    return fetched
+
+
+def _prepare(config):
+    if not Path(config['data']['folder']).exists():
+        prepare.run(config, config['data']['folder'])
+
+
+def _offloaded(what):
+    """The part of the state that lies in the memory of the host; '' for none."""
+    if what not in OFFLOADED:
+        raise ValueError(
+            f'offload={what!r}; there are: {", ".join(map(repr, OFFLOADED))}.'
+        )
+    return OFFLOADED[what]
 
 
 def _check_batch(batch_size, accumulate, mesh):

@@ -4,11 +4,13 @@ The batch is split over `data` and `fsdp`; parameters, their EMA copy and the
 optimizer's moments over `fsdp` (ZeRO) and `tensor`. Models contain none of this.
 """
 
+import functools
 import math
 import re
 
 import jax
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax.experimental import mesh_utils
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 AXES = ('data', 'fsdp', 'tensor')
 # Over which of them the rows of a batch, and the words of a head, are split.
@@ -17,33 +19,71 @@ ROWS, WORDS = ('data', 'fsdp'), 'tensor'
 # The last axes of a leaf whose path matches; a scanned stack adds an axis in front.
 TABLE = (
     (r'^memory/', ()),
-    (r'(q|k|v|gate|up|enter)/kernel$', ('fsdp', 'tensor')),
+    (r'(q|k|v|gate|up|enter|dense)/kernel$', ('fsdp', 'tensor')),
     (r'(o|down|leave)/kernel$', ('tensor', 'fsdp')),
     (r'output/kernel$', ('fsdp', 'tensor')),
     (r'embedding$', ('tensor', 'fsdp')),
-    (r'(scale|query)$', (None,)),
+    (r'(scale|query|bias)$', (None,)),
     (r'(^|/)(step|skipped|skipped_in_row|count|logit)$', ()),
 )
 
 
-def make_mesh(data=-1, fsdp=1, tensor=1, devices=None):
+def make_mesh(data=-1, fsdp=1, tensor=1, dcn_data=1, devices=None):
     """A mesh of all devices; one axis may be -1, which stands for the rest.
 
-    Raises ValueError when the sizes do not multiply to the number of devices.
+    `dcn_data` is the number of slices or machines over which `data` is split first, where
+    a slow network joins them and a fast one the devices in each. Raises ValueError when
+    the sizes do not multiply to the number of devices.
     """
     devices = devices or jax.devices()
-    sizes = [data, fsdp, tensor]
-    known = math.prod(size for size in sizes if size != -1)
-    if sizes.count(-1) == 1 and known and len(devices) % known == 0:
-        sizes[sizes.index(-1)] = len(devices) // known
-    if math.prod(sizes) != len(devices) or min(sizes) < 1:
-        raise ValueError(
-            f'mesh data={data}, fsdp={fsdp}, tensor={tensor} does not use exactly the '
-            f'{len(devices)} devices here; set one axis to -1 for "the rest".'
-        )
+    sizes = _sizes(len(devices), data, fsdp, tensor)
     # Explicit axes, the default, would make sharding part of every type.
     auto = (AxisType.Auto,) * len(AXES)
-    return jax.make_mesh(sizes, AXES, axis_types=auto, devices=devices)
+    if dcn_data == 1:
+        return jax.make_mesh(sizes, AXES, axis_types=auto, devices=devices)
+    return Mesh(_over_slices(sizes, dcn_data, devices), AXES, axis_types=auto)
+
+
+def abstract_mesh(count, data=-1, fsdp=1, tensor=1, dcn_data=1):
+    """The mesh of `count` devices that are not here: enough for `shardings`.
+
+    Raises ValueError as `make_mesh` does.
+    """
+    sizes = _sizes(count, data, fsdp, tensor)
+    return AbstractMesh(sizes, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+def _sizes(count, data, fsdp, tensor):
+    sizes = [data, fsdp, tensor]
+    known = math.prod(size for size in sizes if size != -1)
+    if sizes.count(-1) == 1 and known and count % known == 0:
+        sizes[sizes.index(-1)] = count // known
+    if math.prod(sizes) != count or min(sizes) < 1:
+        raise ValueError(
+            f'mesh data={data}, fsdp={fsdp}, tensor={tensor} does not use exactly the '
+            f'{count} devices there are; set one axis to -1 for "the rest".'
+        )
+    return tuple(sizes)
+
+
+def _over_slices(sizes, dcn_data, devices):
+    """The devices of a mesh whose `data` axis goes over slices first, then within."""
+    # TPUs know their slice; of other devices those of one process are near each other.
+    slices = {getattr(device, 'slice_index', None) for device in devices}
+    by_process = len(slices) == 1
+    found = len({device.process_index for device in devices} if by_process else slices)
+    if found != dcn_data or sizes[0] % dcn_data:
+        what = 'processes' if by_process else 'slices'
+        raise ValueError(
+            f'mesh dcn_data={dcn_data} must be the number of {what} here, {found}, and '
+            f'divide data={sizes[0]}.'
+        )
+    return mesh_utils.create_hybrid_device_mesh(
+        (sizes[0] // dcn_data, *sizes[1:]),
+        (dcn_data, 1, 1),
+        devices,
+        process_is_granule=by_process,
+    )
 
 
 def spec(path, shape, mesh):
@@ -67,12 +107,16 @@ def spec(path, shape, mesh):
     )
 
 
-def shardings(tree, mesh):
-    """A NamedSharding for every leaf of a tree of arrays or ShapeDtypeStructs."""
+def shardings(tree, mesh, offload=''):
+    """A NamedSharding for every leaf of a tree of arrays or ShapeDtypeStructs.
+
+    Leaves under the name `offload`, such as 'opt_state', lie in the memory of the host.
+    """
 
     def place(path, leaf):
         name = jax.tree_util.keystr(path, simple=True, separator='/')
-        return NamedSharding(mesh, spec(name, leaf.shape, mesh))
+        kind = 'pinned_host' if offload and name.startswith(f'{offload}/') else None
+        return NamedSharding(mesh, spec(name, leaf.shape, mesh), memory_kind=kind)
 
     return jax.tree_util.tree_map_with_path(place, tree)
 
@@ -87,10 +131,52 @@ def replicated(mesh):
     return NamedSharding(mesh, PartitionSpec())
 
 
-def put_batch(batch, mesh):
-    """This process's rows as one global array per key."""
-    sharding = batch_sharding(mesh)
+@functools.lru_cache(maxsize=16)
+def part_of_batch(mesh):
+    """(index, count): this process reads the index-th of count equal parts of a batch.
+
+    Processes whose devices hold the same rows, as when `tensor` spans machines, read the
+    same part. Raises ValueError for a mesh whose processes share some rows only.
+    """
+    held, ways = {}, mesh.shape['data'] * mesh.shape['fsdp']
+    for device, (rows,) in batch_sharding(mesh).devices_indices_map((ways,)).items():
+        held.setdefault(device.process_index, set()).add(rows.start or 0)
+    return parts_of_batch(held)[jax.process_index()]
+
+
+def parts_of_batch(held):
+    """{process: (index, count)} from {process: the set of rows on its devices}."""
+    parts = sorted({tuple(sorted(rows)) for rows in held.values()})
+    shared = sum(map(len, parts)) != len(set().union(*parts))
+    if shared or len({len(part) for part in parts}) > 1:
+        raise ValueError(
+            f'this mesh gives the processes the rows {held}: some share only a part of '
+            'them. Let tensor divide the devices of a process, or be a multiple of them.'
+        )
     return {
-        key: jax.make_array_from_process_local_data(sharding, rows)
+        process: (parts.index(tuple(sorted(rows))), len(parts))
+        for process, rows in held.items()
+    }
+
+
+def within(mesh, function):
+    """`function`, called with the mesh set: by it kernels know how arrays are split."""
+
+    @functools.wraps(function)
+    def called(*inputs):
+        with jax.set_mesh(mesh):
+            return function(*inputs)
+
+    return called
+
+
+def put_batch(batch, mesh):
+    """This process's part of the rows as one global array per key."""
+    sharding = batch_sharding(mesh)
+    count = part_of_batch(mesh)[1]
+    return {
+        key: jax.make_array_from_process_local_data(
+            sharding, rows, (count * len(rows), *rows.shape[1:])
+        )
         for key, rows in batch.items()
     }

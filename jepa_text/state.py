@@ -51,10 +51,11 @@ class Network:
         self.modules = {'encoder': encoder, **objective.modules(encoder)}
 
     def apply(self, name, params, *inputs, **options):
-        """Runs one module on params[name]."""
-        return self.modules[name].apply(
-            {'params': params.get(name, {})}, *inputs, **options
-        )
+        """Runs one module on params[name]; its name is that of a stage in a profile."""
+        with jax.named_scope(name):
+            return self.modules[name].apply(
+                {'params': params.get(name, {})}, *inputs, **options
+            )
 
     def init(self, seed):
         """Fresh parameters of every module. A module's own depend on the seed and its

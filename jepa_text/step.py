@@ -50,8 +50,7 @@ def make_step(
         clip = jnp.minimum(1.0, clip_norm / jnp.maximum(grad_norm, 1e-12))
         grads = jax.tree.map(lambda g: g * clip, grads)
         learning_rate = schedule(state.step)
-        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-        params = jax.tree.map(lambda p, u: p - learning_rate * u, state.params, updates)
+        params, opt_state = _update(optimizer, grads, state, learning_rate)
         memory = objective.remember(state.memory, seen, means, fresh)
         new = state.replace(
             params=params,
@@ -107,7 +106,8 @@ def _look(objective, state, view, look_every):
 
 def loss_of(objective, params, view):
     """The weighted sum of the terms; and (metrics, what was seen, the terms)."""
-    terms, metrics, seen = objective.terms(params, view)
+    with jax.named_scope('loss'):
+        terms, metrics, seen = objective.terms(params, view)
     # A part holds its share of each mean, but weights are about the means themselves.
     own = objective.counts(view.batch)
     means = {
@@ -151,6 +151,14 @@ def _gradients(objective, params, view, accumulate):
     return total
 
 
+@jax.named_scope('optimizer')
+def _update(optimizer, grads, state, learning_rate):
+    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+    moved = jax.tree.map(lambda p, u: p - learning_rate * u, state.params, updates)
+    return moved, opt_state
+
+
+@jax.named_scope('ema')
 def _move_target(objective, params, target, phase_step):
     """target <- m target + (1 - m) encoder, after the update."""
     if not objective.has_target:

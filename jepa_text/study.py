@@ -14,7 +14,16 @@ from pathlib import Path
 
 import jax
 
-from jepa_text import load, recipe, resolve, restore, sharding, study_report, train
+from jepa_text import (
+    baseline,
+    load,
+    recipe,
+    resolve,
+    restore,
+    sharding,
+    study_report,
+    train,
+)
 from jepa_text.data import pipeline, prepare
 from jepa_text.evals import heldout, representation
 
@@ -30,10 +39,13 @@ def study(config, workdir):
     config, workdir = recipe.plain(config), Path(workdir)
     began = time.monotonic()
     prepare.run(config, workdir / 'rows')
-    configs = run_configs(config, workdir / 'rows')
+    configs = {
+        name: baseline.matched(run_config, workdir / name)
+        for name, run_config in run_configs(config, workdir / 'rows').items()
+    }
     for name, run_config in configs.items():
         if finished(workdir / name, run_config):
-            print(f'{name}: complete, {run_config["steps"]:,} steps')
+            print(f'{name}: complete, {recipe.size(run_config)[1]:,} steps')
         else:
             train.train(run_config, workdir / name)
     results = _once(workdir / 'results.json', config, lambda: evaluate(config, workdir))
@@ -61,7 +73,8 @@ def finished(workdir, config):
     path = Path(workdir) / 'config.json'
     if not path.is_file() or json.loads(path.read_text()) != config:
         return False
-    return restore.newest_good_step(Path(workdir) / 'checkpoints') == config['steps']
+    newest = restore.newest_good_step(Path(workdir) / 'checkpoints')
+    return newest == recipe.size(config)[1]
 
 
 def evaluate(config, workdir):

@@ -87,7 +87,7 @@ def figures(logs, configs, results):
     """A figure per curve that some run has; dotted lines where phases change."""
     switches = {}
     for config in configs.values():
-        spans = recipe.phase_spans(config['phases'], config['steps'])
+        spans = recipe.phase_spans(config['phases'], recipe.size(config)[1])
         for (start, _), phase in zip(spans[1:], config['phases'][1:]):
             label = phase['objective']['name']
             switches.setdefault(start, set()).add(label)

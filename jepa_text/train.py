@@ -10,78 +10,118 @@ import functools
 
 import jax
 
-from jepa_text import checkpoint, console, metrics, sharding, telemetry, workdir
+from jepa_text import (
+    baseline,
+    checkpoint,
+    compilation,
+    distributed,
+    exits,
+    profiling,
+    reporter,
+    resolve,
+    sharding,
+    signals,
+    telemetry,
+    watchdog,
+    workdir,
+)
 from jepa_text import recipe as recipes
 from jepa_text import state as states
 from jepa_text.data import pipeline
 
 # What a resumed run may set differently without becoming another run.
-MAY_CHANGE = ('log_every', 'checkpoint', 'evaluate.every', 'mesh', 'data.threads')
+MAY_CHANGE = (
+    'log_every',
+    'checkpoint',
+    'evaluate.every',
+    'mesh',
+    'data.threads',
+    'offload',
+    'watchdog',
+    'profile_steps',
+    'compilation_cache',
+    'plan',
+)
 
 
 def train(config, folder):
     """Trains, or resumes, the run that `config` describes in the folder.
 
     Returns the final TrainState. Raises ValueError for a config that cannot run and
-    for a folder that belongs to another one, before anything is written.
+    for a folder that belongs to another one, before anything is written; and
+    exits.Stopped when a signal asked to stop and the state is saved. In a job of
+    several processes, each makes the same call (`distributed.start` before it).
     """
     config = recipes.plain(config)
     with contextlib.ExitStack() as stack:
-        recipe = recipes.make(config)
-        stack.enter_context(workdir.open_workdir(folder, config, MAY_CHANGE))
+        with distributed.together('the config'):
+            compilation.use_cache(config['compilation_cache'])
+            config = baseline.matched(config, folder)
+            recipe = recipes.make(config)
+            trace = profiling.Trace(f'{folder}/profile', config['profile_steps'])
+            guard = _guard(config, folder)
+        distributed.same('The rows or the seeds', recipe.fingerprint)
+        with distributed.together('the workdir'):
+            stack.enter_context(workdir.open_workdir(folder, config, MAY_CHANGE))
+        stop = stack.enter_context(signals.Requests())
+        stack.enter_context(guard)
         store = stack.enter_context(
             checkpoint.Checkpointer(
                 f'{folder}/checkpoints', keep=config['checkpoint']['keep']
             )
         )
-        state, index = _start(recipe, store)
-        started = int(state.step)
-        total = recipe.phases[-1].stop
-        if jax.process_index() == 0:
-            recipe.tokenizer.save(f'{folder}/tokenizer.json')
-        writer = stack.enter_context(
-            metrics.Writer(folder, resume_step=started if index is not None else -1)
+        state, meta = _start(recipe, store)
+        distributed.first(
+            lambda: recipe.tokenizer.save(f'{folder}/tokenizer.json'), 'the tokenizer'
         )
-        progress = stack.enter_context(
-            console.Progress(config['name'], total, start=started)
+        report = stack.enter_context(
+            reporter.Reporter(
+                folder,
+                config,
+                recipe,
+                resumed=int(state.step) if meta else None,
+                seconds=meta.get('seconds', 0.0),
+            )
         )
-        run = _Run(config, recipe, store, writer, progress)
-        if index is None:
+        stack.enter_context(trace)
+        run = _Run(config, recipe, store, report, guard, trace, stop)
+        if not meta:
             run.evaluate(state, 0)
-            index = 0
         for phase in recipe.phases:
-            if phase.index > index:
+            if phase.index > meta.get('phase', 0):
                 state = _enter(recipe, phase, state)
             if phase.stop > int(state.step):
                 state = run.phase(phase, state)
-            index = max(index, phase.index)
         store.wait()
         return state
 
 
+def _guard(config, folder):
+    """The watchdog of this process, with a file of its own."""
+    index = jax.process_index()
+    name = watchdog.FILE if index == 0 else f'{index}-{watchdog.FILE}'
+    return resolve.call(
+        'watchdog', watchdog.Watchdog, config['watchdog'], path=f'{folder}/{name}'
+    )
+
+
 def _start(recipe, store):
-    """The state to go on from, and its phase; None as phase for a fresh start."""
+    """The state to go on from, and its meta; a fresh one, and {}."""
     found = store.newest_good()
     if found is None:
         phase = recipe.phases[0]
-        places = jax.tree.map(
-            lambda leaf: leaf.sharding, recipes.abstract_state(recipe, phase)
-        )
         make = functools.partial(
             states.create, phase.network, phase.objective, recipe.optimizer, recipe.seed
         )
-        return jax.jit(make, out_shardings=places)(), None
+        return jax.jit(make, out_shardings=recipes.places(recipe, phase))(), {}
     step, meta = found
     pipeline.check_fingerprint(meta['fingerprint'], recipe.fingerprint)
     phase = recipe.phases[meta['phase']]
-    return store.restore(step, recipes.abstract_state(recipe, phase)), phase.index
+    return store.restore(step, recipes.abstract_state(recipe, phase)), meta
 
 
 def _enter(recipe, phase, state):
     """The state at the first step of a phase, laid out for it."""
-    places = jax.tree.map(
-        lambda leaf: leaf.sharding, recipes.abstract_state(recipe, phase)
-    )
     enter = functools.partial(
         states.enter_phase,
         network=phase.network,
@@ -90,66 +130,48 @@ def _enter(recipe, phase, state):
         seed=recipe.seed,
         reset=phase.reset,
     )
-    return jax.jit(enter, out_shardings=places)(state)
+    return jax.jit(enter, out_shardings=recipes.places(recipe, phase))(state)
 
 
 class _Run:
     """The loop of one phase, and what happens beside it."""
 
-    def __init__(self, config, recipe, store, writer, progress):
+    def __init__(self, config, recipe, store, report, guard, trace, stop):
         self.config, self.recipe, self.store = config, recipe, store
-        self.writer, self.progress = writer, progress
-        self.clock = metrics.Throughput(devices=jax.device_count())
+        self.report, self.guard, self.trace = report, guard, trace
+        self.stop, self.vote = stop, distributed.Vote()
+        self.last = recipe.phases[-1].stop
         self.warned = set()
 
     def phase(self, phase, state):
         """Trains from the state's step to the end of the phase."""
-        config, mesh = self.config, self.recipe.mesh
-        places = jax.tree.map(
-            lambda leaf: leaf.sharding, recipes.abstract_state(self.recipe, phase)
-        )
-        step = jax.jit(
-            phase.step,
-            in_shardings=(places, sharding.batch_sharding(mesh)),
-            out_shardings=(places, sharding.replicated(mesh)),
-            donate_argnums=0,
-        )
-        self.clock.restart()
-        batches = pipeline.batches(
-            self.recipe.rows,
-            phase.corrupt,
-            batch_size=self.recipe.batch_size,
-            seed=self.recipe.seed,
-            start=int(state.step),
-            process_index=jax.process_index(),
-            process_count=jax.process_count(),
-        )
-        with contextlib.closing(batches):
+        mesh = self.recipe.mesh
+        step = recipes.compiled(self.recipe, phase)
+        self.guard.expect('compile')
+        self.report.begin(phase)
+        clock = self.report.clock
+        with contextlib.closing(self._batches(phase, int(state.step))) as batches:
             for number in range(int(state.step) + 1, phase.stop + 1):
-                with self.clock.waiting():
+                with clock.waiting():
                     batch = next(batches)
-                # Every process has as many rows; padding is not counted.
-                tokens = int((batch['segment_ids'] > 0).sum()) * jax.process_count()
-                state, values = step(state, sharding.put_batch(batch, mesh))
-                self.clock.step(tokens)
-                if number % config['log_every'] == 0 or number == phase.stop:
+                batch = sharding.put_batch(batch, mesh)
+                state, values = self.trace.run(step, number, state, batch)
+                clock.step(values['train/tokens'])
+                if number % self.config['log_every'] == 0 or number == phase.stop:
                     self.log(number, jax.device_get(values), state, phase)
+                self.guard.beat()
                 if self._due('evaluate', number, phase):
                     self.evaluate(state, number)
                 # After the metrics of this step: a resumed run does not write them again.
                 if self._due('checkpoint', number, phase):
-                    self.save(state, phase, wait=number == self.recipe.phases[-1].stop)
+                    self.save(state, phase, wait=number == self.last)
+                if self.vote(self.stop.asked) and number < self.last:
+                    self.leave(number, state, phase)
         return state
 
     def log(self, number, values, state, phase):
         """Writes the metrics of a step, and stops a run that only skips."""
-        rates = self.clock.window()
-        self.writer.write(number, {**values, **rates})
-        self.progress.update(
-            number,
-            loss=values['train/loss'],
-            tokens_per_second=rates.get('throughput/tokens_per_second'),
-        )
+        self.report.step(number, values)
         self.watch(number, values, state, phase)
         if values['train/skipped_in_row'] >= self.config['stop_after_skips']:
             self.save(state, phase, wait=True)
@@ -167,32 +189,60 @@ class _Run:
                 raise FloatingPointError(f'step {number}: {text} The state is saved.')
             if (phase.index, kind) not in self.warned:
                 self.warned.add((phase.index, kind))
-                self.progress.log(f'step {number}: {text}')
+                self.report.say(f'step {number}: {text}')
 
     def evaluate(self, state, number):
         """Held-out losses, written at a step."""
         if self.recipe.evaluator is not None:
-            with self.clock.paused():
-                self.writer.write(number, self.recipe.evaluator.run(state.params))
+            with self._pause():
+                self.report.write(number, self.recipe.evaluator.run(state.params))
 
     def save(self, state, phase, wait=False):
         """A checkpoint of the state, with what it takes to go on from it."""
-        with self.clock.paused():
+        with self._pause():
+            past = zip(self.recipe.phases[: phase.index + 1], self.config['phases'])
             meta = {
                 'phase': phase.index,
                 'fingerprint': self.recipe.fingerprint,
+                'seconds': self.report.seconds,
                 'history': [
-                    {
-                        'start': past.start,
-                        'stop': min(past.stop, int(state.step)),
-                        **section,
-                    }
-                    for past, section in zip(
-                        self.recipe.phases[: phase.index + 1], self.config['phases']
-                    )
+                    {'start': p.start, 'stop': min(p.stop, int(state.step)), **section}
+                    for p, section in past
                 ],
             }
             self.store.save(state, meta, wait=wait)
+
+    def leave(self, number, state, phase):
+        """Saves the state of this very step on all processes, and ends the run."""
+        if self.store.last_step != number:
+            self.save(state, phase, wait=True)
+        with self._pause():
+            self.store.wait()
+        raise exits.Stopped(
+            f'stopped after step {number:,} of {self.last:,} as asked; the state is '
+            'saved, and the same command goes on from it.'
+        )
+
+    @contextlib.contextmanager
+    def _pause(self):
+        """Around work that is no step: the clock stops, the watchdog is patient."""
+        self.guard.expect('pause')
+        with self.report.clock.paused():
+            yield
+        self.guard.beat()
+
+    def _batches(self, phase, start):
+        """This process's part of each batch, as the objective of a phase hides it."""
+        index, count = sharding.part_of_batch(self.recipe.mesh)
+        return pipeline.batches(
+            self.recipe.rows,
+            phase.corrupt,
+            batch_size=self.recipe.batch_size,
+            seed=self.recipe.seed,
+            start=start,
+            process_index=index,
+            process_count=count,
+        )
 
     def _due(self, section, number, phase):
         every = self.config[section]['every']

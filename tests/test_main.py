@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jepa_text import main
+from jepa_text import exits, main
 
 ROOT = Path(__file__).parents[1]
 QUICKSTART = str(ROOT / 'configs' / 'quickstart.py')
@@ -84,3 +84,57 @@ def test_a_run_that_cannot_start_exits_with_2_and_one_paragraph(tmp_path):
     )
     assert done.returncode == 2
     assert 'row_length' in done.stderr and 'Traceback' not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ('error', 'code'),
+    [
+        (None, 0),
+        (RuntimeError('broken'), 1),
+        (OSError('disk'), 1),
+        (FloatingPointError('nan'), 1),
+        (KeyboardInterrupt(), 1),
+        (ValueError('config'), 2),
+        (FileNotFoundError('rows'), 2),
+        (exits.Stopped('stopped after step 3'), 75),
+    ],
+)
+def test_exit_codes(error, code, monkeypatch, capsys):
+    def train(config, workdir):
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr('jepa_text.train.train', train)
+    command = ['jepa-text', 'train', f'--config={QUICKSTART}', '--workdir=x']
+    assert main.main(command) == code
+    said = capsys.readouterr().err
+    assert str(error or '') in said and 'Traceback' not in said
+
+
+def test_a_supervised_command_is_this_very_one(monkeypatch):
+    seen = []
+
+    def supervised(command, restarts, progress):
+        seen.append((command[1:], restarts, progress()))
+        return 75
+
+    monkeypatch.setattr('jepa_text.supervise.supervise', supervised)
+    command = ['train', f'--config={QUICKSTART}', '--workdir=nowhere']
+    assert main.main(['jepa-text', 'supervise', *command]) == 75
+    assert main.main(['jepa-text', 'supervise', '--restarts=9', *command]) == 75
+    module = ['-m', 'jepa_text.main', *command]
+    assert seen == [(module, 5, set()), (module, 9, set())]
+
+
+@pytest.mark.parametrize(
+    ('words', 'said'),
+    [
+        (['--restarts=0', 'train'], 'restarts=0'),
+        (['--restart=3', 'train'], "'--restart=3' is not a command"),
+        (['trian'], "'train'"),
+    ],
+)
+def test_a_supervised_command_is_checked_before(words, said, capsys):
+    flags = [f'--config={QUICKSTART}', '--workdir=nowhere']
+    assert main.main(['jepa-text', 'supervise', *words, *flags]) == 2
+    assert said in capsys.readouterr().err

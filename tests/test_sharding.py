@@ -42,3 +42,33 @@ def test_batch_is_split_over_data_and_fsdp():
     mesh = sharding.make_mesh(data=2, fsdp=2)
     placed = sharding.put_batch({'x': jax.numpy.zeros((8, 3))}, mesh)['x']
     assert placed.sharding.shard_shape(placed.shape) == (2, 3)
+
+
+def test_every_process_reads_its_rows_and_no_others():
+    # Four hosts of two devices: data 8; data 4 with tensor 2; tensor over two hosts.
+    alone = {p: {2 * p, 2 * p + 1} for p in range(4)}
+    assert sharding.parts_of_batch(alone) == {p: (p, 4) for p in range(4)}
+    # Rings of a TPU's torus put a host's devices apart.
+    apart = {0: {0, 2}, 1: {1, 3}}
+    assert sharding.parts_of_batch(apart) == {0: (0, 2), 1: (1, 2)}
+    shared = {0: {0}, 1: {0}, 2: {1}, 3: {1}}
+    assert sharding.parts_of_batch(shared) == {0: (0, 2), 1: (0, 2), 2: (1, 2), 3: (1, 2)}
+    assert sharding.part_of_batch(sharding.make_mesh()) == (0, 1)
+    for held in ({0: {0, 1}, 1: {1, 2}}, {0: {0, 1}, 1: {2}}):
+        with pytest.raises(ValueError, match='some share only a part'):
+            sharding.parts_of_batch(held)
+
+
+@pytest.mark.parametrize('sizes', [dict(dcn_data=2), dict(dcn_data=3), dict(dcn_data=0)])
+def test_slices_must_be_there(sizes):
+    with pytest.raises(ValueError, match='the number of processes here, 1'):
+        sharding.make_mesh(**sizes)
+
+
+def test_what_is_offloaded_lies_on_the_host():
+    mesh = sharding.make_mesh()
+    tree = {'params': {'a': {'scale': jax.numpy.ones(4)}}, 'opt_state': {'count': 0}}
+    tree = jax.eval_shape(lambda: tree)
+    places = sharding.shardings(tree, mesh, 'opt_state')
+    assert places['opt_state']['count'].memory_kind == 'pinned_host'
+    assert places['params']['a']['scale'].memory_kind != 'pinned_host'

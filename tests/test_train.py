@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tiny
 
-from jepa_text import load, metrics, recipe, train
+from jepa_text import flops, load, metrics, recipe, train
 
 STEPS = 24
 
@@ -133,6 +133,50 @@ def test_vectors_do_not_depend_on_company(folder, tmp_path):
             assert np.isfinite(model.encode(texts, layer=layer, pool=pool)).all()
 
 
+def test_machinery_changes_no_bit(folder, tmp_path):
+    """Offloading, a profile, and budgets told in other words."""
+    config = tiny.config(
+        folder,
+        steps=4,
+        phases=(dict(objective=dict(name='mlm')),),
+        mesh=dict(data=2, fsdp=2, tensor=1),
+    )
+    plain = train.train(config, tmp_path / 'plain')
+    data = {**config['data'], 'batch_size': 0, 'batch_per_device': 2}
+    budgeted = {**config, 'steps': 0, 'tokens': 4 * 8 * tiny.LENGTH - 5, 'data': data}
+    machinery = dict(
+        offload='optimizer', profile_steps=(2, 3), compilation_cache=str(tmp_path / 'c')
+    )
+    state = train.train(budgeted | machinery, tmp_path / 'other')
+    jax.config.update('jax_compilation_cache_dir', None)
+    assert tiny.fingerprint(state) == tiny.fingerprint(plain)
+    kinds = {leaf.sharding.memory_kind for leaf in jax.tree.leaves(state.opt_state)}
+    assert kinds == {'pinned_host'}
+    (trace,) = (tmp_path / 'other' / 'profile').rglob('*.xplane.pb')
+    stages = trace.read_bytes()
+    assert all(s in stages for s in (b'encoder', b'lm_head', b'optimizer', b'loss'))
+    # The same run again, differently run.
+    again = train.train(budgeted, tmp_path / 'other')
+    assert tiny.fingerprint(again) == tiny.fingerprint(plain)
+    last = metrics.read(tmp_path / 'other')[-2]  # then comes the evaluation
+    assert last['train/total_tokens'] == 4 * 8 * tiny.LENGTH
+    assert 0 < last['throughput/goodput'] < 1 and last['memory/host_gib'] > 0
+    assert 'throughput/mfu' not in last  # nobody knows the peak of a CPU
+
+
+def test_mfu_counts_real_tokens_only(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr('jepa_text.hardware.peak', lambda kind: 1e12)
+    config = tiny.config(folder, steps=4, phases=(dict(objective=dict(name='mlm')),))
+    train.train(config, tmp_path / 'run')
+    (phase,) = recipe.make(recipe.plain(config)).phases
+    per_token = flops.per_token(phase.network, phase.objective, 8, tiny.LENGTH)
+    for line in metrics.read(tmp_path / 'run')[2:4]:
+        speed = line['throughput/tokens_per_second']
+        seconds = line['throughput/step_time']
+        assert np.isclose(speed * seconds, line['train/tokens'])
+        assert np.isclose(line['throughput/mfu'], speed / 4 * per_token / 1e12)
+
+
 def test_nan_stops_the_run_with_the_state_saved(folder, tmp_path):
     config = tiny.config(
         folder,
@@ -166,6 +210,11 @@ def change(config, path, value):
         ('optimizer.beta1', 0.9, 'beta1'),
         ('mesh.data', 3, '4 devices'),
         ('steps', 1, 'at least one step'),
+        ('tokens', 5, 'exactly one of steps and tokens'),
+        ('data.batch_per_device', 5, 'exactly one of data.batch_size'),
+        ('offload', 'all', "'optimizer'"),
+        ('profile_steps', [3, 2], 'profile_steps'),
+        ('watchdog', {'second': 3}, "'seconds'"),
         ('phases.0.objective.name', 'clmm', "'clm'"),
         ('phases.1.objective.rate', 0.3, "'rate'"),
         ('phases.0.lenght', 3, 'lenght'),

@@ -51,6 +51,7 @@ def config(folder, **changes):
         telemetry=dict(every=4, on_collapse='warn'),
         evaluate=dict(every=8, rate=0.15, most_rows=16),
         checkpoint=dict(every=5, keep=2),
+        compilation_cache='',
         phases=(
             dict(share=0.5, objective=dict(name='clm')),
             dict(
@@ -73,18 +74,28 @@ def fingerprint(state):
 
 
 def log(workdir):
-    """The metrics of a run but for its speed."""
+    """The metrics of a run but for its speed and memory."""
     from jepa_text import metrics
 
     return [
-        {key: value for key, value in line.items() if 'throughput' not in key}
+        {k: v for k, v in line.items() if k.split('/')[0] not in ('throughput', 'memory')}
         for line in metrics.read(workdir)
     ]
 
 
 if __name__ == '__main__':
-    from jepa_text import train
+    import jax
+
+    from jepa_text import distributed, exits, train
 
     folder, workdir = sys.argv[1:]
     changes = json.loads(Path(folder, 'changes.json').read_text())
-    print(fingerprint(train.train(config(folder, **changes), workdir)))
+    distributed.start()
+    try:
+        state = train.train(config(folder, **changes), workdir)
+        # Of several processes, none holds the whole state.
+        alone = all(leaf.is_fully_addressable for leaf in jax.tree.leaves(state))
+        print(fingerprint(state) if alone else int(state.step))
+    except exits.Stopped as stopped:
+        print(stopped, file=sys.stderr)
+        sys.exit(exits.RESUME)

@@ -10,6 +10,9 @@ from jepa_text import resolve, sharding
 from jepa_text.data import pipeline
 from jepa_text.state import View
 
+# Beside the sums: positions in the loss, and tokens, of all processes.
+COUNT, TOKENS = 'count', 'tokens'
+
 
 class Evaluator:
     """Masked and causal loss of parameters on held-out rows, compiled once.
@@ -31,8 +34,11 @@ class Evaluator:
             ),
             'clm': resolve.build('objectives', {'name': 'clm', 'tied': tied}, **given),
         }
+        whole = sharding.replicated(mesh)
         self._sums = {
-            name: jax.jit(_sums(network, objective))
+            name: sharding.within(
+                mesh, jax.jit(_sums(network, objective), out_shardings=whole)
+            )
             for name, objective in self.objectives.items()
         }
 
@@ -41,20 +47,22 @@ class Evaluator:
         needed = {name: params[name] for name in ('encoder', 'lm_head')}
         values = {}
         for name, objective in self.objectives.items():
-            total, count, tokens = {}, 0, 0
+            total = {}
+            index, parts = sharding.part_of_batch(self.mesh)
             batches = pipeline.heldout_batches(
                 self.rows,
                 objective.corrupt,
                 batch_size=self.batch_size,
                 seed=0,
                 most_rows=self.most_rows,
+                process_index=index,
+                process_count=parts,
             )
             for batch in batches:
-                count += int(batch['loss_mask'].sum())
-                tokens += int((batch['segment_ids'] > 0).sum())
                 sums = self._sums[name](needed, sharding.put_batch(batch, self.mesh))
                 for key, value in jax.device_get(sums).items():
                     total[key] = total.get(key, 0.0) + float(value)
+            count, tokens = total.pop(COUNT), total.pop(TOKENS)
             values |= {f'heldout/{key}': value / count for key, value in total.items()}
         # CLM came last: of its tokens, the first of each piece is not predicted.
         split = self.rows.manifest['splits'][self.rows.split]
@@ -69,7 +77,11 @@ def _sums(network, objective):
 
     def sums(params, batch):
         view = View(network.apply, None, {}, batch, jnp.int32(0), {'tokens': 1})
-        return objective.terms(params, view)[1]
+        counts = {
+            COUNT: jnp.sum(batch['loss_mask']),
+            TOKENS: jnp.sum(batch['segment_ids'] > 0),
+        }
+        return {**objective.terms(params, view)[1], **counts}
 
     return sums
 

@@ -1,0 +1,46 @@
+"""How large a step is and how many there are, in rows, tokens and steps.
+
+    data.batch_size    rows of a step, on all devices together, or
+    data.batch_per_device
+    steps              of the run, or
+    tokens             of the run: steps = ceil(tokens / (rows x row_length))
+
+Of each pair one is given; 0 or absent is not given. Tokens of a budget are places in
+rows, padding too; `train/tokens` counts the real ones.
+"""
+
+import math
+
+
+def rows(data, devices):
+    """Rows of a step on so many devices. Raises ValueError unless one is given."""
+    name, number = _one(data, ('batch_size', 'batch_per_device'), 'data.')
+    return number * (devices if name == 'batch_per_device' else 1)
+
+
+def steps(config, batch_size):
+    """Steps of a run of `batch_size` rows each. Raises ValueError unless one is given."""
+    name, number = _one(config, ('steps', 'tokens'), '')
+    if name == 'steps':
+        return number
+    return math.ceil(number / tokens_per_step(config, batch_size))
+
+
+def tokens_per_step(config, batch_size):
+    """Places in the rows of one step."""
+    return batch_size * config['data']['row_length']
+
+
+def _one(section, names, prefix):
+    given = {name: section[name] for name in names if section.get(name)}
+    first, second = (f'{prefix}{name}' for name in names)
+    shown = ', '.join(f'{prefix}{name}={section.get(name, 0)!r}' for name in names)
+    if len(given) != 1:
+        raise ValueError(
+            f'{shown}: exactly one of {first} and {second} must be given; set the other '
+            'to 0 or leave it out.'
+        )
+    ((name, number),) = given.items()
+    if number != int(number) or number < 1:
+        raise ValueError(f'{prefix}{name}={number!r} must be a whole number from 1.')
+    return name, int(number)

@@ -1,0 +1,42 @@
+"""Compiled programs are kept between runs, in a folder that nobody else may write.
+
+They are native code that jax loads and runs without asking where it comes from.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+import jax
+
+PRIVATE = 'private'
+
+
+def use_cache(choice, environ=os.environ):
+    """Keeps compiled programs in a folder; returns its path, None without a cache.
+
+    `choice`: 'private', the folder jepa_text/compiled of the user's cache; '' for no
+    cache; else a path. JAX_COMPILATION_CACHE_DIR in the environment goes before all.
+    Raises ValueError for a folder that others may write to, or that belongs to another.
+    """
+    if environ.get('JAX_COMPILATION_CACHE_DIR') or not choice:
+        return jax.config.jax_compilation_cache_dir
+    home = Path(environ.get('XDG_CACHE_HOME') or '~/.cache').expanduser()
+    folder = home / 'jepa_text' / 'compiled' if choice == PRIVATE else Path(choice)
+    folder = folder.expanduser().absolute()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+    except OSError as error:
+        raise ValueError(
+            f'compilation_cache={choice!r}: {folder} cannot be made ({error.strerror}). '
+            "Name a folder of your own, or set it to '' to compile anew each time."
+        ) from error
+    if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ValueError(
+            f'compilation_cache={choice!r}: {folder} belongs to another user or can be '
+            'written by others, and what lies in it is run. chmod 700 it, or name '
+            "another folder, or '' for none."
+        )
+    jax.config.update('jax_compilation_cache_dir', str(folder))
+    return str(folder)

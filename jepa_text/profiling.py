@@ -1,0 +1,46 @@
+"""A trace of some steps, for TensorBoard's profiler, XProf or Perfetto."""
+
+import jax
+
+FOLDER = 'profile'
+
+
+class Trace:
+    """Records steps start to stop, both included, into a folder; a context manager.
+
+    The stages of a step bear their names in it: encoder, lm_head, optimizer, ema. Raises
+    ValueError for anything but two step numbers in order; () or (0, 0) record nothing.
+    """
+
+    def __init__(self, folder, steps=()):
+        steps = tuple(steps) or (0, 0)
+        if steps != (0, 0) and not (len(steps) == 2 and 1 <= steps[0] <= steps[1]):
+            raise ValueError(
+                f'profile_steps={steps} must be the first and the last step to '
+                'record, such as (10, 12), or (0, 0) for none.'
+            )
+        self._folder, (self._start, self._stop) = str(folder), steps
+        self._recording = False
+
+    def run(self, step, number, *inputs):
+        """What `step(*inputs)` returns, as step `number` of the trace."""
+        if number == self._start:
+            jax.profiler.start_trace(self._folder)
+            self._recording = True
+        with jax.profiler.StepTraceAnnotation('train', step_num=number):
+            result = step(*inputs)
+        if self._recording and number >= self._stop:
+            jax.block_until_ready(result)
+            self._end()
+        return result
+
+    def _end(self):
+        self._recording = False
+        jax.profiler.stop_trace()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self._recording:
+            self._end()

@@ -1,0 +1,43 @@
+"""Compiled programs lie in a folder that only their owner can write."""
+
+import jax
+import pytest
+
+from jepa_text import compilation
+
+
+@pytest.fixture(autouse=True)
+def restored():
+    before = jax.config.jax_compilation_cache_dir
+    yield
+    jax.config.update('jax_compilation_cache_dir', before)
+
+
+def test_the_private_folder_is_private(tmp_path):
+    environ = {'XDG_CACHE_HOME': str(tmp_path)}
+    path = compilation.use_cache(compilation.PRIVATE, environ)
+    assert path == str(tmp_path / 'jepa_text' / 'compiled')
+    assert (tmp_path / 'jepa_text' / 'compiled').stat().st_mode & 0o777 == 0o700
+    assert jax.config.jax_compilation_cache_dir == path
+    assert compilation.use_cache(compilation.PRIVATE, environ) == path
+
+
+def test_none_and_the_users_own(tmp_path):
+    before = jax.config.jax_compilation_cache_dir
+    assert compilation.use_cache('', {}) == before
+    environ = {'JAX_COMPILATION_CACHE_DIR': 'elsewhere'}
+    assert compilation.use_cache(str(tmp_path / 'mine'), environ) == before
+    assert not (tmp_path / 'mine').exists()
+    assert compilation.use_cache(str(tmp_path / 'mine'), {}) == str(tmp_path / 'mine')
+
+
+def test_a_folder_that_others_can_write_is_refused(tmp_path):
+    tmp_path.chmod(0o777)
+    with pytest.raises(ValueError, match='chmod 700'):
+        compilation.use_cache(str(tmp_path), {})
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / 'file').touch()
+    with pytest.raises(ValueError, match='cannot be made'):
+        compilation.use_cache(str(tmp_path / 'file' / 'folder'), {})
