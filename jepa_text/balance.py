@@ -1,7 +1,6 @@
 """How two losses are weighed: latent_weight * latent + token_weight * tokens.
 
-lambda = latent_weight / (latent_weight + token_weight). The rules, by what they know:
-
+    name            it knows        what it does
     fixed           nothing         lambda is a number
     schedule        the step        lambda is a function of it
     sigmoid         its gradient    lambda = sigmoid(w), w learned (arXiv 2606.05173)
@@ -9,35 +8,12 @@ lambda = latent_weight / (latent_weight + token_weight). The rules, by what they
     normalised      both losses     each loss in units of its own running mean
     gradient_ratio  both gradients  each loss moves the encoder in a given proportion
 
-A balance is a frozen dataclass without state of its own. What it learns is among the
-parameters (`modules`), what it remembers is in a dict that the step carries along
-(`memory`, `update`), and `weights` reads both; all of it can be jitted.
+lambda = latent_weight / (latent_weight + token_weight). `make` gives the rule of a
+section; how a rule is called is the contract of `balance_rules.Balance`.
 """
 
-import dataclasses
-from collections.abc import Callable
-
-import flax.linen as nn
-import jax
-import jax.numpy as jnp
-
+from jepa_text import balance_rules as rules
 from jepa_text import resolve, schedules
-
-# Keys of the memory, beside those of others.
-LATENT, TOKENS, SEEN = 'balance_latent', 'balance_tokens', 'balance_seen'
-
-# What a setting may be: in words, and its least and most, both allowed.
-JUST_ABOVE_0, JUST_BELOW_1 = 1e-12, 1 - 1e-12
-RANGES = {
-    'weight': ('in [0, 1]', 0, 1),
-    'low': ('in [0, 1]', 0, 1),
-    'high': ('in [0, 1]', 0, 1),
-    'initial': ('inside (0, 1)', JUST_ABOVE_0, JUST_BELOW_1),
-    'momentum': ('in [0, 1)', 0, JUST_BELOW_1),
-    'temperature': ('above 0', JUST_ABOVE_0, 1e12),
-    'least': ('above 0', JUST_ABOVE_0, 1e12),
-    'ratio': ('above 0', JUST_ABOVE_0, 1e12),
-}
 
 
 def make(section, steps):
@@ -45,6 +21,16 @@ def make(section, steps):
     number is a fixed lambda. `steps` is the length of the phase, for schedules.
 
     Raises ValueError for an unknown name or keyword, and for values out of range.
+
+    >>> rule = make({'name': 'normalised', 'weight': 0.5}, steps=100)
+    >>> memory = rule.memory()
+    >>> for latent, tokens in ((0.5, 8.0), (0.5, 4.0)):
+    ...     latent_weight, token_weight = rule.weights(
+    ...         apply=None, params={}, memory=memory,
+    ...         latent_loss=latent, token_loss=tokens, step=0)
+    ...     memory = rule.update(memory, {'latent_loss': latent, 'token_loss': tokens})
+    >>> print(latent_weight, token_weight)
+    1.0 0.0625
     """
     if isinstance(section, int | float):
         section = {'name': 'fixed', 'weight': section}
@@ -54,235 +40,26 @@ def make(section, steps):
         known = ', '.join(RULES)
         raise ValueError(f'balance {name!r} does not exist; there are: {known}.')
     if name == 'schedule':
-        return resolve.call('balance schedule', scheduled, keywords, steps=steps)
+        return resolve.call('balance schedule', _scheduled, keywords, steps=steps)
     return resolve.call(f'balance {name}', RULES[name], keywords)
 
 
-class Balance:
-    """The contract, with the answers of a rule that has only a lambda.
+def _scheduled(of, steps):
+    """lambda = the schedule `of`, a section of schedules.py or a number.
 
-    modules()                 {name: module} that it learns
-    memory()                  {name: float32 scalar} before the first step
-    weights(apply, params, memory, latent_loss, token_loss, step)
-                              (latent_weight, token_weight), float32 scalars;
-                              `apply(module, params)` runs one of its modules
-    update(memory, observed)  the memory after a step. `observed` has the whole batch's
-                              latent_loss and token_loss, and latent_grad_norm and
-                              token_grad_norm on the encoder, both of the unweighted
-                              losses, NaN in steps that did not measure them. Keys of
-                              `memory` that are not this balance's stay as they are.
-
-    No gradient flows through the losses into the weights. Subclasses without interest in
-    the losses define mix(apply, params, step), their lambda, instead of `weights`.
+    Raises ValueError if lambda is outside [0, 1] at the beginning, middle or end.
     """
-
-    def __post_init__(self):
-        rule = type(self).__name__
-        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        for name, value in given.items():
-            _check(rule, name, value)
-        if 'low' in given and not self.low <= self.initial <= self.high:
-            raise ValueError(
-                f'balance {rule} needs low <= initial <= high; got low={self.low}, '
-                f'initial={self.initial}, high={self.high}.'
-            )
-
-    def modules(self):
-        return {}
-
-    def memory(self):
-        return {}
-
-    def weights(self, apply, params, memory, latent_loss, token_loss, step):
-        weight = self.mix(apply, params, step)
-        return weight, 1 - weight
-
-    def update(self, memory, observed):
-        return memory
-
-
-@dataclasses.dataclass(frozen=True)
-class Fixed(Balance):
-    """lambda = weight, in [0, 1]."""
-
-    weight: float
-
-    def mix(self, apply, params, step):
-        return jnp.full((), self.weight, jnp.float32)
-
-
-@dataclasses.dataclass(frozen=True)
-class Scheduled(Balance):
-    """lambda is a function of the step of the phase."""
-
-    schedule: Callable
-
-    def mix(self, apply, params, step):
-        return jnp.asarray(self.schedule(step), jnp.float32)
-
-
-def scheduled(of, steps):
-    """lambda = the schedule `of`, a section of schedules.py, with values in [0, 1]."""
     schedule = schedules.make(of, steps)
     for step in (0, steps // 2, steps):
-        _check(f'schedule at step {step}', 'weight', float(schedule(step)))
-    return Scheduled(schedule)
-
-
-@dataclasses.dataclass(frozen=True)
-class Sigmoid(Balance):
-    """lambda = clip(sigmoid(w), low, high), w learned on the loss itself.
-
-    This is arXiv 2606.05173's rule, clamped. It has no optimum inside (0, 1): the
-    gradient lambda (1 - lambda) (latent - tokens) always favours the smaller loss, and
-    under Adam w(t) is about the sum of the learning rates. Outside the clamp the
-    gradient is zero, so lambda comes to rest there, for good. Its steps are those of
-    the optimizer times `balance_rate` (optimizers.py), without weight decay.
-    """
-
-    initial: float = 0.5
-    low: float = 0.1
-    high: float = 0.9
-
-    def modules(self):
-        return {'balance': Weight(self.initial)}
-
-    def mix(self, apply, params, step):
-        return jnp.clip(jax.nn.sigmoid(apply('balance', params)), self.low, self.high)
-
-
-class Weight(nn.Module):
-    """One learned scalar, the logit of lambda."""
-
-    initial: float
-
-    def example(self):
-        return ()
-
-    @nn.compact
-    def __call__(self):
-        odds = self.initial / (1 - self.initial)
-        return self.param('logit', lambda key: jnp.log(jnp.float32(odds)))
-
-
-class Running(Balance):
-    """Keeps running means of a pair of observed numbers, `watches`, at `momentum`.
-
-    m <- momentum m + (1 - momentum) x, and the same for x = 1: the mean is the ratio, so
-    it is right from the first number on (Adam's bias correction). A pair that is not
-    finite changes nothing: it was not measured, or the step came to nothing.
-    """
-
-    watches = ('latent_loss', 'token_loss')
-
-    def memory(self):
-        return {name: jnp.zeros((), jnp.float32) for name in (LATENT, TOKENS, SEEN)}
-
-    def update(self, memory, observed):
-        new = [
-            jax.lax.stop_gradient(jnp.asarray(observed[name], jnp.float32))
-            for name in self.watches
-        ]
-        measured = jnp.isfinite(new[0]) & jnp.isfinite(new[1])
-        moved = {
-            name: jnp.where(
-                measured,
-                self.momentum * memory[name] + (1 - self.momentum) * value,
-                memory[name],
-            )
-            for name, value in zip((LATENT, TOKENS, SEEN), (*new, 1.0), strict=True)
-        }
-        return {**memory, **moved}
-
-    def means(self, memory, latent, tokens):
-        """Both running means; `latent` and `tokens` until something was seen."""
-        is_new = memory[SEEN] == 0
-        seen = jnp.where(is_new, 1.0, memory[SEEN])
-        return tuple(
-            jax.lax.stop_gradient(jnp.where(is_new, first, memory[name] / seen))
-            for name, first in ((LATENT, latent), (TOKENS, tokens))
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class Softmin(Running):
-    """lambda = sigmoid(logit(initial) + (tokens - latent) / temperature).
-
-    The minimum over lambda of lambda latent + (1 - lambda) tokens + temperature
-    KL(lambda || initial): an optimum inside (0, 1), which w of `Sigmoid` lacks. The
-    losses are running means (`momentum=0`: the last step's). At temperature 5 the first
-    steps (tokens about 8 above latent) have lambda 0.83, later ones (about 2) 0.6.
-    """
-
-    initial: float = 0.5
-    temperature: float = 5.0
-    momentum: float = 0.99
-
-    def weights(self, apply, params, memory, latent_loss, token_loss, step):
-        latent, tokens = self.means(memory, latent_loss, token_loss)
-        prior = jnp.log(jnp.float32(self.initial / (1 - self.initial)))
-        weight = jax.nn.sigmoid(prior + (tokens - latent) / self.temperature)
-        return weight, 1 - weight
-
-
-@dataclasses.dataclass(frozen=True)
-class Normalised(Running):
-    """weight / mean(latent) and (1 - weight) / mean(tokens), means over past steps.
-
-    Either loss counts as about its weight, whatever its unit. A mean below `least`
-    counts as `least`: a latent loss that collapses to 0 must not gain all the weight.
-    """
-
-    weight: float = 0.5
-    momentum: float = 0.99
-    least: float = 1e-2
-
-    def weights(self, apply, params, memory, latent_loss, token_loss, step):
-        latent, tokens = self.means(memory, latent_loss, token_loss)
-        return (
-            self.weight / jnp.maximum(latent, self.least),
-            (1 - self.weight) / jnp.maximum(tokens, self.least),
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class GradientRatio(Running):
-    """lambda = ratio t / (ratio t + l), clipped, with l and t the running means of the
-    encoder-gradient norms of the latent and the token loss.
-
-    Then |grad lambda latent| / |grad (1 - lambda) tokens| = ratio on the encoder, the
-    only place where lambda matters under Adam: heads and predictor see one loss each.
-    `momentum` is per measurement. lambda is `initial` until there was one.
-    """
-
-    ratio: float = 1.0
-    initial: float = 0.5
-    momentum: float = 0.9
-    low: float = 0.01
-    high: float = 0.99
-    watches = ('latent_grad_norm', 'token_grad_norm')
-
-    def weights(self, apply, params, memory, latent_loss, token_loss, step):
-        # The norms that would give `initial`, until there are true ones.
-        first = self.ratio * (1 - self.initial), self.initial
-        latent, tokens = self.means(memory, *map(jnp.float32, first))
-        weight = self.ratio * tokens
-        weight = weight / jnp.maximum(weight + latent, 1e-20)
-        weight = jnp.clip(weight, self.low, self.high)
-        return weight, 1 - weight
+        rules.check(f'schedule at step {step}', 'weight', float(schedule(step)))
+    return rules.Scheduled(schedule)
 
 
 RULES = {
-    'fixed': Fixed,
-    'schedule': scheduled,
-    'sigmoid': Sigmoid,
-    'softmin': Softmin,
-    'normalised': Normalised,
-    'gradient_ratio': GradientRatio,
+    'fixed': rules.Fixed,
+    'schedule': _scheduled,
+    'sigmoid': rules.Sigmoid,
+    'softmin': rules.Softmin,
+    'normalised': rules.Normalised,
+    'gradient_ratio': rules.GradientRatio,
 }
-
-
-def _check(rule, name, value):
-    words, least, most = RANGES.get(name, ('', None, None))
-    if words and not least <= value <= most:
-        raise ValueError(f'balance {rule}: {name}={value} is not {words}.')

@@ -13,6 +13,13 @@ predicted cannot be seen. Documents that share a row are masked each for itself,
 attends to another. Shapes are fixed: masks over L, cut to a capacity by `kept_indices`.
 Beside the axes of the package, J counts the blocks of one mask and C the masks of a row.
 
+    target_blocks        the blocks alone              blocks_JL
+    context_and_targets  and a context without them    context_L, blocks_JL
+    several              of one row, for one target    contexts_CL, targets_CL
+    capacity             how many positions at most
+    kept_indices         a mask as indices             index_XK, ok_XK
+
+Masks are bool, randomness comes in as a numpy generator, inputs stay as they are.
 `valid_L` are the positions that may be context or target (`masking.maskable`);
 `segment_ids_L` number the documents from 1 in their order, 0 is padding.
 """
@@ -29,6 +36,11 @@ def target_blocks(valid_L, rng, count, scale, segment_ids_L):
     Of n valid positions a block has ceil(n * u), u uniform in `scale` = (low, high), from
     a start uniform in [0, n - length]: never cut at an edge. Raises ValueError for a
     count below 1 and for scales outside 0 < low <= high <= 1.
+
+    >>> valid_L, ids_L = np.ones(20, bool), np.ones(20, int)
+    >>> blocks_JL = target_blocks(valid_L, np.random.default_rng(0), 4, (0.2, 0.2), ids_L)
+    >>> blocks_JL.sum(axis=1)
+    array([4, 4, 4, 4])
     """
     _check(count, 1, scale=scale)
     documents = _documents(valid_L, segment_ids_L)
@@ -51,6 +63,12 @@ def context_and_targets(
     no more). If the blocks leave fewer, the context may lie in the whole document; if
     that is not enough, the targets give up their outermost positions on one side.
     Raises ValueError as `target_blocks` does, and for min_keep below 1.
+
+    >>> valid_L, ids_L = np.ones(20, bool), np.ones(20, int)
+    >>> rng = np.random.default_rng(0)
+    >>> context_L, blocks_JL = context_and_targets(valid_L, rng, ids_L)
+    >>> bool((context_L & blocks_JL.any(axis=0)).any()), int(context_L.sum()) >= 4
+    (False, True)
     """
     _check(count, min_keep, target_scale=target_scale, context_scale=context_scale)
     documents = _documents(valid_L, segment_ids_L)
@@ -71,6 +89,12 @@ def several(valid_L, rng, segment_ids_L, masks, **options):
     forward of the target encoder serves them all (data2vec 2.0, arXiv 2212.07525).
 
     The targets are the union of the blocks; `options` are `context_and_targets`'s.
+
+    >>> valid_L, ids_L = np.ones(20, bool), np.ones(20, int)
+    >>> contexts_CL, targets_CL = several(
+    ...     valid_L, np.random.default_rng(0), ids_L, masks=3, count=2)
+    >>> contexts_CL.shape, bool((contexts_CL & targets_CL).any())
+    ((3, 20), False)
     """
     draws = [
         context_and_targets(valid_L, rng, segment_ids_L, **options) for _ in range(masks)
@@ -83,7 +107,11 @@ def several(valid_L, rng, segment_ids_L, masks, **options):
 
 def capacity(share, length, documents=1):
     """The most positions that blocks of at most `share` have in a row of `length` with
-    at most so many documents: each of them rounds its own block up."""
+    at most so many documents: each of them rounds its own block up.
+
+    >>> capacity(0.2, 512), capacity(0.2, 512, documents=4)
+    (103, 106)
+    """
     return min(length, math.ceil(share * length) + documents - 1)
 
 
@@ -94,6 +122,10 @@ def kept_indices(mask_XL, capacity, rng=None):
     Where there are fewer, ok is False and the index is some other position: an index
     never occurs twice. X is any number of axes. Raises ValueError for a capacity that
     is not in [1, L].
+
+    >>> index_K, ok_K = kept_indices(np.array([False, True, False, True]), capacity=3)
+    >>> index_K, ok_K
+    (array([1, 3, 0], dtype=int32), array([ True,  True, False]))
     """
     length = mask_XL.shape[-1]
     if not 1 <= capacity <= length:

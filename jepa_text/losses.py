@@ -1,8 +1,22 @@
 """Losses: arrays in, one value per position out, float32; someone else averages.
 
-Needs only jax. All are pure, and safe under jit, grad and vmap: a masked mean over
-nothing is 0, with zero gradients. No function stops a gradient: who calls decides what
-is a target.
+    cross_entropy, z_loss, correct   scores of words            [B, M, V] -> [B, M]
+    cosine_distance, smooth_l1, mse  two vectors a position     [B, M, D] -> [B, M]
+    info_nce                         against all others         [N, D] -> [N]
+    prototype_cross_entropy          as two distributions       [B, M, P] -> [B, M]
+    update_centre                    of the teacher's scores    [P] -> [P]
+    layer_normalise                  over the width             [B, M, D] -> the same
+    instance_normalise               over a document            [B, L, D] -> the same
+    average_layers                   of the last layers         [N, B, L, D] -> [B, L, D]
+    unit                             to length 1                [..., D] -> the same
+    masked_sum, masked_mean          where a mask is true       any shape -> scalar
+    select, take                     the positions of a loss    [B, L, ...] -> [B, M, ...]
+
+Needs only jax. Arrays of any float dtype come in, float32 comes out; labels and indices
+are integers, masks are bool. Where an argument is [B, M, ...], any number of axes may
+stand for these two, none too. All functions are pure, and safe under jit, grad and vmap:
+a masked mean over nothing is 0, with zero gradients. No function stops a gradient: who
+calls decides what is a target.
 """
 
 import jax
@@ -10,7 +24,9 @@ import jax.numpy as jnp
 
 
 def cross_entropy(logits_BMV, labels_BM):
-    """-log softmax(logits)[label] at every position, float32.
+    """-log softmax(logits)[label] at every position, from float32 log-sum-exp.
+
+    A label outside [0, V) gives NaN: mask it out, as `masked_mean` does without harm.
 
     >>> print(cross_entropy(jnp.zeros((1, 1, 4)), jnp.array([[2]])))
     [[1.3862944]]
@@ -20,12 +36,22 @@ def cross_entropy(logits_BMV, labels_BM):
 
 
 def z_loss(logits_BMV):
-    """(log sum exp logits)^2 at every position (PaLM, section 5): keeps logits small."""
+    """(log sum exp logits)^2 at every position: keeps logits small.
+
+    PaLM (arXiv 2204.02311, section 5) adds 1e-4 of it to the loss.
+
+    >>> print(z_loss(jnp.array([[3.0], [-2.0]])))
+    [9. 4.]
+    """
     return jax.nn.logsumexp(logits_BMV.astype(jnp.float32), axis=-1) ** 2
 
 
 def correct(logits_BMV, labels_BM):
-    """Is the label among the highest logits? float32 0 or 1 at every position."""
+    """1 where no logit is above the label's, else 0: the mean is the accuracy.
+
+    >>> print(correct(jnp.array([[3.0, 5.0], [3.0, 5.0]]), jnp.array([0, 1])))
+    [0. 1.]
+    """
     highest_BM = jnp.max(logits_BMV, axis=-1)
     return (_at_label(logits_BMV, labels_BM) >= highest_BM).astype(jnp.float32)
 
@@ -33,16 +59,18 @@ def correct(logits_BMV, labels_BM):
 def cosine_distance(prediction_BMD, target_BMD, eps=1e-8):
     """1 - cos(prediction, target) at every position, in [0, 2].
 
+    1 if either is 0; `eps` is the least length that divides (arXiv 2606.05173's loss).
+
     >>> cosine_distance(jnp.array([[1., 0.]]), jnp.array([[0., 2.]])).tolist()
     [1.0]
     """
-    prediction_BMD = unit(prediction_BMD.astype(jnp.float32), eps)
-    target_BMD = unit(target_BMD.astype(jnp.float32), eps)
-    return 1 - jnp.sum(prediction_BMD * target_BMD, axis=-1)
+    return 1 - jnp.sum(unit(prediction_BMD, eps) * unit(target_BMD, eps), axis=-1)
 
 
 def smooth_l1(prediction_BMD, target_BMD, beta=1.0):
-    """Mean over D of d^2 / 2 beta if |d| < beta else |d| - beta / 2 (data2vec, 3.3).
+    """Mean over D of d^2 / 2 beta if |d| < beta else |d| - beta / 2, with beta above 0.
+
+    The objective of data2vec (arXiv 2202.03555), which takes beta 4 for text.
 
     >>> smooth_l1(jnp.array([[0.5, 3.0]]), jnp.zeros((1, 2))).tolist()
     [1.3125]
@@ -53,7 +81,9 @@ def smooth_l1(prediction_BMD, target_BMD, beta=1.0):
 
 
 def mse(prediction_BMD, target_BMD):
-    """Mean over D of (prediction - target)^2 at every position (data2vec 2.0, beta 0).
+    """Mean over D of (prediction - target)^2 at every position.
+
+    The loss of data2vec 2.0 (arXiv 2212.07525).
 
     >>> mse(jnp.array([[1.0, 3.0]]), jnp.zeros((1, 2))).tolist()
     [5.0]
@@ -63,8 +93,9 @@ def mse(prediction_BMD, target_BMD):
 
 
 def info_nce(prediction_ND, target_ND, where_N, temperature):
-    """-log softmax_j(cos(prediction_i, target_j) / temperature)[i] (CPC; SimCLR).
+    """-log softmax_j(cos(prediction_i, target_j) / temperature)[i] at every i.
 
+    One way of SimCLR's loss (arXiv 2002.05709, equation 1), after CPC (arXiv 1807.03748).
     Every true position is an anchor, and its negatives are the targets of all others.
     False positions are neither: their loss is 0, and what they hold reaches nothing.
     Memory grows with N^2: choose the positions first.
@@ -74,8 +105,8 @@ def info_nce(prediction_ND, target_ND, where_N, temperature):
     [0.1269 0.1269 0.    ]
     """
     keep_N1 = where_N[:, None]
-    prediction_ND = unit(jnp.where(keep_N1, prediction_ND, 0).astype(jnp.float32))
-    target_ND = unit(jnp.where(keep_N1, target_ND, 0).astype(jnp.float32))
+    prediction_ND = unit(jnp.where(keep_N1, prediction_ND, 0))
+    target_ND = unit(jnp.where(keep_N1, target_ND, 0))
     scores_NN = prediction_ND @ target_ND.T / temperature
     # The diagonal stays, so that a false row too has something to add up.
     open_NN = where_N[None, :] | jnp.eye(len(where_N), dtype=bool)
@@ -90,7 +121,7 @@ def prototype_cross_entropy(
     """-sum_p softmax((teacher - centre) / t_t) log softmax(student / t_s), P prototypes.
 
     The loss of DINO (arXiv 2104.14294) and, at masked positions, of iBOT
-    (arXiv 2111.07832): a distribution as target, so many completions can be right.
+    (arXiv 2111.07832), summed over P: many completions can be right at once.
     DINO uses t_s = 0.1 and t_t from 0.04 to 0.07; `update_centre` keeps the centre.
 
     >>> flat = jnp.zeros((1, 4))
@@ -122,17 +153,24 @@ def update_centre(centre_P, teacher_BMP, where_BM, momentum):
 
 
 def layer_normalise(x_BMD, eps=1e-6):
-    """(x - mean) / std over D without parameters, float32: the latent target's norm."""
+    """(x - mean) / sqrt(Var + eps) over D, without parameters: data2vec's target norm.
+
+    Layer normalisation (arXiv 1607.06450); Var divides by D.
+
+    >>> print(layer_normalise(jnp.array([[1.0, 3.0]])).round(3))
+    [[-1.  1.]]
+    """
     x_BMD = x_BMD.astype(jnp.float32)
     centred = x_BMD - jnp.mean(x_BMD, axis=-1, keepdims=True)
     return centred * jax.lax.rsqrt(jnp.mean(centred**2, axis=-1, keepdims=True) + eps)
 
 
 def instance_normalise(x_BLD, segment_ids_BL, eps=1e-5):
-    """(x - mean) / std over the positions of a document, per coordinate (data2vec 2.0).
+    """(x - mean) / sqrt(Var + eps) over a document's positions, for each coordinate.
 
-    Documents are those of `segment_ids_BL`, from 1 to L in each row; 0 is no document,
-    and gives 0. A bool mask is one document a row. Float32.
+    The norm of data2vec 2.0's targets (arXiv 2212.07525). Documents are
+    those of `segment_ids_BL`, from 1 to L in each row; 0 is no document, and gives 0. A
+    bool mask is one document a row.
 
     >>> x_BLD = jnp.array([[[1.0], [3.0], [7.0], [7.0], [9.0]]])
     >>> ids_BL = jnp.array([[1, 1, 2, 2, 0]])
@@ -156,8 +194,9 @@ def instance_normalise(x_BLD, segment_ids_BL, eps=1e-5):
 def average_layers(layers_NBLD, k, normalise):
     """Mean of the last k of N layers, each after `normalise`: data2vec's target.
 
-    `normalise` maps [B, L, D] to the same: layer_normalise, instance_normalise with its
-    mask, or `lambda x: x`. Float32. Raises ValueError if there are not k layers.
+    See its training targets (arXiv 2202.03555). `normalise` maps [B, L, D] to the same:
+    layer_normalise, instance_normalise with its documents, or `lambda x: x`.
+    Raises ValueError if there are not k layers.
 
     >>> layers_NBLD = jnp.array([9.0, 1.0, 2.0]).reshape(3, 1, 1, 1)
     >>> average_layers(layers_NBLD, 2, lambda x: x).tolist()
@@ -171,11 +210,25 @@ def average_layers(layers_NBLD, k, normalise):
     return sum(normalise(x).astype(jnp.float32) for x in layers_NBLD[-k:]) / k
 
 
+def unit(x, eps=1e-8):
+    """x / max(|x|, eps) along the last axis; 0 stays 0, with finite gradients.
+
+    >>> print(unit(jnp.array([[3.0, 4.0], [0.0, 0.0]])))
+    [[0.6 0.8]
+     [0.  0. ]]
+    """
+    x = x.astype(jnp.float32)
+    return x * jax.lax.rsqrt(jnp.maximum(jnp.sum(x**2, axis=-1, keepdims=True), eps**2))
+
+
 def masked_sum(values, where):
-    """Sum of `values` where the bool array of the same shape is true, float32.
+    """Sum of `values` where the bool array of the same shape is true.
 
     Values outside may be anything, NaN too: they reach neither sum nor gradient of
     what is inside.
+
+    >>> print(masked_sum(jnp.array([1.0, jnp.inf]), jnp.array([True, False])))
+    1.0
     """
     return jnp.sum(jnp.where(where, values, 0.0), dtype=jnp.float32)
 
@@ -193,46 +246,27 @@ def select(mask_BL, capacity):
     """The first `capacity` true positions of each row: index_BM, and where_BM.
 
     Fixed shapes for a ragged choice: `where_BM` is false at the places that a row does
-    not fill (their index points to some unchosen position). A row with more true
+    not fill (their index, int32, is some unchosen position). A row with more true
     positions than the capacity loses the rest, so the sampler must not exceed it.
+
+    >>> index_BM, where_BM = select(jnp.array([[False, True, False, True]]), capacity=3)
+    >>> print(index_BM, where_BM)
+    [[1 3 0]] [[ True  True False]]
     """
     index_BM = jnp.argsort(~mask_BL, axis=-1, stable=True)[:, :capacity]
     return index_BM, jnp.take_along_axis(mask_BL, index_BM, axis=-1)
 
 
 def take(x_BLD, index_BM):
-    """x_BMD: the vectors at the selected positions."""
+    """x_BMD of the dtype of x: the vectors at the selected positions.
+
+    >>> print(take(jnp.array([[[5.0], [6.0], [7.0]]]), jnp.array([[2, 0]]))[..., 0])
+    [[7. 5.]]
+    """
     return jnp.take_along_axis(x_BLD, index_BM[:, :, None], axis=1)
 
 
-def chunked(score, hidden_BMD, labels_BM, chunk):
-    """`score(hidden, labels)` over chunks of M, so that logits exist for one chunk only.
-
-    `score` gives a pytree of [B, m] arrays; the backward pass computes each chunk's
-    logits again. M is padded to a multiple of `chunk` and cut back.
-    """
-    length = labels_BM.shape[1]
-    if length <= chunk:
-        return score(hidden_BMD, labels_BM)
-    count = -(-length // chunk)
-    pad = count * chunk - length
-    hidden = jnp.pad(hidden_BMD, ((0, 0), (0, pad), (0, 0)))
-    labels = jnp.pad(labels_BM, ((0, 0), (0, pad)))
-
-    def split(x):
-        return jnp.moveaxis(x.reshape(x.shape[0], count, chunk, *x.shape[2:]), 1, 0)
-
-    def join(x):
-        return jnp.moveaxis(x, 0, 1).reshape(x.shape[1], count * chunk)[:, :length]
-
-    one = jax.checkpoint(lambda pair: score(*pair))
-    return jax.tree.map(join, jax.lax.map(one, (split(hidden), split(labels))))
-
-
 def _at_label(logits_BMV, labels_BM):
-    return jnp.take_along_axis(logits_BMV, labels_BM[..., None], axis=-1)[..., 0]
-
-
-def unit(x, eps=1e-8):
-    """x / max(|x|, eps) along the last axis; finite gradients at 0."""
-    return x * jax.lax.rsqrt(jnp.maximum(jnp.sum(x**2, axis=-1, keepdims=True), eps**2))
+    # A negative index would count from the end; one that is too large gives NaN.
+    index_BM = jnp.where(labels_BM < 0, logits_BMV.shape[-1], labels_BM)
+    return jnp.take_along_axis(logits_BMV, index_BM[..., None], axis=-1)[..., 0]

@@ -6,7 +6,7 @@
     word starts   1    1    1    1  .   .   1   1     1    1    1     .     .
     sentence      1    1    1    1  1   1   1   2     2    2    2     0     0
 
-Three of the nine, at rate 1/3:
+Four of the five samplers, at rate 1/3:
 
     fixed_count   .    .    1    .  .   1   .   .     1    .    .     .     .
     whole_word    .    .    .    1  1   1   .   .     .    .    .     .     .
@@ -14,11 +14,19 @@ Three of the nine, at rate 1/3:
     sentence      .    .    .    .  .   .   .   1     1    1    .     .     .
     inputs of it  <bos> Call me Ish ma  el  .  [M]   [M]  [M] <eos> <pad> <pad>
 
-A sampler is `(maskable_L, rate, rng, ...) -> mask_L`. All but `iid` hide a fixed count,
-floor(rate * n + u) of n maskable positions with u uniform in [0, 1): floor or ceiling,
-and right in expectation, so that short rows are not biased. `capacity` is never exceeded.
-Specials and padding are never maskable. Randomness comes in as a generator, keyed by
-the pipeline to the row, so a row is masked alike on every number of hosts.
+    maskable, word_starts, sentence_ids     what a row is made of
+    fixed_count, iid                        which single tokens are hidden
+    whole_word, span, sentence              which groups of tokens
+    capacity, limit, overflow               how many at most
+    replace                                 what stands there instead
+
+A sampler is `(maskable_L, rate, rng, ...) -> mask_L`, bool, with rate in [0, 1]. All but
+`iid` hide a fixed count, floor(rate * n + u) of n maskable positions with u uniform in
+[0, 1): floor or ceiling, and right in expectation, so that short rows are not biased.
+`capacity` is never exceeded. Specials and padding are never maskable. Inputs stay as they
+are, and randomness comes in as a numpy generator, keyed by the pipeline to the row, so a
+row is masked alike on every number of hosts. A rate for each document:
+document_masking.py.
 """
 
 import math
@@ -27,24 +35,42 @@ import numpy as np
 
 
 def maskable(tokens_L, segment_ids_L, special_ids):
-    """Positions that may be hidden: in a document, and not a special token."""
+    """bool [L]: positions that may be hidden, in a document and not a special token.
+
+    >>> maskable(np.array([1, 7, 8, 2, 0]), np.array([1, 1, 1, 1, 0]), [0, 1, 2])
+    array([False,  True,  True, False, False])
+    """
     return (segment_ids_L > 0) & ~np.isin(tokens_L, special_ids)
 
 
 def capacity(rate, length):
-    """The most positions that a sampler of a fixed count hides in a row of `length`."""
+    """The most positions that a sampler of a fixed count hides in a row of `length`.
+
+    >>> capacity(0.3, 512)
+    154
+    """
     return min(length, math.floor(rate * length) + 1)
 
 
 def fixed_count(maskable_L, rate, rng):
-    """Hides single tokens, every set of them equally likely."""
+    """Hides single tokens, every set of them equally likely.
+
+    >>> mask_L = fixed_count(np.arange(512) > 0, 0.3, np.random.default_rng(0))
+    >>> int(mask_L.sum()) in (153, 154), bool(mask_L[0])
+    (True, False)
+    """
     candidates = np.flatnonzero(maskable_L)
     count = _count(len(candidates), rate, rng)
     return _at(maskable_L, rng.choice(candidates, count, replace=False))
 
 
 def iid(maskable_L, rate, rng):
-    """Hides each maskable position with probability `rate` (arXiv 2507.00994, 2.4)."""
+    """Hides each maskable position with probability `rate`, as arXiv 2507.00994 does;
+    how many is binomial, see `overflow`.
+
+    >>> iid(np.array([True, False, True]), 1.0, np.random.default_rng(0))
+    array([ True, False,  True])
+    """
     return maskable_L & (rng.random(len(maskable_L)) < rate)
 
 
@@ -54,6 +80,13 @@ def whole_word(maskable_L, rate, rng, starts_word_L):
     A word is a start (`word_starts`) and the maskable tokens behind it up to the next
     start or special. When no word is left that fits, fewer are hidden than the count;
     only when the first word drawn exceeds all of the count, a part of it is hidden.
+    BERT's whole-word masking (its repository, May 2019) with a count that is kept.
+
+    >>> starts_word_L = np.array([True, False, True, False])
+    >>> rng = np.random.default_rng(0)
+    >>> mask_L = whole_word(np.ones(4, bool), 0.5, rng, starts_word_L)
+    >>> mask_L.tolist() in ([True, True, False, False], [False, False, True, True])
+    True
     """
     previous_L = np.roll(maskable_L, 1)
     previous_L[:1] = False
@@ -65,13 +98,23 @@ def word_starts(tokens_L, segment_ids_L, starts_word_V):
     """bool [L]: tokens that begin a word, and the first token of each document.
 
     `starts_word_V` is the tokenizer's table of tokens that begin a word.
+
+    >>> starts_word_V = np.array([True, False, True])
+    >>> word_starts(np.array([2, 1, 1, 2]), np.array([1, 1, 2, 2]), starts_word_V)
+    array([ True, False,  True,  True])
     """
     return starts_word_V[tokens_L] | _document_starts(segment_ids_L)
 
 
 def sentence(maskable_L, rate, rng, sentence_L):
     """Hides whole sentences, as `whole_word` does words; so it falls short of the count
-    more often, by less than the shortest sentence left visible."""
+    more often, by less than the shortest sentence left visible.
+
+    >>> sentence_L = np.array([1, 1, 1, 2, 2, 2])
+    >>> mask_L = sentence(np.ones(6, bool), 0.5, np.random.default_rng(0), sentence_L)
+    >>> len(set(sentence_L[mask_L])), int(mask_L.sum())
+    (1, 3)
+    """
     return _whole(maskable_L, rate, rng, sentence_L)
 
 
@@ -80,6 +123,10 @@ def sentence_ids(tokens_L, segment_ids_L, ends_sentence_V):
 
     A sentence ends behind a token of the table `ends_sentence_V` (behind the last one of
     several in a row, as in `?!`), and with its document.
+
+    >>> ends_sentence_V = np.array([False, False, True])
+    >>> sentence_ids(np.array([1, 2, 1, 0]), np.array([1, 1, 1, 0]), ends_sentence_V)
+    array([1, 1, 2, 0])
     """
     ends_L = ends_sentence_V[tokens_L]
     begins_L = _document_starts(segment_ids_L)
@@ -96,6 +143,10 @@ def span(maskable_L, rate, rng, p=0.2, longest=10, fixed_length=None):
     ring of the row's maskable tokens, in any arrangement alike, so that every position
     is equally likely to be hidden; the ends of documents and specials cut them in two.
     Raises ValueError for p outside (0, 1) and lengths below 1.
+
+    >>> mask_L = span(np.ones(12, bool), 0.5, np.random.default_rng(0), fixed_length=6)
+    >>> int(mask_L.sum()), int(np.abs(np.diff(mask_L, append=mask_L[0])).sum())
+    (6, 2)
     """
     if not 0 < p < 1:
         raise ValueError(f'span: p={p} is not inside (0, 1); SpanBERT has 0.2.')
@@ -120,50 +171,12 @@ def span(maskable_L, rate, rng, p=0.2, longest=10, fixed_length=None):
     return _at(maskable_L, candidates[_ring(lengths, len(candidates), rng)])
 
 
-def document_rates(segment_ids_L, draw):
-    """A rate for each document of a row, [documents]: `draw(how many)`, for instance
-    `lambda n: rng.uniform(0.15, 0.5, n)`. Raises ValueError for rates outside [0, 1]."""
-    rates = np.asarray(draw(int(segment_ids_L.max(initial=0))), float)
-    if not ((rates >= 0) & (rates <= 1)).all():
-        raise ValueError(f'document_rates: {rates} are not all in [0, 1].')
-    return rates
-
-
-def fixed_count_per_document(maskable_L, rates, rng, segment_ids_L):
-    """Hides single tokens, in each document its own share of them.
-
-    `rates` is a number or `document_rates`. Each document's count is the floor or the
-    ceiling of its rate * n, and so is the row's of their sum: `capacity` of the highest
-    rate holds however many documents there are.
-    """
-    candidates = np.flatnonzero(maskable_L)
-    document_N = segment_ids_L[candidates] - 1
-    counts, sizes = _document_counts(document_N, rates, segment_ids_L, rng)
-    # By document, and in random order within it.
-    order = np.argsort(document_N + 0.5 * rng.random(len(candidates)))
-    first = np.cumsum(sizes) - sizes
-    rank_N = np.arange(len(candidates)) - first[document_N[order]]
-    return _at(maskable_L, candidates[order[rank_N < counts[document_N[order]]]])
-
-
-def by_document(sample, maskable_L, rates, rng, segment_ids_L):
-    """Any sampler of a fixed count, document by document, counted as above.
-
-    `sample(maskable_L, rate, rng)` sees one document's maskable positions at a time:
-    `lambda *given: whole_word(*given, starts_word_L)`.
-    """
-    document_N = segment_ids_L[maskable_L] - 1
-    counts, sizes = _document_counts(document_N, rates, segment_ids_L, rng)
-    mask_L = np.zeros(len(maskable_L), bool)
-    for document in np.flatnonzero(counts):
-        # A rate that makes rate * n the very count, which no rounding changes.
-        rate = counts[document] / sizes[document]
-        mask_L |= sample(maskable_L & (segment_ids_L == document + 1), rate, rng)
-    return mask_L
-
-
 def limit(mask_L, most, rng):
-    """Drops random positions of a mask until at most `most` are left."""
+    """Drops random positions of a mask until at most `most` are left.
+
+    >>> int(limit(np.ones(5, bool), 3, np.random.default_rng(0)).sum())
+    3
+    """
     chosen = np.flatnonzero(mask_L)
     if len(chosen) <= most:
         return mask_L
@@ -173,13 +186,26 @@ def limit(mask_L, most, rng):
 
 
 def overflow(mask_L, most):
-    """How many positions `limit` would drop."""
+    """How many positions `limit` drops: to be counted, never to pass in silence.
+
+    >>> overflow(np.ones(5, bool), 3), overflow(np.zeros(5, bool), 3)
+    (2, 0)
+    """
     return max(0, int(np.count_nonzero(mask_L)) - most)
 
 
 def replace(tokens_L, mask_L, rng, *, mask_id, random_ids, mask_share, random_share):
     """inputs_L: of the hidden positions a share becomes the mask token, a share a
-    random word of `random_ids`, and the rest keeps its token (BERT's 80/10/10)."""
+    random word of `random_ids`, and the rest keeps its token.
+
+    BERT (arXiv 1810.04805, 3.1) has shares 0.8 and 0.1; arXiv 2507.00994 has 1 and 0. The
+    dtype is that of the tokens.
+
+    >>> tokens_L, mask_L = np.array([5, 6]), np.array([False, True])
+    >>> replace(tokens_L, mask_L, np.random.default_rng(0), mask_id=3,
+    ...         random_ids=tokens_L, mask_share=1.0, random_share=0.0)
+    array([5, 3])
+    """
     inputs_L = tokens_L.copy()
     if mask_share == 1:
         inputs_L[mask_L] = mask_id
@@ -243,14 +269,3 @@ def _ring(lengths, size, rng):
     start = np.cumsum(pieces) - pieces
     offset_N = np.arange(size) - np.repeat(start, pieces)
     return np.roll(offset_N < np.repeat(hidden, pieces), rng.integers(size))
-
-
-def _document_counts(document_N, rates, segment_ids_L, rng):
-    """How many to hide in each document, and of how many.
-
-    All share one u: count d is floor(sum of the first d + u) less the counts before it.
-    """
-    documents = int(segment_ids_L.max(initial=0))
-    sizes = np.bincount(document_N, minlength=documents)
-    ends = np.floor(np.cumsum(rates * sizes) + rng.random()).astype(int)
-    return np.diff(ends, prepend=0), sizes

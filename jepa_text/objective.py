@@ -12,8 +12,8 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from jepa_text import losses
-from jepa_text.models.heads import LMHead, word_scores
+from jepa_text import flops, losses
+from jepa_text.models.heads import word_head, word_scores
 
 
 class Objective:
@@ -29,6 +29,8 @@ class Objective:
     counts(batch)            {term: how many positions count in it} over the whole batch
     terms(params, view)      {term: mean, this part's share}, {metric: share}, and what
                              was seen: a dict of arrays that add up over parts
+    passes(encoder, rows, length)  what `terms` and its gradient run, as flops.Pass: what
+                             a step costs
     """
 
     term_names = ('tokens',)
@@ -58,6 +60,7 @@ class TokenObjective(Objective):
 
     `corrupt` of a subclass adds inputs_L, labels_L, loss_mask_L, and order_L where
     `attends` is 'rows': who sees whom is then told row by row (models/attention.py).
+    If it `can_drop`, it also says how many hidden positions did not fit, `dropped`.
     """
 
     capacity: int
@@ -66,12 +69,27 @@ class TokenObjective(Objective):
     logits_mib: int = 128
     z_weight: float = 0.0
     label: str = 'mlm'
+    can_drop = False
 
     def modules(self, encoder):
-        return {'lm_head': LMHead(encoder.vocab_size, encoder.width, self.tied)}
+        return {'lm_head': word_head(encoder, self.tied)}
 
     def counts(self, batch):
         return {'tokens': jnp.sum(batch['loss_mask'])}
+
+    def passes(self, encoder, rows, length):
+        head = ('lm_head', 'encoder/embedding') if self.tied else ('lm_head',)
+        return [
+            flops.Pass(
+                name='encoder',
+                modules=('encoder',),
+                positions=rows * length,
+                attends=flops.attended(encoder, length, causal=self.attends == 'left'),
+            ),
+            flops.Pass(
+                name='head', modules=head, positions=rows * min(self.capacity, length)
+            ),
+        ]
 
     def read(self, params, view, **options):
         """The encoder's hidden states of the corrupted rows."""
@@ -113,4 +131,6 @@ class TokenObjective(Objective):
             f'{self.label}_loss': sums['loss'],
             f'{self.label}_accuracy': sums['correct'],
         }
+        if 'dropped' in view.batch:
+            metrics['dropped_masks'] = jnp.sum(view.batch['dropped'], dtype=jnp.float32)
         return sums['loss'] + self.z_weight * sums['z'], metrics

@@ -1,6 +1,14 @@
 """Config section -> optax transformation. The learning rate is applied in step.py,
 
-as a function of the global step, so that it means the same in every phase.
+as a function of the global step, so that it means the same in every phase: an update is
+what is subtracted at a learning rate of 1.
+
+    make             the optimizer that a section names
+    adamw            for every leaf
+    muon             for hidden matrices; adamw for embedding, head, norms and vectors
+    sgd              for every leaf, with momentum if asked
+    orthogonal       what muon makes of a matrix
+    path_name, mask  leaves by the name of their path
 """
 
 import re
@@ -9,9 +17,17 @@ import jax
 import jax.numpy as jnp
 import optax
 
+# Matrices between hidden states: of layers and predictors, not of word scores.
+HIDDEN = r'^(encoder|predictor)/.*kernel$'
+
 
 def path_name(path):
-    """The path of a leaf of a tree as 'encoder/layers/ffn/up/kernel'."""
+    """The path of a leaf of a tree as 'encoder/layers/ffn/up/kernel'.
+
+    >>> tree = {'encoder': {'norm': {'scale': 1.0}}}
+    >>> [path_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+    ['encoder/norm/scale']
+    """
     return jax.tree_util.keystr(path, simple=True, separator='/')
 
 
@@ -19,6 +35,9 @@ def mask(params, pattern):
     """True for the leaves whose path matches the regular expression somewhere.
 
     By path and never by ndim: scanned layers stack norm scales to matrices.
+
+    >>> mask({'ffn': {'kernel': 1.0}, 'norm': {'scale': 1.0}}, 'kernel$')
+    {'ffn': {'kernel': True}, 'norm': {'scale': False}}
     """
     return jax.tree_util.tree_map_with_path(
         lambda path, _: re.search(pattern, path_name(path)) is not None, params
@@ -34,10 +53,17 @@ def adamw(
     balance_rate=1.0,
     momentum_dtype='float32',
 ):
-    """AdamW (Loshchilov & Hutter 2019) without its learning rate.
+    """AdamW (arXiv 1711.05101) without its learning rate.
 
     Decay falls on the leaves that match `decay_paths` and never on the learned weight
-    of two losses, whose steps are multiplied by `balance_rate`.
+    of two losses, whose steps are multiplied by `balance_rate`. The first moment is kept
+    in `momentum_dtype`, the second in the dtype of the parameter.
+
+    >>> params = {'up': {'kernel': jnp.full((1, 1), 2.0)}}
+    >>> optimizer = adamw(weight_decay=0.25)
+    >>> updates, _ = optimizer.update(params, optimizer.init(params), params)
+    >>> print(updates['up']['kernel'].round(2))
+    [[1.5]]
     """
     return optax.chain(
         optax.scale_by_adam(b1, b2, eps, mu_dtype=jnp.dtype(momentum_dtype)),
@@ -50,16 +76,71 @@ def adamw(
     )
 
 
+def muon(
+    momentum=0.95,
+    paths=HIDDEN,
+    weight_decay=0.1,
+    decay_paths=r'(kernel|embedding)$',
+    momentum_dtype='float32',
+    **rest,
+):
+    """Muon for the matrices whose path matches `paths`, `adamw` for all other leaves.
+
+    0.2 sqrt(max(I, O)) orthogonal(nesterov momentum) + weight_decay * parameter, for a
+    matrix [..., I, O] and each of a stack of them. Momentum and iteration are Jordan's
+    (kellerjordan.github.io/posts/muon, 2024). The factor gives an update the root mean
+    square of AdamW's, about 0.2, so that one learning rate and one decay serve both
+    (arXiv 2502.16982, section 2.2). Momentum is kept in `momentum_dtype`, in AdamW too;
+    `rest` are other keywords of `adamw`. Raises ValueError, when it sees the parameters,
+    if `paths` match none of them or a vector.
+
+    >>> params = {'encoder': {'kernel': 9 * jnp.eye(4), 'scale': jnp.ones(4)}}
+    >>> optimizer = muon(weight_decay=0.0)
+    >>> updates, _ = optimizer.update(params, optimizer.init(params), params)
+    >>> print(jnp.diag(updates['encoder']['kernel']).round(2))
+    [0.31 0.31 0.31 0.31]
+    >>> print(updates['encoder']['scale'].round(4))
+    [1. 1. 1. 1.]
+    """
+    dtype = jnp.dtype(momentum_dtype)
+    matrices = optax.chain(
+        _nesterov(momentum, dtype),
+        optax.stateless(lambda updates, _: jax.tree.map(_like_adamw, updates)),
+        optax.add_decayed_weights(
+            weight_decay, mask=lambda params: mask(params, decay_paths)
+        ),
+    )
+    others = adamw(
+        weight_decay=weight_decay,
+        decay_paths=decay_paths,
+        momentum_dtype=momentum_dtype,
+        **rest,
+    )
+    return optax.partition(
+        {'muon': matrices, 'adamw': others}, lambda params: _labels(params, paths)
+    )
+
+
 def sgd(momentum=0.0):
-    """Plain gradient descent, with momentum if asked: for tests and comparisons."""
+    """Plain gradient descent, with momentum if asked: for tests and comparisons.
+
+    >>> grads, optimizer = {'x': 3.0}, sgd()
+    >>> optimizer.update(grads, optimizer.init(grads))[0]
+    {'x': 3.0}
+    """
     return optax.trace(momentum) if momentum else optax.identity()
 
 
-OPTIMIZERS = {'adamw': adamw, 'sgd': sgd}
+OPTIMIZERS = {'adamw': adamw, 'muon': muon, 'sgd': sgd}
 
 
 def make(section):
-    """The optimizer that a section names; ValueError for an unknown name or keyword."""
+    """The optimizer that a section names, as an optax.GradientTransformation.
+
+    Raises ValueError for an unknown name or keyword.
+
+    >>> optimizer = make({'name': 'adamw', 'weight_decay': 0.1, 'b2': 0.98})
+    """
     keywords = dict(section)
     name = keywords.pop('name', None)
     if name not in OPTIMIZERS:
@@ -69,3 +150,68 @@ def make(section):
         return OPTIMIZERS[name](**keywords)
     except TypeError as error:
         raise ValueError(f'optimizer {name!r}: {error}.') from error
+
+
+def orthogonal(x_XIO, steps=5):
+    """Nearly U V^T of U S V^T = x, for each matrix [I, O] of x: singular values near 1.
+
+    Newton-Schulz: x / |x|, then `steps` times a x + (b A + c A^2) x with A = x x^T. Its
+    coefficients are Jordan's, steep at 0: after 5 steps singular values that were at
+    least 0.002 |x| lie between 0.68 and 1.21. Float32; 0 stays 0.
+
+    >>> x_IO = jnp.array([[3.0, 0.0, 0.0], [0.0, 0.0, 0.5]])
+    >>> print(jnp.linalg.svdvals(orthogonal(x_IO)).round(1))
+    [1.  0.7]
+    """
+    a, b, c = 3.4445, -4.7750, 2.0315
+    is_tall = x_XIO.shape[-2] > x_XIO.shape[-1]
+
+    def sharpen(_, x_IO):
+        # The product with itself is smaller on the shorter side.
+        gram = x_IO.T @ x_IO if is_tall else x_IO @ x_IO.T
+        power = b * gram + c * (gram @ gram)
+        return a * x_IO + (x_IO @ power if is_tall else power @ x_IO)
+
+    def one(x_IO):
+        unit_IO = x_IO / jnp.maximum(jnp.linalg.norm(x_IO), 1e-7)
+        return jax.lax.fori_loop(0, steps, sharpen, unit_IO)
+
+    # One after the other: a stack of layers gives the bits that single ones give.
+    x_NIO = x_XIO.astype(jnp.float32).reshape(-1, *x_XIO.shape[-2:])
+    return jax.lax.map(one, x_NIO).reshape(x_XIO.shape)
+
+
+def _like_adamw(x_XIO):
+    """The orthogonal update, with AdamW's root mean square."""
+    return 0.2 * max(x_XIO.shape[-2:]) ** 0.5 * orthogonal(x_XIO)
+
+
+def _nesterov(decay, dtype):
+    """(1 - decay) g + decay m, with m <- (1 - decay) g + decay m kept as `dtype`."""
+
+    def init(params):
+        return optax.TraceState(trace=optax.tree.zeros_like(params, dtype=dtype))
+
+    def update(grads, state, params=None):
+        mean = optax.tree.update_moment(grads, state.trace, decay, 1)
+        ahead = optax.tree.update_moment(grads, mean, decay, 1)
+        return ahead, optax.TraceState(trace=optax.tree.cast(mean, dtype))
+
+    return optax.GradientTransformation(init, update)
+
+
+def _labels(params, pattern):
+    """'muon' or 'adamw' for every leaf."""
+    chosen = mask(params, pattern)
+    vectors = [
+        path_name(path)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+        if leaf.ndim < 2 and re.search(pattern, path_name(path))
+    ]
+    if vectors or not any(jax.tree.leaves(chosen)):
+        what = f'match {vectors[0]!r}, which is no matrix' if vectors else 'match no leaf'
+        raise ValueError(
+            f'optimizer muon: paths={pattern!r} {what}. It must match the paths of '
+            f'hidden matrices and nothing else; the default is {HIDDEN!r}.'
+        )
+    return jax.tree.map(lambda is_in: 'muon' if is_in else 'adamw', chosen)

@@ -1,10 +1,16 @@
 """Against collapse: how far a set of vectors is from an isotropic Gaussian.
 
-Needs only jax. Each function maps embeddings_ND, and optionally which of the N count, to
-one float32 number. The N must be independent: pooled rows, or a few tokens a row, as
-neighbours are alike and would pass for evidence. All are safe under jit, grad and vmap;
-what false rows hold, NaN too, reaches nothing, and with no true row the number is 0 with
-zero gradients.
+    random_directions   what sigreg and visreg look along           -> directions_DR
+    sigreg              their characteristic function is a Gaussian's
+    vicreg_variance     no coordinate is narrow
+    vicreg_covariance   no two coordinates are alike
+    visreg              place, width, and sorted values are a Gaussian's
+
+Needs only jax. Each but the first maps embeddings_ND, and optionally which of the N
+count, to one float32 number; bfloat16 may come in. The N must be independent: pooled
+rows, or a few tokens a row, as neighbours are alike and would pass for evidence. All are
+safe under jit, grad and vmap; what false rows hold, NaN too, reaches nothing, and with
+no true row the number is 0 with zero gradients.
 
 A low value does not say that a vector holds what it should: keep a loss on words too.
 """

@@ -1,4 +1,15 @@
-"""step -> scalar: learning rates, momenta, weights. All are jit-safe."""
+"""step -> scalar: learning rates, momenta, weights.
+
+    constant       one value
+    linear         a straight line from start to end
+    cosine         half a cosine from start to end
+    wsd            warm-up, stable, decay to 0
+    warmup_cosine  warm-up, then half a cosine
+    rewarmed       another schedule, rising anew after a switch of phases
+
+Each gives a function of the step, an integer or float scalar, to a float32 scalar: pure,
+safe under jit and vmap, without state. `make` makes one from a section of a config.
+"""
 
 import inspect
 
@@ -10,6 +21,10 @@ def make(section, steps):
 
     A plain number is a constant. `steps` is the length of the run, for schedules that
     end with it. Raises ValueError for an unknown name or keyword.
+
+    >>> schedule = make({'name': 'linear', 'start': 1.0, 'end': 0.0}, steps=10)
+    >>> print(schedule(0), schedule(5), schedule(10), make(0.9, steps=10)(3))
+    1.0 0.5 0.0 0.9
     """
     if isinstance(section, int | float):
         return constant(float(section))
@@ -31,17 +46,33 @@ def make(section, steps):
 
 
 def constant(value):
-    """value, at every step."""
+    """value, at every step.
+
+    >>> print(constant(0.5)(7))
+    0.5
+    """
     return lambda step: jnp.full((), value, jnp.float32)
 
 
 def linear(start, end, steps):
-    """From `start` at step 0 to `end` at step `steps`, and `end` after that."""
+    """start + (end - start) * step / steps up to step `steps`, and `end` after that.
+
+    The paper's EMA momentum goes so from 0.996 to 1 (arXiv 2606.05173).
+
+    >>> print(linear(0.0, 1.0, steps=4)(jnp.arange(6)))
+    [0.   0.25 0.5  0.75 1.   1.  ]
+    """
     return lambda step: start + (end - start) * _fraction(step, steps)
 
 
 def cosine(start, end, steps):
-    """Half a cosine from `start` to `end` over `steps`."""
+    """end + (start - end) (1 + cos(pi step / steps)) / 2 up to step `steps`, then `end`.
+
+    Half a period of SGDR's (arXiv 1608.03983, equation 5).
+
+    >>> print(cosine(1.0, 0.0, steps=2)(jnp.arange(4)).round(4))
+    [1.  0.5 0.  0. ]
+    """
     return lambda step: (
         end + (start - end) * 0.5 * (1 + jnp.cos(jnp.pi * _fraction(step, steps)))
     )
@@ -52,7 +83,11 @@ def wsd(peak, warmup, decay, steps):
 
     peak * (k + 1) / warmup for k < warmup; peak * (1 - (k - (steps - decay) + 1) /
     decay) in the last `decay` steps, so that the last step has rate 0; else `peak`.
-    `warmup` and `decay` are steps, or fractions of `steps` when below 1.
+    `warmup` and `decay` are steps, or fractions of `steps` when below 1. Raises
+    ValueError if they exceed `steps` together.
+
+    >>> print(wsd(1.0, warmup=2, decay=4, steps=8)(jnp.arange(8)))
+    [0.5  1.   1.   1.   0.75 0.5  0.25 0.  ]
     """
     warmup, decay = _steps(warmup, steps), _steps(decay, steps)
     if warmup + decay > steps:
@@ -73,7 +108,13 @@ def wsd(peak, warmup, decay, steps):
 
 
 def warmup_cosine(peak, warmup, steps, end=0.0):
-    """Linear warm-up to `peak`, then half a cosine to `end` at the last step."""
+    """peak * (k + 1) / warmup for k < warmup, then half a cosine to `end` at `steps`.
+
+    `warmup` is in steps, or a fraction of `steps` when below 1.
+
+    >>> print(warmup_cosine(1.0, warmup=2, steps=6)(jnp.array([0, 1, 2, 4, 6])).round(4))
+    [0.5 1.  1.  0.5 0. ]
+    """
     warmup = _steps(warmup, steps)
     fall = cosine(peak, end, max(steps - warmup, 1))
 
@@ -85,7 +126,11 @@ def warmup_cosine(peak, warmup, steps, end=0.0):
 
 
 def rewarmed(schedule, start, steps):
-    """`schedule`, but rising linearly from 0 in the `steps` after step `start`."""
+    """`schedule`, but rising linearly from 0 in the `steps` after step `start`.
+
+    >>> print(rewarmed(constant(1.0), start=10, steps=4)(jnp.arange(10, 15)))
+    [0.25 0.5  0.75 1.   1.  ]
+    """
     if not steps:
         return schedule
     return lambda step: schedule(step) * jnp.clip((step - start + 1) / steps, 0.0, 1.0)

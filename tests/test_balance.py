@@ -9,7 +9,7 @@ import optax
 import pytest
 from numpy.testing import assert_allclose
 
-from jepa_text import balance, optimizers, schedules
+from jepa_text import balance, balance_rules, optimizers, schedules
 
 EVERY_RULE = [
     dict(name='fixed', weight=0.3),
@@ -204,7 +204,7 @@ def drift(rates, noise, *, falls=True, weight_decay=0.0, low=0.0, high=1.0):
 
     `rates_TR` are learning rates of R runs side by side, `noise_T` is relative.
     """
-    rule = balance.Sigmoid(low=low, high=high)
+    rule = balance_rules.Sigmoid(low=low, high=high)
     _, apply = parameters(rule)
     steps = len(rates)
     adam = optax.chain(

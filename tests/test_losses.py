@@ -1,7 +1,5 @@
 """Losses against independent formulas, and the properties they promise."""
 
-import doctest
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,10 +13,6 @@ from jepa_text import losses
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
-
-
-def test_docstrings():
-    assert doctest.testmod(losses).failed == 0
 
 
 def test_cross_entropy_is_optax(rng):
@@ -102,26 +96,7 @@ def test_select_takes_the_true_positions_in_order(rng):
         assert_array_equal(np.asarray(index)[row][where[row]], np.flatnonzero(mask[row]))
 
 
-@pytest.mark.parametrize('chunk', [1, 3, 4, 7, 100])
-def test_chunked_is_whole_forward_and_backward(rng, chunk):
-    hidden = jnp.float32(rng.normal(size=(2, 7, 4)))
-    kernel = jnp.float32(rng.normal(size=(4, 11)))
-    labels = jnp.asarray(rng.integers(0, 11, (2, 7)))
-
-    def total(hidden, kernel, split):
-        def score(h, y):
-            return losses.cross_entropy(h @ kernel, y)
-
-        if split:
-            return (losses.chunked(score, hidden, labels, chunk) ** 2).sum()
-        return (score(hidden, labels) ** 2).sum()
-
-    for argument in (0, 1):
-        whole = jax.grad(total, argument)(hidden, kernel, False)
-        parts = jax.jit(jax.grad(total, argument), static_argnums=2)(hidden, kernel, True)
-        assert_allclose(parts, whole, rtol=1e-5, atol=1e-5)
-
-
+@pytest.mark.peer
 @pytest.mark.parametrize('beta', [0.5, 4.0])
 def test_distances_are_torch(rng, beta):
     torch = pytest.importorskip('torch')
@@ -129,13 +104,16 @@ def test_distances_are_torch(rng, beta):
     a, b = torch.tensor(x), torch.tensor(y)
     functional = torch.nn.functional
     smooth = functional.smooth_l1_loss(a, b, reduction='none', beta=beta).mean(-1)
+    huber = functional.huber_loss(a, b, reduction='none', delta=beta).mean(-1) / beta
     squares = functional.mse_loss(a, b, reduction='none').mean(-1)
     cosine = 1 - functional.cosine_similarity(a, b, dim=-1)
     assert_allclose(losses.smooth_l1(x, jnp.asarray(y), beta), smooth, atol=1e-5)
+    assert_allclose(losses.smooth_l1(x, jnp.asarray(y), beta), huber, atol=1e-5)
     assert_allclose(losses.mse(x, jnp.asarray(y)), squares, atol=1e-5)
     assert_allclose(losses.cosine_distance(x, y), cosine, atol=1e-5)
 
 
+@pytest.mark.peer
 def test_token_losses_are_torch(rng):
     torch = pytest.importorskip('torch')
     logits, labels = np.float32(rng.normal(size=(9, 7)) * 5), rng.integers(0, 7, 9)
@@ -145,6 +123,44 @@ def test_token_losses_are_torch(rng):
     assert_allclose(losses.z_loss(logits), a.logsumexp(-1) ** 2, rtol=1e-6)
 
 
+@pytest.mark.peer
+def test_a_masked_mean_is_torch_with_ignored_labels(rng):
+    """Labels at both ends of the vocabulary, and -100 at what does not count."""
+    torch = pytest.importorskip('torch')
+    logits, labels = np.float32(rng.normal(size=(40, 7)) * 9), rng.integers(0, 7, 40)
+    labels[:3], labels[rng.random(40) < 0.4] = (0, 6, 0), -100
+    a = torch.tensor(logits, requires_grad=True)
+    mean = torch.nn.functional.cross_entropy(a, torch.tensor(labels), ignore_index=-100)
+    mean.backward()
+
+    def ours(logits):
+        entropy = losses.cross_entropy(logits, jnp.asarray(labels))
+        return losses.masked_mean(entropy, jnp.asarray(labels) >= 0)
+
+    value, slope = jax.value_and_grad(ours)(jnp.asarray(logits))
+    assert_allclose(value, mean.item(), atol=1e-5)
+    assert_allclose(slope, a.grad, atol=1e-6)
+
+
+@pytest.mark.peer
+def test_vectors_without_length_are_torch(rng):
+    torch = pytest.importorskip('torch')
+    x, y = np.float32(rng.normal(size=(2, 3, 4)))
+    x[0], y[1] = 0, x[1]
+    theirs = torch.nn.functional.cosine_similarity(torch.tensor(x), torch.tensor(y))
+    assert_allclose(losses.cosine_distance(x, y), 1 - theirs, atol=1e-6)
+    theirs = torch.nn.functional.normalize(torch.tensor(x), eps=1e-8)
+    assert_allclose(losses.unit(x), theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize('label', [-100, -1, 7, 2**30])
+def test_a_label_outside_the_vocabulary_is_not_another_one(label):
+    logits, labels = jnp.arange(7.0)[None], jnp.array([label])
+    assert np.isnan(losses.cross_entropy(logits, labels)).all()
+    assert losses.correct(logits, labels) == 0
+
+
+@pytest.mark.peer
 def test_instance_normalise_is_torch(rng):
     torch = pytest.importorskip('torch')
     x = np.float32(rng.normal(3, 2, size=(2, 5, 4)))
@@ -227,6 +243,21 @@ def test_update_centre_is_the_mean_of_true_positions(rng):
         jnp.float32(centre), jnp.float32(teacher), np.zeros((3, 5), bool), 0.9
     )
     assert_array_equal(nothing, np.float32(centre))
+
+
+def test_four_steps_of_a_centred_teacher_are_float64(rng):
+    """DINO's algorithm 1: the loss with the centre so far, then the centre moves."""
+    where, ours, theirs = np.ones(6, bool), jnp.zeros(5), np.zeros(5)
+    for student, teacher in rng.normal(size=(4, 2, 6, 5)):
+        found = losses.prototype_cross_entropy(
+            *(jnp.float32(x) for x in (student, teacher)), ours, 0.1, 0.04
+        )
+        aim = softmax_64((teacher - theirs) / 0.04)
+        expected = -(aim * np.log(softmax_64(student / 0.1))).sum(-1)
+        assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        ours = losses.update_centre(ours, jnp.float32(teacher), where, 0.9)
+        theirs = 0.9 * theirs + 0.1 * teacher.mean(0)
+        assert_allclose(ours, theirs, atol=1e-6)
 
 
 def test_instance_normalise_masked_is_sliced(rng):

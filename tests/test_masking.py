@@ -1,12 +1,22 @@
 """What the samplers promise, for many random rows."""
 
+import dataclasses
+import itertools
+import types
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from jepa_text import masking
+from jepa_text import document_masking, masking, resolve
+from jepa_text import state as states
+from jepa_text import step as steps
+from jepa_text.data import pipeline
+from jepa_text.models import transformer
 
 SPECIAL = (0, 1, 2, 3)
 
@@ -72,11 +82,15 @@ def thirds(length):
 
 
 def per_document(allowed, rate, rng):
-    return masking.fixed_count_per_document(allowed, rate, rng, thirds(len(allowed)))
+    return document_masking.fixed_count_per_document(
+        allowed, rate, rng, thirds(len(allowed))
+    )
 
 
 def spans_per_document(allowed, rate, rng):
-    return masking.by_document(masking.span, allowed, rate, rng, thirds(len(allowed)))
+    return document_masking.by_document(
+        masking.span, allowed, rate, rng, thirds(len(allowed))
+    )
 
 
 EXACT = [
@@ -306,9 +320,11 @@ def test_each_document_has_its_own_rate(sampler):
     rates, hidden, total = np.array([0.15, 0.5, 0.3]), [], []
     for _ in range(2000):
         if sampler is None:
-            mask = masking.fixed_count_per_document(allowed, rates, rng, segments)
+            mask = document_masking.fixed_count_per_document(
+                allowed, rates, rng, segments
+            )
         else:
-            mask = masking.by_document(sampler, allowed, rates, rng, segments)
+            mask = document_masking.by_document(sampler, allowed, rates, rng, segments)
         assert not mask[~allowed].any()
         hidden.append(np.bincount(segments[mask], minlength=4)[1:])
         total.append(mask.sum())
@@ -322,9 +338,12 @@ def test_each_document_has_its_own_rate(sampler):
 def test_many_short_documents_stay_within_the_capacity():
     rng = np.random.default_rng(0)
     segments = 1 + np.arange(300) // 3
-    for rates in (0.15, masking.document_rates(segments, lambda n: np.full(n, 0.15))):
+    for rates in (
+        0.15,
+        document_masking.document_rates(segments, lambda n: np.full(n, 0.15)),
+    ):
         counts = [
-            masking.fixed_count_per_document(
+            document_masking.fixed_count_per_document(
                 np.ones(300, bool), rates, rng, segments
             ).sum()
             for _ in range(200)
@@ -334,11 +353,13 @@ def test_many_short_documents_stay_within_the_capacity():
 
 def test_document_rates():
     rng, segments = np.random.default_rng(0), np.repeat([1, 2, 0], 4)
-    rates = masking.document_rates(segments, lambda n: rng.uniform(0.15, 0.5, n))
+    rates = document_masking.document_rates(segments, lambda n: rng.uniform(0.15, 0.5, n))
     assert rates.shape == (2,) and ((rates >= 0.15) & (rates <= 0.5)).all()
-    assert masking.document_rates(segments * 0, lambda n: rng.random(n)).shape == (0,)
+    assert document_masking.document_rates(
+        segments * 0, lambda n: rng.random(n)
+    ).shape == (0,)
     with pytest.raises(ValueError, match=r'1.2.*not all in \[0, 1\]'):
-        masking.document_rates(segments, lambda n: np.full(n, 1.2))
+        document_masking.document_rates(segments, lambda n: np.full(n, 1.2))
 
 
 @pytest.mark.parametrize('sampler', SAMPLERS)
@@ -354,3 +375,159 @@ def test_overflow_is_what_limit_drops():
     for most in (0, 3, 9, 10, 11):
         kept = masking.limit(mask, most, rng)
         assert masking.overflow(mask, most) == mask.sum() - kept.sum()
+
+
+@pytest.mark.parametrize('sampler', [*SAMPLERS, masking.iid])
+def test_a_thousand_rows_keep_their_shape_their_inputs_and_their_promise(sampler):
+    for seed in range(1000):
+        rng = np.random.default_rng(seed)
+        tokens, segments = row(rng, 48)
+        allowed = masking.maskable(tokens, segments, SPECIAL)
+        before, state = allowed.copy(), rng.bit_generator.state
+        mask = sampler(allowed, 0.35, rng)
+        assert_array_equal(allowed, before)
+        assert mask.shape == (48,) and mask.dtype == bool and not mask[~allowed].any()
+        if sampler is not masking.iid:
+            assert mask.sum() <= masking.capacity(0.35, 48)
+        if sampler in EXACT:
+            assert mask.sum() in (
+                np.floor(0.35 * allowed.sum()),
+                np.ceil(0.35 * allowed.sum()),
+            )
+        rng.bit_generator.state = state
+        assert_array_equal(sampler(allowed, 0.35, rng), mask)
+
+
+def test_a_hundred_thousand_documents_hide_their_count_each():
+    """Documents of a row are masked each for itself, so they are as good as rows."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, 20, 100_000)
+    segments = np.repeat(np.arange(1, 100_001), lengths)
+    tokens = rng.integers(0, 50, len(segments))
+    allowed = masking.maskable(tokens, segments, SPECIAL)
+    sizes = np.bincount(segments[allowed], minlength=100_001)[1:]
+    rates = document_masking.document_rates(segments, lambda n: rng.uniform(0.1, 0.5, n))
+    mask = document_masking.fixed_count_per_document(allowed, rates, rng, segments)
+    hidden = np.bincount(segments[mask], minlength=100_001)[1:]
+    assert (tokens[mask] > 3).all()
+    # To the rounding of a sum of 100,000 numbers.
+    assert (hidden >= np.floor(rates * sizes - 1e-6)).all()
+    assert (hidden <= np.ceil(rates * sizes + 1e-6)).all()
+    assert abs(mask.sum() - rates @ sizes) < 1
+    # The same, each position alone: 4 sigma of a binomial.
+    mask = masking.iid(allowed, 0.3, rng)
+    assert not mask[~allowed].any()
+    n = allowed.sum()
+    assert abs(mask.sum() - 0.3 * n) < 4 * np.sqrt(n * 0.3 * 0.7)
+
+
+def test_the_iid_sampler_has_room_for_six_standard_deviations():
+    objective = mlm(sampler='iid', rate=0.15, length=512)
+    # P(binomial > mean + 6 sigma) is below 1e-8 for 512 and 0.15; nearer, it is not.
+    rng = np.random.default_rng(0)
+    counts = (rng.random((20_000, 512)) < 0.15).sum(1)
+    assert counts.max() < objective.capacity < 0.15 * 512 + 7 * np.sqrt(512 * 0.15 * 0.85)
+
+
+# --- masks that do not fit are counted
+
+TOKENIZER = types.SimpleNamespace(
+    vocab_size=50, mask_id=3, special_ids=SPECIAL, starts_word=STARTS_V
+)
+
+
+def mlm(length=16, **section):
+    return resolve.build(
+        'objectives',
+        {'name': 'mlm', **section},
+        tokenizer=TOKENIZER,
+        length=length,
+        steps=10,
+    )
+
+
+def examples(count, length=16):
+    rng = np.random.default_rng(0)
+    return [
+        {
+            'tokens': rng.integers(4, 50, length).astype(np.int32),
+            'segment_ids': np.ones(length, np.int32),
+            'positions': np.arange(length, dtype=np.int32),
+        }
+        for _ in range(count)
+    ]
+
+
+def narrow(**section):
+    """Half of the tokens hidden, and room for five of sixteen."""
+    made = mlm(sampler='iid', rate=0.5, **section)
+    return dataclasses.replace(made, capacity=5)
+
+
+def test_a_mask_that_does_not_fit_is_counted_row_by_row():
+    found = set()
+    for seed, example in enumerate(examples(200)):
+        wide = mlm(sampler='iid', rate=0.5).corrupt(example, np.random.default_rng(seed))
+        cut = narrow().corrupt(example, np.random.default_rng(seed))
+        assert 'dropped' not in wide
+        chosen, kept = wide['loss_mask'], cut['loss_mask']
+        assert cut['dropped'].shape == () and cut['dropped'].dtype == np.int32
+        assert cut['dropped'] == chosen.sum() - kept.sum() == max(0, chosen.sum() - 5)
+        # What is dropped is seen, and not predicted.
+        assert_array_equal(kept, cut['inputs'] == 3)
+        assert not (kept & ~chosen).any()
+        found.add(int(cut['dropped']))
+    assert {0, 1, 5} <= found
+
+
+@pytest.mark.parametrize('sampler', ['fixed', 'whole_word', 'span'])
+def test_samplers_that_always_fit_count_nothing(sampler):
+    made = mlm(sampler=sampler).corrupt(examples(1)[0], np.random.default_rng(0))
+    assert 'dropped' not in made
+
+
+def test_the_metric_adds_up_over_rows_and_over_parts_of_a_batch():
+    objective, rows = narrow(), examples(8)
+    stream = pipeline.batches(rows, objective.corrupt, batch_size=8, seed=0, threads=1)
+    (batch,) = itertools.islice(stream, 1)
+    stream.close()
+    assert batch['dropped'].shape == (8,) and batch['dropped'].dtype == np.int32
+    total = int(batch['dropped'].sum())
+    assert total > 3
+    encoder = transformer.make('tiny', vocab_size=50, depth=1, scan=False)
+    network = states.Network(encoder, objective)
+    params = jax.jit(lambda: network.init(0))()
+
+    @jax.jit
+    def dropped(batch, counts):
+        view = states.View(
+            apply=network.apply,
+            target=None,
+            memory={},
+            batch=batch,
+            step=0,
+            counts=counts,
+        )
+        return steps.loss_of(objective, params, view)[1][0]['dropped_masks']
+
+    counts = objective.counts(jax.tree.map(jnp.asarray, batch))
+    assert dropped(batch, counts) == total
+    parts = [{key: x[i::2] for key, x in batch.items()} for i in (0, 1)]
+    assert sum(float(dropped(part, counts)) for part in parts) == total
+
+
+def test_a_mixture_with_a_part_that_may_not_fit_counts_in_every_row():
+    parts = (dict(name='mlm', sampler='iid', rate=0.3), dict(name='clm'))
+    made = resolve.build(
+        'objectives',
+        dict(name='mixture', parts=parts),
+        tokenizer=TOKENIZER,
+        length=64,
+        steps=10,
+    )
+    keys = set()
+    for seed, example in enumerate(examples(20, length=64)):
+        row = made.corrupt(example, np.random.default_rng(seed))
+        keys.add(frozenset(row))
+        assert row['dropped'].shape == () and row['dropped'] == 0
+    assert len(keys) == 1

@@ -1,6 +1,5 @@
 """Regularisers against float64 formulas, and what they say of clouds and of collapse."""
 
-import doctest
 import functools
 from statistics import NormalDist
 
@@ -83,10 +82,6 @@ FORMULAS = {
     'covariance': covariance_64,
     'visreg': visreg_64,
 }
-
-
-def test_docstrings():
-    assert doctest.testmod(regularisers).failed == 0
 
 
 def test_directions_are_unit_and_point_everywhere():

@@ -1,6 +1,9 @@
 """Schedules at the values that the papers print."""
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
 import pytest
 from numpy.testing import assert_allclose
 
@@ -40,6 +43,43 @@ def test_linear_and_cosine_meet_their_ends():
 def test_warmup_cosine():
     f = schedules.make({'name': 'warmup_cosine', 'peak': 2.0, 'warmup': 4}, 24)
     assert_allclose([f(0), f(3), f(4), f(14), f(24)], [0.5, 2, 2, 1, 0], atol=1e-6)
+
+
+def wsd_of_optax(peak, warmup, decay, steps):
+    parts = [
+        optax.linear_schedule(0.0, peak, warmup),
+        optax.constant_schedule(peak),
+        optax.linear_schedule(peak, 0.0, decay),
+    ]
+    joined = optax.join_schedules(parts, [warmup, steps - decay])
+    # Theirs begins with a step of rate 0 and has no last one: ours is one ahead.
+    return lambda step: joined(step + 1)
+
+
+def warmup_cosine_of_optax(peak, warmup, steps, end):
+    rise = optax.linear_schedule(peak / warmup, peak * (1 + 1 / warmup), warmup)
+    fall = optax.cosine_decay_schedule(peak, steps - warmup, end / peak)
+    return optax.join_schedules([rise, fall], [warmup])
+
+
+@pytest.mark.parametrize(
+    'ours, theirs',
+    [
+        (schedules.linear(0.2, 0.9, 30), optax.linear_schedule(0.2, 0.9, 30)),
+        (schedules.cosine(2.0, 0.5, 30), optax.cosine_decay_schedule(2.0, 30, 0.25)),
+        (schedules.constant(0.3), optax.constant_schedule(0.3)),
+        (schedules.wsd(0.5, 7, 11, 40), wsd_of_optax(0.5, 7, 11, 40)),
+        (
+            schedules.warmup_cosine(0.5, 7, 40, end=0.1),
+            warmup_cosine_of_optax(0.5, 7, 40, 0.1),
+        ),
+    ],
+    ids=['linear', 'cosine', 'constant', 'wsd', 'warmup_cosine'],
+)
+def test_values_are_those_of_optax(ours, theirs):
+    steps = jnp.arange(40)
+    found = np.broadcast_to(jax.vmap(ours)(steps), 40)
+    assert_allclose(found, [theirs(step) for step in range(40)], atol=1e-6)
 
 
 def test_a_number_is_constant():

@@ -15,8 +15,8 @@ import dataclasses
 import jax.numpy as jnp
 
 from jepa_text import balance as balances
+from jepa_text import flops, losses, pooling, resolve
 from jepa_text import latent as latents
-from jepa_text import losses, pooling, resolve
 from jepa_text.latent_objective import LatentObjective
 from jepa_text.models import heads
 
@@ -63,6 +63,20 @@ class Hybrid(LatentObjective):
 
     def predictor_module(self, encoder):
         return self.predictor.build(encoder.width)
+
+    @property
+    def predicted(self):
+        return self.mlm.capacity
+
+    def passes(self, encoder, rows, length):
+        whole = self.predictor.kind == 'transformer'
+        predictor = flops.Pass(
+            name='predictor',
+            modules=('predictor',),
+            positions=rows * (length if whole else self.predicted),
+            attends=length,
+        )
+        return [*super().passes(encoder, rows, length), predictor]
 
     def corrupt(self, example, rng, step=0):
         example = self.mlm.corrupt(example, rng, step)

@@ -10,6 +10,7 @@ faults of its code mended: no leak, no padding, fixed shapes, validity masks.
 """
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ import numpy as np
 from einops import rearrange, repeat
 
 from jepa_text import balance as balances
-from jepa_text import blocks, losses, masking, pooling, resolve
+from jepa_text import blocks, flops, losses, masking, pooling, resolve
 from jepa_text import latent as latents
 from jepa_text.latent_objective import LatentObjective
 from jepa_text.models import heads
@@ -89,6 +90,28 @@ class IJEPA(LatentObjective):
             self.predictor.depth,
             self.predictor.heads,
         )
+
+    @property
+    def predicted(self):
+        return self.masks * self.hidden
+
+    def passes(self, encoder, rows, length):
+        contexts, read, both = rows * self.masks, self.kept, self.kept + self.hidden
+        predictor = functools.partial(flops.Pass, name='predictor')
+        return [
+            *super().passes(encoder, rows, length),
+            flops.Pass(
+                name='contexts',
+                modules=('encoder',),
+                positions=contexts * read,
+                attends=flops.attended(encoder, read, causal=False),
+            ),
+            predictor(modules=('predictor/enter',), positions=contexts * read),
+            predictor(
+                modules=('predictor/layer_*',), positions=contexts * both, attends=both
+            ),
+            predictor(modules=('predictor/leave',), positions=contexts * self.hidden),
+        ]
 
     def corrupt(self, example, rng, step=0):
         tokens_L, segments_L = example['tokens'], example['segment_ids']

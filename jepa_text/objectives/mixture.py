@@ -68,6 +68,8 @@ class Mixture(TokenObjective):
             is_left = self.parts[part].attends == 'left'
             order_L = row['positions'] if is_left else np.zeros_like(row['positions'])
             row = row | {'order': order_L}
+        if any(part.can_drop for part in self.parts):
+            row = {'dropped': np.zeros((), np.int32)} | row
         return row | {'part': np.full(1, part, np.int32)}
 
     def _choose(self, rng, step):

@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 
-from jepa_text import masking, schedules
+from jepa_text import document_masking, masking, schedules
 from jepa_text.objective import TokenObjective
 
 SAMPLERS = ('fixed', 'iid', 'whole_word', 'span', 'sentence')
@@ -54,6 +54,7 @@ def make(
         words=words.astype(np.int32),
         table=_table(tokenizer, sampler),
         capacity=capacity(sampler, rates.max(), length),
+        length=length,
         attends=attends,
         tied=tied,
         logits_mib=logits_mib,
@@ -64,7 +65,8 @@ def make(
 
 def capacity(sampler, rate, length):
     """Room for hidden positions in a row: the fixed count, or the mean of the iid one
-    plus six standard deviations (one row in 10^9 has more, and loses the rest)."""
+    plus six standard deviations (one row in 10^9 has more, and loses the rest, which
+    `train/dropped_masks` counts)."""
     if sampler != 'iid':
         return masking.capacity(rate, length)
     deviation = (length * rate * (1 - rate)) ** 0.5
@@ -136,6 +138,12 @@ class MLM(TokenObjective):
     special_ids: tuple
     words: np.ndarray
     table: np.ndarray | None
+    length: int
+
+    @property
+    def can_drop(self):
+        """Only the iid sampler has no fixed count, and may not fit."""
+        return self.sampler == 'iid' and self.capacity < self.length
 
     def corrupt(self, example, rng, step=0):
         tokens_L = example['tokens']
@@ -143,9 +151,8 @@ class MLM(TokenObjective):
         if self.shift:
             # The first token of a document has no position before it to predict it.
             allowed_L &= example['positions'] > 0
-        mask_L = masking.limit(
-            self._sample(allowed_L, example, rng, step), self.capacity, rng
-        )
+        chosen_L = self._sample(allowed_L, example, rng, step)
+        mask_L = masking.limit(chosen_L, self.capacity, rng)
         inputs_L = masking.replace(
             tokens_L,
             mask_L,
@@ -155,6 +162,9 @@ class MLM(TokenObjective):
             mask_share=self.mask_share,
             random_share=self.random_share,
         )
+        if self.can_drop:
+            dropped = masking.overflow(chosen_L, self.capacity)
+            example = example | {'dropped': np.array(dropped, np.int32)}
         return example | {
             'inputs': inputs_L,
             'labels': np.roll(tokens_L, -self.shift),
@@ -178,7 +188,7 @@ class MLM(TokenObjective):
         if self.per_document is None:
             rate = self.rate[min(step, len(self.rate) - 1)]
             return sample(allowed_L, rate, rng)
-        rates = masking.document_rates(
+        rates = document_masking.document_rates(
             segments_L, lambda count: rng.uniform(*self.per_document, count)
         )
-        return masking.by_document(sample, allowed_L, rates, rng, segments_L)
+        return document_masking.by_document(sample, allowed_L, rates, rng, segments_L)

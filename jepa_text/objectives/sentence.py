@@ -6,13 +6,14 @@ After LLM-JEPA (arXiv 2509.14252) with the two views of DLLM-JEPA.
 """
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax.numpy as jnp
 
 from jepa_text import balance as balances
+from jepa_text import flops, resolve
 from jepa_text import latent as latents
-from jepa_text import resolve
 from jepa_text.latent_objective import LatentObjective
 from jepa_text.models import heads
 
@@ -58,6 +59,26 @@ class Sentence(LatentObjective):
 
     def predictor_module(self, encoder):
         return self.predictor.build(encoder.width)
+
+    @property
+    def predicted(self):
+        return self.documents
+
+    def passes(self, encoder, rows, length):
+        pooling = functools.partial(
+            flops.Pass,
+            name='pooling',
+            positions=rows * length,
+            products=self.documents * encoder.width,
+        )
+        predictor = flops.Pass(
+            name='predictor', modules=('predictor',), positions=rows * self.documents
+        )
+        return [
+            *super().passes(encoder, rows, length),
+            *(pooling(gradients=g) for g in (1, 0)),
+            predictor,
+        ]
 
     def corrupt(self, example, rng, step=0):
         light = self.light.corrupt(example, rng, step)
