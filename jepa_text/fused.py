@@ -19,10 +19,11 @@ def linear_cross_entropy(
     *,
     chunk_positions,
     chunk_vocabulary,
+    bias_V=None,
     words_first=False,
     split=None,
 ):
-    """(loss_BM, z_BM, correct_BM) of the logits hidden @ kernel, which are never whole.
+    """(loss_BM, z_BM, correct_BM) of logits hidden @ kernel + bias, never whole.
 
     loss = z - logit[label], z = log sum exp logits (z**2 is the z-loss), and correct is 1
     where no logit is above the label's; all float32. Logits exist for `chunk_positions`
@@ -52,7 +53,9 @@ def linear_cross_entropy(
                 f'linear_cross_entropy: chunk_{name}={size}; a chunk has at least 1.'
             )
     layout = _Layout(chunk_positions, chunk_vocabulary, words_first, split)
-    return _linear_cross_entropy(layout, hidden_BMD, kernel_DV, labels_BM)
+    if bias_V is None:
+        bias_V = jnp.zeros(kernel_DV.shape[layout.axis], jnp.float32)
+    return _linear_cross_entropy(layout, hidden_BMD, kernel_DV, bias_V, labels_BM)
 
 
 class _Layout(NamedTuple):
@@ -70,12 +73,16 @@ class _Layout(NamedTuple):
 
     def on_mesh(self, function, inputs, outputs):
         """`function`, on each device's part of its arguments: of [B, ...] ('rows') or of
-        the kernel ('words')."""
+        the kernel ('words') and the bias ('bias')."""
         if self.split is None:
             return function
         rows, words = self.split
         kernel = (words, None) if self.words_first else (None, words)
-        specs = {'rows': PartitionSpec(rows), 'words': PartitionSpec(*kernel)}
+        specs = {
+            'rows': PartitionSpec(rows),
+            'words': PartitionSpec(*kernel),
+            'bias': PartitionSpec(words),
+        }
         return jax.shard_map(
             function,
             in_specs=tuple(specs[kind] for kind in inputs),
@@ -97,23 +104,26 @@ class _Layout(NamedTuple):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _linear_cross_entropy(layout, hidden_BMD, kernel_DV, labels_BM):
-    return _forward(layout, hidden_BMD, kernel_DV, labels_BM)[0]
+def _linear_cross_entropy(layout, hidden_BMD, kernel_DV, bias_V, labels_BM):
+    return _forward(layout, hidden_BMD, kernel_DV, bias_V, labels_BM)[0]
 
 
-def _forward(layout, hidden_BMD, kernel_DV, labels_BM):
+def _forward(layout, hidden_BMD, kernel_DV, bias_V, labels_BM):
+    inputs = (hidden_BMD, kernel_DV, bias_V, labels_BM)
     local = layout.on_mesh(
-        functools.partial(_local_forward, layout), ('rows', 'words', 'rows'), ['rows'] * 3
+        functools.partial(_local_forward, layout),
+        ('rows', 'words', 'bias', 'rows'),
+        ['rows'] * 3,
     )
-    outputs = local(hidden_BMD, kernel_DV, labels_BM)
-    return outputs, (hidden_BMD, kernel_DV, labels_BM, outputs[1])
+    outputs = local(*inputs)
+    return outputs, (*inputs, outputs[1])
 
 
 def _backward(layout, saved, slopes):
     local = layout.on_mesh(
         functools.partial(_local_backward, layout),
-        ('rows', 'words', *['rows'] * 4),
-        ('rows', 'words'),
+        ('rows', 'words', 'bias', *['rows'] * 4),
+        ('rows', 'words', 'bias'),
     )
     # The third slope, of `correct`, is a step's: zero wherever it is defined.
     return *local(*saved, slopes[0], slopes[0] + slopes[1]), None
@@ -122,7 +132,7 @@ def _backward(layout, saved, slopes):
 _linear_cross_entropy.defvjp(_forward, _backward)
 
 
-def _local_forward(layout, hidden_BMD, kernel_DV, labels_BM):
+def _local_forward(layout, hidden_BMD, kernel_DV, bias_V, labels_BM):
     length, vocabulary = labels_BM.shape[1], kernel_DV.shape[layout.axis]
     size = min(layout.positions, length)
 
@@ -133,7 +143,7 @@ def _local_forward(layout, hidden_BMD, kernel_DV, labels_BM):
 
         def words(index, carry):
             top_N, total_N, label_N, found_N = carry
-            part = _words(layout, kernel_DV, index, hidden_ND.dtype)
+            part = _words(layout, kernel_DV, bias_V, index, hidden_ND.dtype)
             logits_NV, hit_NV = _logits(hidden_ND, labels_N, *part)
             new_top_N = jnp.maximum(top_N, jnp.max(logits_NV, axis=-1))
             powers_NV = jnp.exp(logits_NV - new_top_N[:, None])
@@ -162,7 +172,9 @@ def _local_forward(layout, hidden_BMD, kernel_DV, labels_BM):
     return jax.lax.fori_loop(0, -(-length // size), positions, outputs)
 
 
-def _local_backward(layout, hidden_BMD, kernel_DV, labels_BM, z_BM, loss_BM, sum_BM):
+def _local_backward(
+    layout, hidden_BMD, kernel_DV, bias_V, labels_BM, z_BM, loss_BM, sum_BM
+):
     """d logit = (d loss + d z) softmax - d loss onehot, chunk by chunk.
 
     Words outside, positions inside: a part of the kernel's gradient is summed in float32
@@ -172,37 +184,51 @@ def _local_backward(layout, hidden_BMD, kernel_DV, labels_BM, z_BM, loss_BM, sum
     size = min(layout.positions, length)
 
     def words(index, carry):
-        part_DV, ids_V, new_V = _words(layout, kernel_DV, index, hidden_BMD.dtype)
+        part = _words(layout, kernel_DV, bias_V, index, hidden_BMD.dtype)
+        part_DV, ids_V = part.kernel_DV, part.ids_V
 
         def positions(index, carry):
-            d_hidden_BMD, d_part_DV = carry
+            d_hidden_BMD, d_part_DV, d_bias_V = carry
             start, new_M = _window(index, size, length)
             cut = functools.partial(_rows, start=start, size=size)
             hidden_ND = cut(hidden_BMD)
-            logits_NV, hit_NV = _logits(hidden_ND, cut(labels_BM), part_DV, ids_V, new_V)
+            logits_NV, hit_NV = _logits(hidden_ND, cut(labels_BM), *part)
             new_N = jnp.tile(new_M, len(labels_BM))
             loss_N, sum_N = (jnp.where(new_N, cut(x), 0) for x in (loss_BM, sum_BM))
             slope_NV = jnp.exp(logits_NV - cut(z_BM)[:, None]) * sum_N[:, None]
             slope_NV = slope_NV - jnp.where(hit_NV, loss_N[:, None], 0)
+            d_bias_V += jnp.sum(slope_NV, axis=0)
             slope_NV = slope_NV.astype(hidden_ND.dtype)
             d_part_DV += _dot(hidden_ND.T, slope_NV)
             d_rows_BMD = _dot(slope_NV, part_DV.T).reshape(-1, size, len(part_DV))
-            return _add(d_hidden_BMD, d_rows_BMD, start, axis=1), d_part_DV
+            return _add(d_hidden_BMD, d_rows_BMD, start, axis=1), d_part_DV, d_bias_V
 
-        d_hidden_BMD, d_kernel = carry
-        carry = (d_hidden_BMD, jnp.zeros(part_DV.shape, jnp.float32))
-        d_hidden_BMD, d_part_DV = jax.lax.fori_loop(
-            0, -(-length // size), positions, carry
+        d_hidden_BMD, d_kernel, d_bias_V = carry
+        zeros = (jnp.zeros(part_DV.shape, jnp.float32), jnp.zeros(ids_V.shape))
+        d_hidden_BMD, d_part_DV, d_words_V = jax.lax.fori_loop(
+            0, -(-length // size), positions, (d_hidden_BMD, *zeros)
         )
         d_part = d_part_DV.T if layout.words_first else d_part_DV
         start, _ = _window(index, len(ids_V), vocabulary)
-        return d_hidden_BMD, _add(d_kernel, d_part, start, layout.axis)
+        return (
+            d_hidden_BMD,
+            _add(d_kernel, d_part, start, layout.axis),
+            _add(d_bias_V, d_words_V, start, axis=0),
+        )
 
-    carry = (jnp.zeros(hidden_BMD.shape, jnp.float32), jnp.zeros_like(kernel_DV))
+    carry = (
+        jnp.zeros(hidden_BMD.shape, jnp.float32),
+        jnp.zeros_like(kernel_DV),
+        jnp.zeros_like(bias_V),
+    )
     count = -(-vocabulary // min(layout.vocabulary, vocabulary))
-    d_hidden_BMD, d_kernel = jax.lax.fori_loop(0, count, words, carry)
+    d_hidden_BMD, d_kernel, d_bias_V = jax.lax.fori_loop(0, count, words, carry)
     d_hidden_BMD = layout.over_words(jax.lax.psum, d_hidden_BMD)
-    return d_hidden_BMD.astype(hidden_BMD.dtype), layout.over_rows(d_kernel)
+    return (
+        d_hidden_BMD.astype(hidden_BMD.dtype),
+        layout.over_rows(d_kernel),
+        layout.over_rows(d_bias_V),
+    )
 
 
 def _window(index, size, length):
@@ -220,20 +246,31 @@ def _rows(x_BM, start, size):
     return x_BM.reshape(-1, *x_BM.shape[2:])
 
 
-def _words(layout, kernel_DV, index, dtype):
-    """A window of the vocabulary: its kernel, its ids, and which are new."""
-    count = kernel_DV.shape[layout.axis]
-    size = min(layout.vocabulary, count)
-    start, new_V = _window(index, size, count)
+class _Words(NamedTuple):
+    """A window of the vocabulary: its kernel and bias, its ids, and which are new."""
+
+    kernel_DV: jax.Array
+    bias_V: jax.Array
+    ids_V: jax.Array
+    new_V: jax.Array
+
+
+def _words(layout, kernel_DV, bias_V, index, dtype):
+    size = min(layout.vocabulary, len(bias_V))
+    start, new_V = _window(index, size, len(bias_V))
     part = jax.lax.dynamic_slice_in_dim(kernel_DV, start, size, layout.axis)
-    part_DV = part.T if layout.words_first else part
-    ids_V = layout.first_word(count) + start + jnp.arange(size)
-    return part_DV.astype(dtype), ids_V, new_V
+    return _Words(
+        (part.T if layout.words_first else part).astype(dtype),
+        jax.lax.dynamic_slice_in_dim(bias_V, start, size),
+        layout.first_word(len(bias_V)) + start + jnp.arange(size),
+        new_V,
+    )
 
 
-def _logits(hidden_ND, labels_N, part_DV, ids_V, new_V):
+def _logits(hidden_ND, labels_N, part_DV, bias_V, ids_V, new_V):
     """Logits of a window, -inf for words seen before; and where the label is."""
-    logits_NV = jnp.where(new_V[None], _dot(hidden_ND, part_DV), -jnp.inf)
+    logits_NV = _dot(hidden_ND, part_DV) + bias_V[None]
+    logits_NV = jnp.where(new_V[None], logits_NV, -jnp.inf)
     return logits_NV, (labels_N[:, None] == ids_V[None]) & new_V[None]
 
 

@@ -5,13 +5,14 @@ who predicts.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jepa_text import losses, regularisers, resolve, schedules
+from jepa_text import flops, losses, regularisers, resolve, schedules
 from jepa_text.models import layers
 
 DISTANCES = ('cosine', 'smooth_l1', 'mse', 'info_nce', 'prototypes')
@@ -102,6 +103,18 @@ class Regulariser:
                 f'{", ".join(REGULARISERS)} on tokens or rows.'
             )
 
+    def passes(self, width, rows, predicted):
+        """The flops.Pass of the penalty on a batch."""
+        among = rows if self.on == 'rows' else min(self.sample, rows * predicted)
+        # VICReg multiplies the vectors by themselves, the others by fixed directions.
+        is_square = self.name == 'vicreg'
+        return flops.Pass(
+            name=self.name,
+            positions=among,
+            products=width * (width if is_square else self.directions),
+            gradients=2 if is_square else 1,
+        )
+
     def __call__(self, vectors_ND, where_N, key):
         """The penalty, a float32 scalar."""
         if self.name == 'vicreg':
@@ -158,6 +171,31 @@ class Latent:
         if self.distance != 'prototypes':
             return {}
         return {'centre': jnp.zeros((self.prototypes,), jnp.float32)}
+
+    def passes(self, encoder, rows, length, predicted):
+        """The flops.Pass of the target, of comparing `predicted` vectors of each row with
+        it, and of the regulariser."""
+        through = 0 if self.momentum is not None or self.stop_gradient else 1
+        target = flops.Pass(
+            name='target',
+            modules=('encoder',),
+            positions=rows * length,
+            attends=flops.attended(encoder, length, causal=False),
+            gradients=2 * through,
+        )
+        compare = functools.partial(
+            flops.Pass, name='distance', positions=rows * predicted
+        )
+        passes = [target]
+        if self.distance == 'info_nce':
+            products = rows * predicted * encoder.width
+            passes.append(compare(products=products, gradients=1 + through))
+        if self.distance == 'prototypes':
+            both = [compare(modules=('prototypes',), gradients=g) for g in (2, 0)]
+            passes.extend(both)
+        if self.regulariser is not None:
+            passes.append(self.regulariser.passes(encoder.width, rows, predicted))
+        return passes
 
     def targets(self, params, view):
         """target_BLD, float32, of the clean rows; and the encoder's own hidden_BLD."""

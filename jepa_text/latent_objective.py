@@ -14,7 +14,8 @@ from jepa_text.objective import Objective
 class LatentObjective(Objective):
     """A subclass has `corrupt`, `terms`, `count_latents`, `predictor_module(encoder)`.
     And `examine(params, view)` for the closer look: target_BMD, embedding_BMD of what
-    stands there in the input, its positions_BM, and where_BM.
+    stands there in the input, its positions_BM, and where_BM. `predicted` is how many
+    vectors of a row are predicted; its `passes` adds the predictor's.
 
     `mlm` is the token objective, `balance` weighs the two, `latent` says what the target
     is and how it is compared.
@@ -55,6 +56,12 @@ class LatentObjective(Objective):
             'latent': latent,
             **dict.fromkeys(self.latent.regulariser_names, latent),
         }
+
+    def passes(self, encoder, rows, length):
+        return [
+            *self.mlm.passes(encoder, rows, length),
+            *self.latent.passes(encoder, rows, length, self.predicted),
+        ]
 
     def memory(self, encoder):
         return {**self.latent.memory(), **self.balance.memory()}

@@ -13,6 +13,7 @@ from jepa_text import losses
 GRADIENTS = ('jepa/latent_grad_norm', 'jepa/token_grad_norm', 'jepa/grad_cosine')
 LATENTS = (
     'jepa/effective_rank',
+    'jepa/rank_share',
     'jepa/pooled_rank',
     'jepa/mean_cosine',
     'jepa/mean_cosine_centred',
@@ -24,7 +25,7 @@ LATENTS = (
 LAMBDA = (0.1, 0.9)
 LEAST_GRADIENT = 0.05
 LEAST_STD = 0.1
-LEAST_RANK = 2.0
+LEAST_RANK = 0.05
 
 
 def look(objective, params, view):
@@ -77,9 +78,10 @@ def cheap(prediction_BMD, target_BMD, where_BM):
 def latents(target_BMD, embedding_BMD, positions_BM, pooled_BD, where_BM):
     """The LATENTS: ranks, cosines, and what three trivial predictors would reach.
 
-    The trivial ones, as mean cosine with the target: the mean target; the embedding of
-    the very token; the mean target of the same position in its document. A predictor
-    that does not beat them has learned nothing about the text.
+    `rank_share` is the rank over the highest that width and count allow. The trivial
+    predictors, as mean cosine with the target: the mean target; the embedding of the
+    very token; the mean target of the same position in its document. One that does not
+    beat them has learned nothing about the text.
     """
     flat_ND = target_BMD.reshape(-1, target_BMD.shape[-1]).astype(jnp.float32)
     where_N, positions_N = where_BM.reshape(-1), positions_BM.reshape(-1)
@@ -93,8 +95,10 @@ def latents(target_BMD, embedding_BMD, positions_BM, pooled_BD, where_BM):
     # Without itself: else a position that occurs once would predict perfectly.
     others_ND = (sums[places] - flat_ND) / jnp.maximum(counts[places] - 1, 1)
     embedding_ND = embedding_BMD.reshape(flat_ND.shape)
+    rank = effective_rank(flat_ND, where_N)
     values = (
-        effective_rank(flat_ND, where_N),
+        rank,
+        rank / jnp.clip(jnp.sum(where_N), 1, flat_ND.shape[1]),
         effective_rank(pooled_BD, every_B),
         _mean_cosine(flat_ND, where_N),
         _mean_cosine(flat_ND - mean_D[None], where_N),
@@ -145,11 +149,11 @@ def alarms(values):
                 f'the {what} nearly collapsed to one vector (jepa/{name} {value:.3f} < '
                 f'{LEAST_STD}). Lower lambda, slow the EMA, or add a regulariser.'
             )
-    rank = values.get('jepa/effective_rank', LEAST_RANK)
-    if rank < LEAST_RANK:
+    if values.get('jepa/rank_share', 1.0) < LEAST_RANK:
         found['rank'] = (
-            f'the targets span {rank:.2f} directions only (effective rank < '
-            f'{LEAST_RANK}). Add a regulariser, or lower lambda.'
+            f'the targets span {values["jepa/effective_rank"]:.1f} directions, below '
+            f'{LEAST_RANK:.0%} of their width: a dimensional collapse. Add a '
+            'regulariser, or lower lambda.'
         )
     return found
 

@@ -51,6 +51,8 @@ def test_trivial_predictors_against_loops(rng):
         jnp.float32(rng.normal(size=(3, D))),
         where,
     )
+    share = found['jepa/effective_rank'] / min(where.sum(), D)
+    assert_allclose(found['jepa/rank_share'], share, rtol=1e-6)
     kept, own, places = target[where], embedding[where], positions[where]
 
     def cosine(a, b):
@@ -80,6 +82,7 @@ HEALTHY = {
     'jepa/target_std': 0.8,
     'jepa/prediction_std': 0.7,
     'jepa/effective_rank': 40.0,
+    'jepa/rank_share': 0.3,
 }
 
 
@@ -92,7 +95,7 @@ HEALTHY = {
         ({'jepa/token_grad_norm': 0.01}, 'token gradient', '0.5%'),
         ({'jepa/target_std': 0.01}, 'target_std', 'targets'),
         ({'jepa/prediction_std': 0.01}, 'prediction_std', 'predictions'),
-        ({'jepa/effective_rank': 1.2}, 'rank', '1.20'),
+        ({'jepa/effective_rank': 4.2, 'jepa/rank_share': 0.03}, 'rank', '4.2 directions'),
     ],
 )
 def test_alarms_in_words(change, kind, words):

@@ -1,0 +1,92 @@
+"""Steps of several kinds against each other on this machine; medians and quartiles.
+
+    jepa-text benchmark --config=configs/benchmark.py:objectives --workdir=runs/objectives
+
+The argument names the comparison: one of CASES. At another size, as on a GPU:
+
+    --config.model.preset=210m --config.model.dtype=bfloat16 --config.vocab_size=128256
+    --config.row_length=2048 --config.rows=16
+"""
+
+from ml_collections import ConfigDict
+
+MLM = dict(name='mlm', rate=0.4)
+CLM = dict(name='clm')
+HYBRID = dict(name='hybrid', mlm=dict(rate=0.4), predictor='mlp', predictor_width=768)
+
+
+def _case(name, objective, against=None, side='ours', **changes):
+    return dict(name=name, side=side, objective=objective, against=against, **changes)
+
+
+CASES = {
+    # transformers and PyTorch on the same batches.
+    'peer': (
+        _case('mlm by transformers', MLM, side='transformers'),
+        _case('mlm', MLM, 'mlm by transformers'),
+        _case('clm by transformers', CLM, side='transformers'),
+        _case('clm', CLM, 'clm by transformers'),
+    ),
+    # What each objective costs beside MLM.
+    'objectives': (
+        _case('mlm', MLM),
+        _case('clm', CLM, 'mlm'),
+        _case('hybrid', HYBRID, 'mlm'),
+        _case('ijepa', dict(name='ijepa', mlm=dict(rate=0.4), masks=1), 'mlm'),
+        _case('sentence', dict(name='sentence', mlm=dict(rate=0.4)), 'mlm'),
+    ),
+    # A closer look at every step, so 100 times as often as by default; and no metrics.
+    'telemetry': (
+        _case('hybrid, no looks', HYBRID, telemetry=dict(every=0, on_collapse='warn')),
+        _case(
+            'a look a step',
+            HYBRID,
+            'hybrid, no looks',
+            telemetry=dict(every=1, on_collapse='warn'),
+        ),
+        _case(
+            'a look in 100 steps', HYBRID, 'hybrid, no looks', telemetry=dict(every=100)
+        ),
+        _case('no metrics', HYBRID, 'hybrid, no looks', metrics=False),
+    ),
+}
+
+
+def get_config(cases='peer'):
+    """The shape, the rounds, and the cases of one comparison."""
+    if cases not in CASES:
+        raise ValueError(f'{cases!r} is not one of {", ".join(CASES)}.')
+    config = ConfigDict()
+    config.name = cases
+    config.seed = 0
+    config.vocab_size = 8192
+    config.rows = 8
+    config.row_length = 256
+    config.model = dict(
+        name='transformer',
+        preset='desk',
+        width=384,
+        depth=6,
+        heads=6,
+        kv_heads=6,
+        ffn_width=1536,
+        scan=False,
+        remat='none',
+        attention='auto',
+        dtype='float32',
+    )
+    config.optimizer = dict(name='adamw', b1=0.9, b2=0.95, weight_decay=0.1)
+    config.schedule = dict(name='wsd', peak=1e-4, warmup=0.0, decay=0.0)
+    config.clip_norm = 1.0
+    config.accumulate = 1
+    config.mesh = dict(data=-1, fsdp=1, tensor=1)
+    config.telemetry = dict(every=0, on_collapse='warn')
+    # False: only the new state is read, so that the compiler leaves all metrics out.
+    config.metrics = True
+    # torch.compile, for the cases of transformers.
+    config.compile = True
+    config.warmup = 3
+    config.rounds = 9
+    config.steps_a_round = 3
+    config.cases = CASES[cases]
+    return config

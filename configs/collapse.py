@@ -1,0 +1,49 @@
+"""Does latent prediction collapse, and what prevents it? Four runs on the same rows.
+
+    jepa-text study --config=configs/collapse.py --workdir=runs/collapse
+
+JEPA alone, with its EMA target; alone and without EMA, so that nothing but the encoder
+itself is the target; the same with SIGReg; and with MLM at equal weights.
+"""
+
+import importlib.util
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+
+def get_config():
+    """The keys of configs/quickstart.py with four runs of its hybrid."""
+    config = ConfigDict(_quickstart())
+    config.name = 'collapse'
+    config.steps = 800
+    config.telemetry.every = 20
+    ema = dict(distance='cosine', momentum=dict(name='linear', start=0.99, end=1.0))
+    none = dict(distance='mse', normalise='none', momentum=None, stop_gradient=False)
+    sigreg = dict(name='sigreg', weight=0.5)
+    config.runs = (
+        _run('jepa', 1.0, ema),
+        _run('jepa_no_ema', 1.0, none),
+        _run('jepa_sigreg', 1.0, none | dict(regularise=sigreg)),
+        _run('jepa_mlm', 0.5, ema),
+    )
+    return config
+
+
+def _run(name, weight, latent):
+    objective = dict(
+        name='hybrid',
+        mlm=dict(rate=0.3, tied=True),
+        balance=dict(name='fixed', weight=weight),
+        latent=latent,
+        predictor='mlp',
+    )
+    return dict(name=name, phases=(dict(objective=objective),))
+
+
+def _quickstart():
+    path = Path(__file__).with_name('quickstart.py')
+    spec = importlib.util.spec_from_file_location('quickstart', path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.get_config()

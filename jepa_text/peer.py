@@ -1,0 +1,106 @@
+"""The same training step by transformers and PyTorch, for benchmarks: as people run it.
+
+EuroBERT (masked) or Llama (causal) of the trunk's sizes: scaled-dot-product attention,
+torch.compile, fused AdamW, gradients clipped; bfloat16 by autocast on a GPU, float32 on a
+CPU. Its head scores every position, as that library's does.
+"""
+
+import itertools
+import resource
+
+import numpy as np
+
+
+class Peer:
+    """A model of transformers and its optimizer on the batches of a case."""
+
+    def __init__(self, case, encoder, made):
+        torch, transformers = _libraries()
+        causal = case['objective']['name'] == 'clm'
+        sizes = dict(
+            vocab_size=encoder.vocab_size,
+            hidden_size=encoder.width,
+            intermediate_size=encoder.ffn_width,
+            num_hidden_layers=encoder.depth,
+            num_attention_heads=encoder.heads,
+            num_key_value_heads=encoder.kv_heads,
+            max_position_embeddings=case['row_length'],
+            rms_norm_eps=encoder.norm_eps,
+            tie_word_embeddings=case['objective'].get('tied', False),
+            attn_implementation='sdpa',
+            pad_token_id=0,
+        )
+        torch.manual_seed(case['seed'])
+        if causal:
+            config = transformers.LlamaConfig(**sizes, use_cache=False)
+            model = transformers.LlamaForCausalLM(config)
+        else:
+            config = transformers.EuroBertConfig(**sizes)
+            model = transformers.EuroBertForMaskedLM(config)
+        self._device = 'cuda' if torch.cuda.is_available() else 'cpu'
+        self._torch, self._model = torch, model.to(self._device).train()
+        self._run = torch.compile(self._model) if case['compile'] else self._model
+        rules = case['optimizer']
+        self._optimizer = torch.optim.AdamW(
+            self._model.parameters(),
+            lr=1e-4,
+            betas=(rules['b1'], rules['b2']),
+            weight_decay=rules['weight_decay'],
+            fused=True,
+        )
+        self._clip = case['clip_norm']
+        self._batches = itertools.cycle([self._tensors(b, causal) for b in made])
+        name = torch.cuda.get_device_name() if self._device == 'cuda' else 'cpu'
+        self.about = {
+            'library': f'torch {torch.__version__}, transformers '
+            f'{transformers.__version__}',
+            'device': name,
+            'parameters': sum(p.numel() for p in self._model.parameters()),
+        }
+
+    def steps(self, count):
+        """So many steps; ends when the device is done."""
+        torch = self._torch
+        bfloat16 = torch.autocast(
+            self._device, dtype=torch.bfloat16, enabled=self._device == 'cuda'
+        )
+        for _ in range(count):
+            with bfloat16:
+                loss = self._run(**next(self._batches)).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._clip)
+            self._optimizer.step()
+            self._optimizer.zero_grad(set_to_none=True)
+        if self._device == 'cuda':
+            torch.cuda.synchronize()
+
+    def memory(self):
+        """The peak of the GPU, or of the process on a CPU, in bytes."""
+        if self._device == 'cuda':
+            return self._torch.cuda.max_memory_allocated()
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+    def _tensors(self, batch, causal):
+        # transformers shifts causal labels itself; -100 is where no loss counts.
+        hidden = np.where(batch['loss_mask'], batch['labels'], -100)
+        arrays = {
+            'input_ids': batch['inputs'],
+            'labels': batch['tokens'] if causal else hidden,
+        }
+        return {
+            key: self._torch.tensor(array, dtype=self._torch.long, device=self._device)
+            for key, array in arrays.items()
+        }
+
+
+def _libraries():
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        raise ImportError(
+            f'the case `transformers` needs {error.name}, which is not installed: pip '
+            "install torch 'transformers>=5.2', or run the cases of ours alone "
+            '(configs/benchmark.py:objectives).'
+        ) from error
+    return torch, transformers

@@ -1,0 +1,88 @@
+"""Benchmarks: the cases run in turns, and the table says what was measured."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from jepa_text import benchmark, benchmark_worker
+
+CONFIG = Path(__file__).parents[1] / 'configs' / 'benchmark.py'
+
+
+def config(cases, **changes):
+    names = {}
+    exec(compile(CONFIG.read_text(), str(CONFIG), 'exec'), names)
+    made = ConfigDict(names['get_config'](cases))
+    made.update(vocab_size=64, rows=4, row_length=16, rounds=2, steps_a_round=1)
+    made.model.update(width=16, depth=1, heads=2, kv_heads=2, ffn_width=32)
+    made.update(changes)
+    return made
+
+
+def test_cases_in_turns_and_their_table(tmp_path, capsys):
+    made = config('objectives')
+    made.cases = made.cases[:2]
+    results = benchmark.benchmark(made, tmp_path)
+    assert list(results) == ['mlm', 'clm']
+    for result in results.values():
+        assert len(result['seconds']) == 2 and min(result['seconds']) > 0
+        assert result['tokens'] == 64 and result['flops'] > 0
+        assert result['peak'] > 1e8 and result['memory'] > 2**26
+    assert 'ratio' not in results['mlm']
+    low, middle, high = results['clm']['ratio']
+    assert low <= middle <= high
+    saved = json.loads((tmp_path / 'benchmark.json').read_text())
+    assert saved['results']['clm']['seconds'] == results['clm']['seconds']
+    table = capsys.readouterr().out
+    assert 'ratio' in table and f'{middle:.3f}' in table
+
+
+def test_ratios_are_of_speeds_round_by_round():
+    results = {
+        'one': {'tokens': 100, 'seconds': [1.0, 2.0, 4.0]},
+        'two': {'tokens': 50, 'seconds': [1.0, 1.0, 1.0]},
+    }
+    benchmark.compare(results, {'one': None, 'two': 'one'})
+    np.testing.assert_allclose(results['two']['ratio'], [0.75, 1.0, 1.5])
+
+
+@pytest.mark.parametrize(
+    ('case', 'words'),
+    [
+        (dict(side='theirs'), 'ours, transformers'),
+        (dict(objective=dict(name='mml')), "'mlm'"),
+        (dict(model=dict(name='transformer', preset='huge')), "'huge'"),
+    ],
+)
+def test_a_case_that_cannot_be_made_says_why(case, words):
+    made = config('objectives').to_dict()
+    with pytest.raises(ValueError, match=words):
+        benchmark_worker.make({**made, **made['cases'][0], **case})
+
+
+def test_what_a_worker_could_not_make_is_said_here(tmp_path):
+    made = config('objectives')
+    made.cases = ({**made.cases[0], 'side': 'theirs'},)
+    with pytest.raises(ValueError, match="case 'mlm': side='theirs'"):
+        benchmark.benchmark(made, tmp_path)
+
+
+def test_an_unknown_comparison_is_named():
+    with pytest.raises(ValueError, match='telemetry'):
+        config('speed')
+    with pytest.raises(ValueError, match="against 'three'"):
+        benchmark.compare({'one': {}}, {'one': 'three'})
+
+
+@pytest.mark.peer
+def test_the_peer_steps_on_the_same_batches(tmp_path):
+    pytest.importorskip('torch')
+    pytest.importorskip('transformers')
+    made = config('peer', compile=False)
+    results = benchmark.benchmark(made, tmp_path)
+    assert results['mlm']['parameters'] == results['mlm by transformers']['parameters']
+    assert results['clm']['parameters'] == results['clm by transformers']['parameters']
+    assert results['mlm by transformers']['flops'] == results['mlm']['flops']
