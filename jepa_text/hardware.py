@@ -1,0 +1,135 @@
+"""Chips by name: speed, memory, price, and where each figure is from.
+
+Speeds are dense bfloat16 products, without the doubling by sparsity that data sheets
+like. Prices are per chip and hour, on demand, without discounts; they move by the month,
+so a plan of money should name its own (`--price`). Shares of the peak are assumptions
+unless the text says otherwise.
+"""
+
+import dataclasses
+import re
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Chip:
+    """peak: FLOP/s. memory: bytes. bandwidth: bytes/s of it. price: US dollars an hour,
+    or None. mfu: the share of the peak to plan with. kind: what jax calls the device, as
+    a regular expression."""
+
+    peak: float
+    memory: float
+    bandwidth: float
+    price: float | None
+    mfu: float
+    kind: str
+    source: str
+    priced: str
+    assumed: str
+
+
+_RUNPOD = 'RunPod Secure Cloud, list of March 2026'
+_GOOGLE = 'Google Cloud, list for the USA, 2025'
+_USUAL = 'assumed; JAX decoders reach 0.39 to 0.6, ModernBERT 0.25'
+
+CHIPS = {
+    'h100': Chip(
+        peak=989e12,
+        memory=80e9,
+        bandwidth=3.35e12,
+        price=2.69,
+        mfu=0.4,
+        kind=r'H100(?!.*(PCIe|NVL))',
+        source='NVIDIA H100 data sheet, SXM',
+        priced=_RUNPOD,
+        assumed=_USUAL,
+    ),
+    'h200': Chip(
+        peak=989e12,
+        memory=141e9,
+        bandwidth=4.8e12,
+        price=3.59,
+        mfu=0.4,
+        kind=r'H200(?!.*NVL)',
+        source='NVIDIA H200 data sheet, SXM',
+        priced=_RUNPOD,
+        assumed=_USUAL,
+    ),
+    'a100': Chip(
+        peak=312e12,
+        memory=80e9,
+        bandwidth=2.039e12,
+        price=1.39,
+        mfu=0.45,
+        kind=r'A100',
+        source='NVIDIA A100 data sheet, 80 GB SXM',
+        priced=_RUNPOD,
+        assumed=_USUAL,
+    ),
+    'v5e': Chip(
+        peak=197e12,
+        memory=16e9,
+        bandwidth=819e9,
+        price=1.20,
+        mfu=0.45,
+        kind=r'TPU v5( lite|e)',
+        source='Google Cloud, TPU v5e',
+        priced=_GOOGLE,
+        assumed='assumed; MaxText and AXLearn report 0.46 to 0.61 for 7B to 16B',
+    ),
+    'v5p': Chip(
+        peak=459e12,
+        memory=95e9,
+        bandwidth=2.765e12,
+        price=4.20,
+        mfu=0.5,
+        kind=r'TPU v5p?$',
+        source='Google Cloud, TPU v5p',
+        priced=_GOOGLE,
+        assumed='assumed; MaxText reports 0.65 to 0.72 for 32B to 70B',
+    ),
+    'v6e': Chip(
+        peak=918e12,
+        memory=32e9,
+        bandwidth=1.64e12,
+        price=2.70,
+        mfu=0.4,
+        kind=r'TPU v6( lite|e)',
+        source='Google Cloud, TPU v6e',
+        priced=_GOOGLE,
+        assumed='assumed; MaxText reports 0.46 for 8B',
+    ),
+    # One of the two dies of a module: what arXiv 2507.00994 counts as a GPU.
+    'mi250x': Chip(
+        peak=191.5e12,
+        memory=64e9,
+        bandwidth=1.638e12,
+        price=None,
+        mfu=0.105,
+        kind=r'MI250',
+        source='AMD Instinct MI250X data sheet, one die',
+        priced='',
+        assumed='from the 16,000 hours that arXiv 2507.00994 gives for 120,000 steps',
+    ),
+}
+
+
+def find(name):
+    """(chip, how many) of 'h100:8', or of 'h100' (one).
+
+    Raises ValueError for a chip that is not in the table or a count below 1.
+    """
+    kind, _, count = str(name).lower().partition(':')
+    if kind not in CHIPS or (count and not count.isdigit()) or count == '0':
+        raise ValueError(
+            f'hardware {name!r} is not CHIP or CHIP:COUNT, as h100:8; chips: '
+            f'{", ".join(CHIPS)}.'
+        )
+    return CHIPS[kind], int(count or 1)
+
+
+def peak(device_kind):
+    """FLOP/s of the device that jax calls so; None for one that the table lacks."""
+    for chip in CHIPS.values():
+        if re.search(chip.kind, device_kind):
+            return chip.peak
+    return None
