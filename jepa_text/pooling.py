@@ -1,40 +1,221 @@
 """hidden states of L positions -> one vector per example.
 
+    mean, max_, cls, last, position     of hidden states and mask alone: POOLINGS
+    weighted                            with a weight for every position
+    inverse_frequency, learned          such weights: rare words count more; as trained
+    attention, attentions               with one query, or with many at once
+    random_queries, over_queries        untrained attention: never of one draw
+    average_layers, without_specials    what comes before: which layers, which positions
+
 Every pooling takes `hidden_BLD` and `valid_BL` (True where a position counts), computes
 in float32 whatever the type of the hidden states, and returns float32 [B, D]. What
 stands at other positions has no influence, not even NaN, and gets no gradient. A row
-without any valid position gives zeros.
+without any valid position gives zeros. Queries and weights are trained, on the training
+split of a probe, by trained_pooling.py; untrained weights are the mean.
 """
 
+import jax
 import jax.numpy as jnp
+import numpy as np
+
+LEAST_QUERIES = 10
 
 
 def mean(hidden_BLD, valid_BL):
-    """sum_l valid_l h_l / sum_l valid_l."""
+    """sum_l valid_l h_l / sum_l valid_l.
+
+    >>> hidden_BLD = jnp.array([[[1.0], [3.0], [9.0]]])
+    >>> mean(hidden_BLD, jnp.array([[True, True, False]])).tolist()
+    [[2.0]]
+    """
     kept_BLD = _kept(hidden_BLD, valid_BL, 0.0)
     count_B1 = jnp.sum(valid_BL, axis=1, keepdims=True, dtype=jnp.float32)
     return jnp.sum(kept_BLD, axis=1) / jnp.maximum(count_B1, 1.0)
 
 
 def max_(hidden_BLD, valid_BL):
-    """max over the valid positions, per coordinate."""
+    """max over the valid positions, per coordinate.
+
+    >>> hidden_BLD = jnp.array([[[1.0], [3.0], [9.0]]])
+    >>> max_(hidden_BLD, jnp.array([[True, True, False]])).tolist()
+    [[3.0]]
+    """
     lowest = jnp.finfo(jnp.float32).min
     top_BD = jnp.max(_kept(hidden_BLD, valid_BL, lowest), axis=1)
     return jnp.where(jnp.any(valid_BL, axis=1)[:, None], top_BD, 0.0)
 
 
 def cls(hidden_BLD, valid_BL):
-    """The first valid position: where BERT-like models put their sentence token."""
+    """The first valid position: where BERT-like models put their sentence token.
+
+    >>> hidden_BLD = jnp.array([[[1.0], [3.0], [9.0]]])
+    >>> cls(hidden_BLD, jnp.array([[False, True, True]])).tolist()
+    [[3.0]]
+    """
     return _at(hidden_BLD, valid_BL, jnp.argmax(valid_BL, axis=1))
 
 
 def last(hidden_BLD, valid_BL):
-    """The last valid position: in a causal model, the one that has seen everything."""
+    """The last valid position: in a causal model, the one that has seen everything.
+
+    >>> hidden_BLD = jnp.array([[[1.0], [3.0], [9.0]]])
+    >>> last(hidden_BLD, jnp.array([[True, True, False]])).tolist()
+    [[3.0]]
+    """
     length = valid_BL.shape[1]
     return _at(hidden_BLD, valid_BL, length - 1 - jnp.argmax(valid_BL[:, ::-1], axis=1))
 
 
-POOLINGS = {'mean': mean, 'max': max_, 'cls': cls, 'last': last}
+def position(hidden_BLD, valid_BL):
+    """sum_l l h_l / sum_l l over the valid positions l = 1, 2, ... (SGPT, 2202.08904).
+
+    For causal models: later positions have read more.
+
+    >>> position(jnp.array([[[1.0], [4.0], [9.0]]]), jnp.array([[True, True, False]]))
+    Array([[3.]], dtype=float32)
+    """
+    return weighted(hidden_BLD, valid_BL, jnp.cumsum(valid_BL, axis=1))
+
+
+POOLINGS = {'mean': mean, 'max': max_, 'cls': cls, 'last': last, 'position': position}
+
+
+def weighted(hidden_BLD, valid_BL, weight_BL):
+    """sum_l w_l h_l / sum_l w_l over the valid positions; weights are not negative.
+
+    >>> hidden_BLD, valid_BL = jnp.array([[[1.0], [4.0]]]), jnp.ones((1, 2), bool)
+    >>> weighted(hidden_BLD, valid_BL, jnp.array([[2.0, 1.0]])).tolist()
+    [[2.0]]
+    """
+    kept_BLD = _kept(hidden_BLD, valid_BL, 0.0)
+    weight_BL = jnp.where(valid_BL, jnp.asarray(weight_BL, jnp.float32), 0.0)
+    total_B1 = jnp.sum(weight_BL, axis=1, keepdims=True)
+    sum_BD = jnp.einsum('BLD,BL->BD', kept_BLD, weight_BL, precision='highest')
+    return sum_BD / jnp.where(total_B1 > 0, total_B1, 1.0)
+
+
+def inverse_frequency(tokens_BL, counts_V, smoothing=1e-3):
+    """weight_BL = a / (a + p(token)), p the share of the token (SIF, Arora et al. 2017).
+
+    `counts_V` are occurrences in some corpus, the same for all models that are compared.
+
+    >>> inverse_frequency(jnp.array([[0, 1]]), jnp.array([999, 1])).round(3).tolist()
+    [[0.0010000000474974513, 0.5]]
+    """
+    counts_V = jnp.asarray(counts_V, jnp.float32)
+    share_V = counts_V / jnp.maximum(jnp.sum(counts_V), 1.0)
+    return smoothing / (smoothing + share_V[tokens_BL])
+
+
+def learned(logit_L, valid_BL):
+    """weight_BL: exp of the learned logit of each position; all 0 is the mean.
+
+    >>> learned(jnp.zeros(2), jnp.array([[True, False]])).tolist()
+    [[1.0, 0.0]]
+    """
+    logit_BL = jnp.broadcast_to(jnp.asarray(logit_L)[None], valid_BL.shape)
+    return _softmax(logit_BL, valid_BL)
+
+
+def attention(hidden_BLD, valid_BL, query_D):
+    """sum_l a_l h_l, a = softmax over the valid positions of q.h_l / sqrt(D).
+
+    A query of zeros is the mean.
+
+    >>> hidden_BLD, valid_BL = jnp.array([[[0.0], [9.0]]]), jnp.ones((1, 2), bool)
+    >>> attention(hidden_BLD, valid_BL, jnp.array([9.0])).tolist()
+    [[9.0]]
+    """
+    kept_BLD = _kept(hidden_BLD, valid_BL, 0.0)
+    query_D = jnp.asarray(query_D, jnp.float32)
+    score_BL = jnp.einsum('BLD,D->BL', kept_BLD, query_D, precision='highest')
+    weight_BL = _softmax(score_BL / jnp.sqrt(float(query_D.size)), valid_BL)
+    return weighted(kept_BLD, valid_BL, weight_BL)
+
+
+def attentions(hidden_BLD, valid_BL, query_RD):
+    """[R, B, D]: `attention` with each of R queries.
+
+    >>> hidden_BLD, valid_BL = jnp.array([[[0.0], [9.0]]]), jnp.ones((1, 2), bool)
+    >>> attentions(hidden_BLD, valid_BL, jnp.array([[9.0], [0.0]])).tolist()
+    [[[9.0]], [[4.5]]]
+    """
+    return jax.lax.map(
+        lambda q: attention(hidden_BLD, valid_BL, q), jnp.asarray(query_RD)
+    )
+
+
+def random_queries(width, count=LEAST_QUERIES, seed=0):
+    """query_RD: `count` standard normal queries; the same ones for every model.
+
+    What one random query shows is its own draw: raises ValueError for fewer than ten.
+
+    >>> random_queries(512).shape
+    (10, 512)
+    """
+    if count < LEAST_QUERIES:
+        raise ValueError(
+            f'{count} random queries: values of untrained attention differ several-fold '
+            f'between draws. Average at least {LEAST_QUERIES}, or train one.'
+        )
+    shape = (count, width)
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+def over_queries(pooled_RND, measure):
+    """{name: (mean, deviation)} over R queries of `measure`: [N, D] -> {name: value}.
+
+    >>> over_queries(np.arange(10.0).reshape(10, 1, 1), lambda x: {'sum': x.sum()})
+    {'sum': (4.5, 3.0276503540974917)}
+    """
+    if len(pooled_RND) < LEAST_QUERIES:
+        raise ValueError(
+            f'{len(pooled_RND)} random queries are too few to average: take at least '
+            f'{LEAST_QUERIES}.'
+        )
+    found = [measure(np.asarray(pooled_ND)) for pooled_ND in pooled_RND]
+    return {
+        name: (
+            float(np.mean([values[name] for values in found])),
+            float(np.std([values[name] for values in found], ddof=1)),
+        )
+        for name in found[0]
+    }
+
+
+def average_layers(layers, count=4):
+    """[B, L, D]: the mean of the last `count` of a list of hidden states, float32.
+
+    >>> average_layers([jnp.array([[[i]]]) for i in (9.0, 1.0, 3.0)], count=2).tolist()
+    [[[2.0]]]
+    """
+    if not 1 <= count <= len(layers):
+        raise ValueError(
+            f'The last {count} layers cannot be averaged: there are {len(layers)}.'
+        )
+    total_BLD = sum(hidden.astype(jnp.float32) for hidden in layers[-count:])
+    return total_BLD / count
+
+
+def without_specials(valid_BL, tokens_BL, special_ids):
+    """valid_BL without the positions of special tokens.
+
+    >>> without_specials(jnp.array([[True, True]]), jnp.array([[1, 7]]), [1, 2]).tolist()
+    [[False, True]]
+    """
+    return jnp.asarray(valid_BL, bool) & ~jnp.isin(tokens_BL, jnp.asarray(special_ids))
+
+
+def _softmax(score_BL, valid_BL):
+    """0 where not valid, and everywhere if nothing is; no NaN, nor in gradients."""
+    lowest = jnp.finfo(jnp.float32).min
+    top_B1 = jnp.max(
+        jnp.where(valid_BL, score_BL, lowest), axis=1, keepdims=True, initial=lowest
+    )
+    weight_BL = jnp.where(
+        valid_BL, jnp.exp(jnp.where(valid_BL, score_BL - top_B1, 0.0)), 0
+    )
+    return weight_BL / jnp.maximum(jnp.sum(weight_BL, axis=1, keepdims=True), 1e-30)
 
 
 def _kept(hidden_BLD, valid_BL, other):

@@ -26,6 +26,10 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
 
     Raises ValueError for sizes that do not match, NaN, an empty set or a single class,
     and ImportError without scikit-learn.
+
+    >>> rows_ND, labels = np.array([[1.0], [2.0], [8.0], [9.0]] * 5), list('aabb') * 5
+    >>> linear_probe(rows_ND, labels, rows_ND, labels)['accuracy']
+    1.0
     """
     train_ND, train_labels_N = _checked('training', train_ND, train_labels_N)
     test_ND, test_labels_N = _checked('test', test_ND, test_labels_N)
@@ -63,6 +67,41 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
         'unseen': int(np.sum(~np.isin(test_labels_N, classes))),
         'inverse_penalty': inverse,
     }
+
+
+def pair_features(first_ND, second_ND):
+    """[N, 4 D]: u, v, |u - v|, u v of each pair: what a linear probe of pairs reads.
+
+    (InferSent, Conneau et al. 2017.)
+
+    >>> pair_features(np.array([[1.0]]), np.array([[3.0]])).tolist()
+    [[1.0, 3.0, 2.0, 3.0]]
+    """
+    if np.shape(first_ND) != np.shape(second_ND):
+        raise ValueError(
+            'Pairs need vectors of one shape, but the shapes are '
+            f'{np.shape(first_ND)} and {np.shape(second_ND)}.'
+        )
+    first_ND, second_ND = np.asarray(first_ND), np.asarray(second_ND)
+    parts = (first_ND, second_ND, np.abs(first_ND - second_ND), first_ND * second_ND)
+    return np.concatenate(parts, axis=1)
+
+
+def pair_cosine(first_ND, second_ND):
+    """cos(u, v) of each pair, float64: similarity without any training; 0 for a zero row.
+
+    >>> pair_cosine(np.array([[2.0, 0.0]]), np.array([[1.0, 0.0]])).tolist()
+    [1.0]
+    """
+    if np.shape(first_ND) != np.shape(second_ND):
+        raise ValueError(
+            'Pairs need vectors of one shape, but the shapes are '
+            f'{np.shape(first_ND)} and {np.shape(second_ND)}.'
+        )
+    first_ND, second_ND = (np.asarray(x, np.float64) for x in (first_ND, second_ND))
+    norms_N = np.linalg.norm(first_ND, axis=1) * np.linalg.norm(second_ND, axis=1)
+    products_N = np.einsum('ND,ND->N', first_ND, second_ND)
+    return products_N / np.where(norms_N > 0, norms_N, 1.0)
 
 
 def _checked(which, embeddings_ND, labels_N):
@@ -124,7 +163,11 @@ def _fit(train_ND, target_N, inverse):
 
 
 def century(document):
-    """The century of a document's year, as '19th'."""
+    """The century of a document's year, as '19th'.
+
+    >>> century({'year': 1851})
+    '19th'
+    """
     number = (document['year'] - 1) // 100 + 1
     endings = {1: 'st', 2: 'nd', 3: 'rd'}
     teens = number % 100 in (11, 12, 13)
@@ -137,6 +180,9 @@ def paragraphs(documents, min_words=40, max_words=80):
     Pieces end at blank lines where they are long enough, else at sentence ends; a
     sentence that does not fit is cut. What is left at the end of a document and is
     shorter than min_words is dropped; white space becomes single spaces.
+
+    >>> [text for text, _ in paragraphs([{'text': 'One. Two.\\n\\nThree.'}], 1, 2)]
+    ['One. Two.', 'Three.']
     """
     if not 1 <= min_words <= max_words:
         raise ValueError(

@@ -33,7 +33,11 @@ for python in 3.11 3.12; do
   tag="py${python/./}"
   lock "test-$tag.txt" "$python" --constraints launch/requirements/build.txt \
     --extra eval --extra viz --extra test "$@" setup.py
-  # The same versions, so that one venv serves both.
-  lock "run-$tag.txt" "$python" --constraints "launch/requirements/test-$tag.txt" \
-    --extra eval --extra viz "$@" setup.py
+  # The same versions, so that one venv serves all.
+  for kind in run cuda tpu; do
+    extras=(--extra eval --extra viz)
+    if [ "$kind" != run ]; then extras+=(--extra "$kind"); fi
+    lock "$kind-$tag.txt" "$python" --constraints "launch/requirements/test-$tag.txt" \
+      "${extras[@]}" "$@" setup.py
+  done
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Format, lint, consistent packages, tests. Arguments go to pytest:
+# Format, lint (Python, shell, YAML, Dockerfile), consistent packages, tests. Arguments go to pytest:
 #
 #   bash launch/test.sh
 #   bash launch/test.sh tests/test_losses.py -n 0 -k cosine
@@ -11,18 +11,23 @@ source "$ROOT/launch/venv.sh"
 ready_venv test
 cd "$ROOT"
 
+YAML_RULES='{extends: default, rules: {line-length: {max: 90}, document-start: disable}}'
+
 # All of them, so that a wrong blank line does not hide a wrong number.
 failed=''
 check() {
   local name=$1
   shift
   say "$name" "$*"
-  "$VENV/bin/python" -m "$@" || failed="$failed $name"
+  "$VENV/bin/$1" "${@:2}" || failed="$failed $name"
 }
 check format ruff format --check
 check lint ruff check
-check packages pip check
-check tests pytest -n 2 "$@"
+check scripts shellcheck -x launch/*.sh .ci/run
+check yaml yamllint --strict -d "$YAML_RULES" launch
+check docker hadolint launch/docker/Dockerfile
+check packages python -m pip check
+check tests python -m pytest -n 2 "$@"
 if [ -n "$failed" ]; then
   say FAILED "${failed# }"
   exit 1

@@ -1,7 +1,9 @@
-# The virtual environment of the launch scripts; sourced, after ROOT is set.
+# The virtual environment of the launch scripts; sourced, or called with a kind:
 #
 #   ready_venv run    what the main job needs
 #   ready_venv test   that, and what the tests need
+#   ready_venv cuda   that of run, and jax for NVIDIA GPUs
+#   ready_venv tpu    that of run, and jax for TPUs
 #
 # Makes or completes $VENV (ROOT/.venv unless set) from launch/requirements/, checks every
 # file's hash, and does nothing when setup.py and the requirements have not changed since.
@@ -9,20 +11,15 @@
 # requirements file of its own (3.11, 3.12) before a newer one.
 # shellcheck shell=bash
 
-: "${ROOT:?source this from a launch script}"
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+# shellcheck source=launch/command_line.sh
+source "$ROOT/launch/command_line.sh"
 VENV="${VENV:-$ROOT/.venv}"
 MARK="$VENV/made-by-launch" # Only a folder with this file is ever deleted.
 
 # What would make pip install elsewhere, or find packages that are not in the venv.
 unset PIP_USER PIP_TARGET PIP_PREFIX PYTHONHOME PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
-
-say() { printf 'jepa-text  %-10s %s\n' "$1" "$2"; }
-
-fail() {
-  printf '\njepa-text: %s\n' "$1" >&2
-  exit 2
-}
 
 # The version, as 3.11, of an interpreter that runs, is new enough and can make venvs.
 version_of() {
@@ -127,7 +124,23 @@ install_kind() {
   say ready "$VENV after $((SECONDS - began)) s"
 }
 
+# Whether the venv has all of a kind; the others contain what run needs.
+has() {
+  local kind kinds=("$1")
+  if [ "$1" = run ]; then kinds=(run test cuda tpu); fi
+  for kind in "${kinds[@]}"; do
+    if current "$kind"; then return; fi
+  done
+  return 1
+}
+
 ready_venv() {
+  local extras
+  case "$1" in
+    run) extras=eval,viz ;;
+    test | cuda | tpu) extras=eval,viz,$1 ;;
+    *) fail "$1 is no kind of environment; there are run, test, cuda and tpu." ;;
+  esac
   # One at a time; a file system without locks goes on without.
   if command -v flock >/dev/null; then
     exec 9<"$ROOT/launch/venv.sh"
@@ -136,13 +149,14 @@ ready_venv() {
       flock 9 || say waiting 'is not possible on this file system'
     fi
   fi
-  # The requirements for tests contain those of the job.
-  if ! current test && { [ "$1" = test ] || ! current run; }; then
-    current run || make_venv
-    case "$1" in
-      run) install_kind run eval,viz ;;
-      test) install_kind test eval,viz,test ;;
-    esac
+  if ! has "$1"; then
+    has run || make_venv
+    install_kind "$1" "$extras"
   fi
   if command -v flock >/dev/null; then exec 9<&-; fi
 }
+
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+  set -euo pipefail
+  ready_venv "${1:-run}"
+fi

@@ -15,7 +15,13 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 REQUIREMENTS = ROOT / 'launch' / 'requirements'
 LOCKS = sorted(REQUIREMENTS.glob('*.txt'))
-KINDS = {'run': ('eval', 'viz'), 'test': ('eval', 'viz', 'test')}
+# The environments of launch/venv.sh, and the extras in each.
+KINDS = {
+    'run': ('eval', 'viz'),
+    'test': ('eval', 'viz', 'test'),
+    'cuda': ('eval', 'viz', 'cuda'),
+    'tpu': ('eval', 'viz', 'tpu'),
+}
 PYTHONS = ('py311', 'py312')
 
 
@@ -114,7 +120,11 @@ def test_only_packages_with_hashes(lock):
     assert '://' not in text
     paths = set(re.findall(r'\S*/\S*', text))
     assert all(path.startswith('launch/') for path in paths), paths
-    assert not re.search(r'^(nvidia|jax-cuda|libtpu|torch|tensorflow==)', text, re.M)
+    assert not re.search(r'^(torch|tensorflow==)', text, re.M)
+    # What drives an accelerator, several GB, is only where it belongs.
+    for kind, pattern in {'cuda': 'nvidia-|jax-cuda', 'tpu': 'libtpu=='}.items():
+        found = re.search(f'^({pattern})', text, re.M)
+        assert bool(found) == lock.stem.startswith(kind), pattern
 
 
 def test_every_requirements_file_is_there():
@@ -135,9 +145,10 @@ def test_requirements_satisfy_setup(package, kind, python):
 
 
 @pytest.mark.parametrize('python', PYTHONS)
-def test_one_environment_serves_both(python):
+def test_one_environment_serves_all(python):
     run, test = versions(f'run-{python}'), versions(f'test-{python}')
-    assert run.items() < test.items()
+    for kind in set(KINDS) - {'run'}:
+        assert run.items() < versions(f'{kind}-{python}').items()
     build = versions('build')
     assert {'pip', 'setuptools'} == set(build)
     assert all(build[name] == test[name] for name in set(build) & set(test))

@@ -16,6 +16,9 @@ EXPECTED = {
     'mean': lambda rows: rows.mean(axis=0),
     'max': lambda rows: rows.max(axis=0),
     'cls': lambda rows: rows[0],
+    'position': lambda rows: np.average(
+        rows, axis=0, weights=np.arange(1, len(rows) + 1)
+    ),
     'last': lambda rows: rows[-1],
 }
 every = pytest.mark.parametrize('name', sorted(pooling.POOLINGS))
