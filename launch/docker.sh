@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# jepa-text in a container: builds the image, and runs it on this machine.
+#
+#   bash launch/docker.sh train --config=configs/desk.py:mlm --workdir=/data/first
+#   ACCELERATOR=cuda PUSH=1 IMAGE=REGISTRY/jepa-text:cuda bash launch/docker.sh build
+#
+# --dry-run prints the commands. /data in the container is the folder DATA here; configs
+# are those in the image. The user in it is the caller, who owns what it writes.
+#
+#   ACCELERATOR   cpu (if not set), cuda (needs NVIDIA's container toolkit) or tpu
+#   IMAGE         name of the image; jepa-text:ACCELERATOR if not set
+#   DATA          the folder that is /data; runs/ of the repository if not set
+#   PUSH          1: push the image after it is built
+#   ENGINE        docker (if not set) or podman
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+# shellcheck source=launch/command_line.sh
+source "$ROOT/launch/command_line.sh"
+cd "$ROOT"
+DATA="${DATA:-$ROOT/runs}" run=yes
+case "$*" in
+  build) run='' DRY='' ;;
+  'build --dry-run' | '--dry-run build') run='' DRY=yes ;;
+  *)
+    read_command "$@"
+    in_data "$DATA"
+    ;;
+esac
+ACCELERATOR="${ACCELERATOR:-cpu}"
+kind="$(kind_of "$ACCELERATOR")"
+ENGINE="${ENGINE:-docker}" IMAGE="${IMAGE:-jepa-text:$ACCELERATOR}"
+needs "$ENGINE" 'Install Docker Engine (docs.docker.com/engine/install), or set ENGINE=podman.'
+
+perform "$ENGINE" build --build-arg=KIND="$kind" --file=launch/docker/Dockerfile --tag="$IMAGE" .
+if [ "${PUSH:-}" = 1 ]; then perform "$ENGINE" push "$IMAGE"; fi
+[ -n "$run" ] || exit 0
+
+# --init passes SIGTERM on; then there is time to save.
+options=(--rm --init --stop-timeout=120 --user="$(id -u):$(id -g)" --volume="$DATA:/data")
+case "$ACCELERATOR" in
+  cuda) options+=(--gpus=all --shm-size=8g) ;;
+  tpu) options+=(--privileged --network=host) ;;
+esac
+if [ -z "$DRY" ]; then mkdir -p "$DATA"; fi
+become "$ENGINE" run "${options[@]}" "$IMAGE" "${COMMAND[@]}"

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# jepa-text on Google Kubernetes Engine, as a JobSet: one pod on each host.
+#
+#   IMAGE=REGISTRY/jepa-text:tpu NAME=first TPU=tpu-v6e-slice TOPOLOGY=4x4 HOSTS=4 \
+#     bash launch/gke.sh train --config=configs/desk.py:mlm --workdir=/data/first
+#   IMAGE=REGISTRY/jepa-text:cuda NAME=first GPU=nvidia-h100-80gb HOSTS=2 \
+#     bash launch/gke.sh train ...
+#
+# Fills in launch/gke/jobset.yaml and gives it to kubectl; --dry-run prints it. The image
+# is made by launch/docker.sh, the paths in the command are those inside of it.
+#
+#   NAME, IMAGE   required: of the JobSet; the image
+#   CLAIM         the volume claim (ReadWriteMany) that is /data; jepa-text if not set
+#   HOSTS         hosts of a TPU slice, or GPU nodes; 1 if not set
+#   RESTARTS      restarts after a failure, 5 if not set; 75 and evictions do not count
+#   TPU           value of gke-tpu-accelerator, as tpu-v5-lite-podslice, tpu-v6e-slice
+#   TOPOLOGY      of the slice, as 4x4
+#   SLICES        slices that train together; 1 if not set
+#   GPU           value of gke-accelerator
+#   CHIPS         TPU chips (4 if not set) or GPUs (8) of each host
+#   SPOT          1: on spot nodes
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+# shellcheck source=launch/command_line.sh
+source "$ROOT/launch/command_line.sh"
+[ "${BASH_VERSINFO[0]}" -ge 4 ] || fail "gke.sh: bash $BASH_VERSION is too old; version 4 or later is needed."
+read_command "$@"
+NAME="${NAME:-}" IMAGE="${IMAGE:-}" CLAIM="${CLAIM:-jepa-text}"
+HOSTS="${HOSTS:-1}" SLICES="${SLICES:-1}" RESTARTS="${RESTARTS:-5}"
+for name in NAME IMAGE; do
+  [ -n "${!name}" ] || fail "gke.sh: $name is not set; --help says more."
+done
+# JobSet adds -workers-0-0 and more; a name in the cluster ends at 63 letters.
+[[ "$NAME" =~ ^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$ ]] || fail "gke.sh: NAME=$NAME is no name in a cluster: at most 40 of a-z, 0-9 and -, beginning with a letter."
+in_data "the volume claim $CLAIM"
+for name in HOSTS SLICES RESTARTS; do positive "$name" "${!name}"; done
+
+# text WORD: as a string of JSON, which YAML reads.
+text() {
+  local word=${1//\\/\\\\}
+  word=${word//\"/\\\"}
+  printf '"%s"' "${word//$'\n'/\\n}"
+}
+
+# What stands for the $NAMES of the manifest.
+declare -A value=([NAME]=$NAME [IMAGE]="$(text "$IMAGE")" [CLAIM]="$(text "$CLAIM")" [HOSTS]=$HOSTS
+  [SLICES]=$SLICES [RESTARTS]=$RESTARTS [ANNOTATIONS]='{}' [ENVIRONMENT]='[]')
+case "${TPU:+tpu}${GPU:+gpu}" in
+  tpu)
+    [ -n "${TOPOLOGY:-}" ] || fail 'gke.sh: TOPOLOGY is not set: that of the slice, as TOPOLOGY=4x4.'
+    CHIPS="${CHIPS:-4}"
+    value[DEVICES]="{google.com/tpu: $CHIPS}"
+    selector="{cloud.google.com/gke-tpu-accelerator: $(text "$TPU"), cloud.google.com/gke-tpu-topology: $(text "$TOPOLOGY")"
+    # A slice to a job. The cluster tells each pod its place among hosts and slices.
+    value[ANNOTATIONS]='{alpha.jobset.sigs.k8s.io/exclusive-topology: cloud.google.com/gke-nodepool}'
+    ;;
+  gpu)
+    [ "$SLICES" = 1 ] || fail "gke.sh: SLICES=$SLICES with GPU; slices are of TPUs. Set HOSTS."
+    CHIPS="${CHIPS:-8}"
+    value[DEVICES]="{nvidia.com/gpu: $CHIPS}"
+    selector="{cloud.google.com/gke-accelerator: $(text "$GPU")"
+    # Said in full: then jax needs neither a Kubernetes client nor rights to ask.
+    place="metadata.annotations['batch.kubernetes.io/job-completion-index']"
+    value[ENVIRONMENT]="[{name: JAX_COORDINATOR_ADDRESS, value: $(text "$NAME-workers-0-0.$NAME:8476")},
+      {name: JAX_NUM_PROCESSES, value: $(text "$HOSTS")}, {name: JAX_PROCESS_ID, valueFrom: {fieldRef: {fieldPath: $(text "$place")}}}]"
+    ;;
+  *) fail 'gke.sh: set TPU, as TPU=tpu-v6e-slice, or GPU, as GPU=nvidia-h100-80gb, and one of them only.' ;;
+esac
+positive CHIPS "$CHIPS"
+if [ "${SPOT:-}" = 1 ]; then selector+=', cloud.google.com/gke-spot: "true"'; fi
+value[SELECTOR]="$selector}"
+words=''
+for word in "${COMMAND[@]}"; do words+=", $(text "$word")"; done
+value[ARGUMENTS]="[${words#, }]"
+
+# At most one name a line, at its end; a $ in a value stays as it is.
+manifest() {
+  local line
+  while IFS= read -r line; do
+    if [[ "$line" =~ ^([^#]*)\$([A-Z]+)$ ]]; then
+      line="${BASH_REMATCH[1]}${value[${BASH_REMATCH[2]}]}"
+    fi
+    printf '%s\n' "$line"
+  done <"$ROOT/launch/gke/jobset.yaml"
+}
+
+needs kubectl 'Install it (gcloud components install kubectl), then gcloud container clusters get-credentials CLUSTER.'
+if [ -n "$DRY" ]; then manifest; else manifest | kubectl apply --filename=-; fi

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# The tests against other people's code: installs torch and transformers into the
+# environment of the tests and runs those with the marker `peer`. Arguments go to pytest.
+#
+#   bash launch/peers.sh
+#   TORCH=2.12.0 bash launch/peers.sh -k rope
+#
+# Exit code 77: there is no torch for this Python and machine, and no test ran. Otherwise
+# it fails when a test fails, and when one is skipped or none ran, too.
+#
+#   RESULTS        a file for the results, as JUnit XML
+#   TORCH          version of torch, 2.13.0 if not set
+#   PIP_INDEX_URL  and what else pip reads: on Linux the default index brings CUDA with
+#                  torch, several GB; PyTorch documents one with CPU builds
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+# shellcheck source=launch/venv.sh
+source "$ROOT/launch/venv.sh"
+ready_venv test
+cd "$ROOT"
+scratch="$(mktemp -d)"
+trap 'rm -rf "$scratch"' EXIT
+
+# Nothing that is there may move: the same versions are tested as without the peers.
+"$VENV/bin/python" -m pip freeze --all --exclude-editable |
+  grep -v -E '^(torch|transformers)==' >"$scratch/versions.txt"
+peers=("torch==${TORCH:-2.13.0}" 'transformers>=5.2,<6')
+say peers "${peers[*]}"
+if ! "$VENV/bin/python" -m pip install --constraint "$scratch/versions.txt" "${peers[@]}" >"$scratch/log" 2>&1; then
+  tail -n 20 "$scratch/log" >&2
+  # An index that cannot be reached has nothing that matches, either.
+  if grep -q 'No matching distribution found for torch' "$scratch/log" && ! grep -q 'connection broken' "$scratch/log"; then
+    say skipped "no ${peers[0]} for this Python and machine: the peer tests did not run"
+    exit 77
+  fi
+  fail "pip could not install ${peers[*]}; the lines above end its log."
+fi
+
+failed=''
+results="${RESULTS:-$scratch/results.xml}"
+rm -f "$results"
+"$VENV/bin/python" -m pytest -m peer -n 2 "$@" --junitxml="$results" || failed=yes
+"$VENV/bin/python" - "$results" <<'PYTHON' || failed=yes
+import sys
+import xml.etree.ElementTree
+
+cases = list(xml.etree.ElementTree.parse(sys.argv[1]).iter('testcase'))
+skipped = [case.get('name') for case in cases if case.find('skipped') is not None]
+print(f'peer tests: {len(cases)}; skipped: {", ".join(skipped) or "none"}')
+sys.exit(bool(skipped) or not cases)
+PYTHON
+if [ -n "$failed" ]; then
+  say FAILED peers
+  exit 1
+fi

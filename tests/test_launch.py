@@ -1,0 +1,269 @@
+"""What all launch scripts share, local.sh, and peers.sh."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from launching import JOB, ROOT, Machine, documented, wait_for
+
+# script: the program that it needs, and the environment without which it does not start.
+LAUNCHERS = {
+    'local.sh': (None, {}),
+    'slurm.sh': ('sbatch', {}),
+    'tpu_vm.sh': ('gcloud', dict(NAME='first', ZONE='somewhere', TYPE='v6e-8')),
+    'gke.sh': ('kubectl', dict(NAME='first', IMAGE='jepa-text', GPU='nvidia-l4')),
+    'sky.sh': ('sky', dict(BUCKET='gs://bucket')),
+    'docker.sh': ('docker', {}),
+}
+EACH = pytest.mark.parametrize('script', LAUNCHERS)
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+def fake_all(machine):
+    for program, _ in LAUNCHERS.values():
+        if program:
+            machine.fake(program)
+
+
+@EACH
+def test_a_dry_run_prints_and_does_nothing(machine, script):
+    program, env = LAUNCHERS[script]
+    fake_all(machine)
+    before = sorted(machine.folder.rglob('*'))
+    code, output = machine.run(
+        script, '--dry-run', *JOB, '--config.name=two words', **env
+    )
+    assert code == 0 and not machine.calls()
+    assert sorted(machine.folder.rglob('*')) == before
+    # Every word of the command is there to read, and the space is not lost.
+    assert all(word in output for word in JOB)
+    assert re.search(r'two(\\)* words', output)
+    # At the end as well; and it needs nothing, as it starts nothing.
+    if program:
+        (machine.bin / program).unlink()
+    words = (*JOB, '--config.name=two words', '--dry-run')
+    assert machine.run(script, *words, **env) == (code, output)
+
+
+@EACH
+def test_a_missing_program_is_said_in_one_line(machine, script):
+    program, env = LAUNCHERS[script]
+    if program is None:
+        return
+    code, output = machine.run(script, *JOB, **env)
+    assert code == 2
+    (line,) = output.split('\n')[1:-1]
+    assert line.startswith(f'jepa-text: {script}: {program} is missing. ')
+
+
+@EACH
+@pytest.mark.parametrize(
+    'words, message',
+    [
+        ((), 'no COMMAND'),
+        (('--config=configs/desk.py', '--workdir=/data/a'), 'no COMMAND'),
+        (('train', '--workdir=/data/a'), '--config is missing'),
+        (('train', '--config=', '--workdir=/data/a'), '--config is missing'),
+        (('train', '--config=configs/desk.py'), '--workdir is missing'),
+        (
+            ('train', '--config=configs/dask.py:mlm', '--workdir=/data/a'),
+            'does not exist',
+        ),
+    ],
+)
+def test_wrong_usage_is_found_before_anything_starts(machine, script, words, message):
+    fake_all(machine)
+    code, output = machine.run(script, *words, **LAUNCHERS[script][1])
+    assert code == 2 and message in output and not machine.calls()
+    assert output.startswith(f'\njepa-text: {script}: ') and output.count('\n') == 2
+
+
+@EACH
+def test_help_is_the_top_of_the_file_and_names_every_variable(machine, script):
+    code, output = machine.run(script, '--help')
+    top = [line for line in documented(script) if not line.startswith('#SBATCH')]
+    assert code == 0 and len(top) <= 24
+    assert output.splitlines()[0] == top[0][2:]
+    assert '--dry-run' in output
+    text = (ROOT / 'launch' / script).read_text()
+    read = set(re.findall(r'\$\{([A-Z_]+):[-+]', text))
+    internal = {word for word in read if word.startswith('SLURM_')} | {'POLL'}
+    assert read - internal
+    assert all(re.search(rf'\b{name}\b', output) for name in read - internal)
+
+
+@pytest.mark.parametrize('code', [0, 1, 2, 75, 87])
+def test_local_ends_as_the_program_does(machine, code):
+    machine.fake('jepa-text', f'exit {code}')
+    words = (*JOB, "--config.name=it's $HOME; *")
+    assert machine.run('local.sh', *words)[0] == code
+    assert machine.called('jepa-text') == [list(words)]
+
+
+def test_local_runs_in_the_repository(machine):
+    machine.fake('jepa-text', 'pwd; test -f configs/desk.py')
+    assert machine.run('local.sh', *JOB) == (0, f'{ROOT}\n')
+
+
+# Counts SIGTERMs; the first makes it save and end with 75.
+STOPPABLE = """
+heard=0
+trap 'heard=$((heard + 1))' TERM
+echo started >>"$CALLS.started"
+for i in $(printf '%s ' {1..200}); do
+  [ "$heard" = 0 ] || break
+  sleep 0.1
+done
+sleep 0.5
+[ "$heard" = 1 ] && exit 75
+exit 143
+"""
+
+
+# To the script alone, as by a supervisor, or to its whole group, as by a terminal.
+@pytest.mark.parametrize('send', [os.kill, os.killpg])
+@pytest.mark.parametrize('processes', [1, 3])
+def test_local_passes_one_sigterm_on(machine, processes, send):
+    machine.fake('jepa-text', STOPPABLE)
+    started = machine.folder / 'calls.started'
+    process = machine.start('local.sh', *JOB, PROCESSES=str(processes))
+    wait_for(lambda: started.exists() and started.read_text().count('\n') == processes)
+    send(process.pid, signal.SIGTERM)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 75, output
+
+
+@pytest.mark.parametrize(
+    'script, program',
+    [('local.sh', 'jepa-text'), ('sky.sh', 'sky'), ('docker.sh', 'docker')],
+)
+def test_signals_reach_the_program_as_it_takes_the_place_of_the_script(
+    machine, script, program
+):
+    machine.fake(program, 'echo "last process: $$"')
+    data = dict(DATA=str(machine.folder / 'data'))
+    process = machine.start(script, *JOB, **LAUNCHERS[script][1], **data)
+    output, _ = process.communicate(timeout=30)
+    assert output.splitlines()[-1] == f'last process: {process.pid}'
+
+
+def test_local_starts_several_processes(machine):
+    show = 'echo "$JAX_PROCESS_ID of $JAX_NUM_PROCESSES $JAX_COORDINATOR_ADDRESS"'
+    machine.fake('jepa-text', show)
+    code, output = machine.run('local.sh', *JOB, PROCESSES='2')
+    lines = sorted(output.splitlines())
+    assert code == 0 and [line.split()[:3] for line in lines] == [
+        ['0', 'of', '2'],
+        ['1', 'of', '2'],
+    ]
+    # The same port for both.
+    (address,) = {line.split()[3] for line in lines}
+    assert re.fullmatch(r'localhost:\d{5}', address)
+
+
+@pytest.mark.parametrize(
+    'codes, answer', [('0 75', 75), ('75 1', 1), ('1 2', 2), ('2 75', 2), ('87 0', 87)]
+)
+def test_several_processes_give_one_answer(machine, codes, answer):
+    machine.fake('jepa-text', f'codes=({codes}); exit "${{codes[$JAX_PROCESS_ID]}}"')
+    assert machine.run('local.sh', *JOB, PROCESSES='2')[0] == answer
+
+
+@pytest.mark.parametrize(
+    'env, message',
+    [
+        (dict(PROCESSES='0'), 'PROCESSES=0 is not a whole number above 0'),
+        (dict(PROCESSES='two'), 'PROCESSES=two is not'),
+        (dict(ACCELERATOR='gpu'), 'ACCELERATOR=gpu; there are cpu, cuda and tpu'),
+        (dict(ACCELERATOR='cuda', PROCESSES='2'), 'unset PROCESSES'),
+    ],
+)
+def test_local_refuses(machine, env, message):
+    code, output = machine.run('local.sh', *JOB, **env)
+    assert code == 2 and message in output and not machine.calls()
+
+
+# A python whose pip and pytest do as the test says; all else is real.
+PYTHON = """
+case "$*" in
+  '-m pip freeze'*) printf 'numpy==2.4.6\\ntorch==1.0\\n' ;;
+  '-m pip install'*) echo "$PIP_SAYS"; [ -z "$PIP_SAYS" ] ;;
+  '-m pytest'*) printf '%s' "$PYTEST_WRITES" >"${!#/--junitxml=}"; exit "$PYTEST_EXIT" ;;
+  *) exec REAL "$@" ;;
+esac
+"""
+CASE = '<testcase classname="a" name="b"{}'
+
+
+@pytest.fixture
+def peers(machine):
+    """(exit code, output) of peers.sh in an environment that looks finished."""
+    python = machine.folder / 'venv' / 'bin' / 'python'
+    python.parent.mkdir(parents=True)
+    python.symlink_to(machine.fake('python', PYTHON.replace('REAL', sys.executable)))
+    env = {'VENV': str(machine.folder / 'venv')}
+    stamp = (
+        'source launch/venv.sh; it=$VENV/bin/python; digest $it "$(lock_for test $it)"'
+    )
+    made = subprocess.run(
+        ['bash', '-c', stamp],
+        cwd=ROOT,
+        env={**machine.env, **env},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (machine.folder / 'venv' / 'stamp-test').write_text(made.stdout)
+
+    def call(case='', exit_code=0, pip_says=''):
+        return machine.run(
+            'peers.sh',
+            **env,
+            PIP_SAYS=pip_says,
+            PYTEST_WRITES=f'<testsuites><testsuite>{case}</testsuite></testsuites>',
+            PYTEST_EXIT=str(exit_code),
+        )
+
+    return call
+
+
+def test_peers_pass(peers, machine):
+    code, output = peers(CASE.format('/>'))
+    assert code == 0 and 'peer tests: 1; skipped: none' in output
+    installed = next(
+        c for c in machine.called('python') if c[:3] == ['-m', 'pip', 'install']
+    )
+    assert 'torch==2.13.0' in installed and '--constraint' in installed
+
+
+@pytest.mark.parametrize(
+    'case, exit_code, message',
+    [
+        (CASE.format('><skipped/></testcase>'), 0, 'peer tests: 1; skipped: b'),
+        ('', 0, 'peer tests: 0'),
+        (CASE.format('><failure/></testcase>'), 1, 'skipped: none'),
+    ],
+)
+def test_peers_fail_when_a_test_is_skipped_or_none_ran(peers, case, exit_code, message):
+    code, output = peers(case, exit_code)
+    assert code == 1 and message in output and 'FAILED' in output
+
+
+@pytest.mark.parametrize(
+    'says, code, message',
+    [
+        ('No matching distribution found for torch==2.13.0', 77, 'did not run'),
+        ('connection broken\nNo matching distribution found for torch', 2, 'could not'),
+        ('no space left', 2, 'pip could not install torch==2.13.0'),
+    ],
+)
+def test_peers_that_cannot_be_installed(peers, says, code, message):
+    got, output = peers(pip_says=says)
+    assert got == code and message in output

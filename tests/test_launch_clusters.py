@@ -1,0 +1,442 @@
+"""slurm.sh, tpu_vm.sh, gke.sh, sky.sh and docker.sh, with programs that only record."""
+
+import json
+import re
+import shlex
+import signal
+import subprocess
+import time
+
+import pytest
+import yaml
+from launching import JOB, ROOT, Machine, wait_for
+
+LAUNCH = ROOT / 'launch'
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+# srun runs what follows its own options, once.
+SRUN = 'while [ "${1#-}" != "$1" ]; do shift; done; exec "$@"'
+
+
+@pytest.fixture
+def slurm(machine):
+    """(exit code, output) of slurm.sh as a job; `state` is what squeue says then."""
+    machine.fake('srun', SRUN)
+    machine.fake('scontrol')
+    machine.fake('scancel')
+    machine.fake('squeue', 'echo "$STATE"')
+
+    def call(*words, state='RUNNING', **env):
+        return machine.run('slurm.sh', *words, SLURM_JOB_ID='7', STATE=state, **env)
+
+    # A job starts where it was submitted from: in the repository.
+    (machine.folder / 'launch').symlink_to(LAUNCH)
+    (machine.folder / 'configs').symlink_to(ROOT / 'configs')
+    return call
+
+
+def test_sbatch_gets_the_options(machine):
+    machine.fake('sbatch')
+    env = dict(NODES='4', GPUS='8', TIME='24:00:00', SEEDS='0 1 2', MOST='2')
+    code, output = machine.run('slurm.sh', *JOB, **env)
+    assert code == 0, output
+    (words,) = machine.called('sbatch')
+    assert words[-4:] == ['launch/slurm.sh', *JOB]
+    assert {*words[:-4]} == {
+        *(f'--chdir={ROOT}', '--output=runs/slurm-%j.out', '--nodes=4', '--exclusive'),
+        *('--gpus-per-node=8', '--time=24:00:00', '--array=0-2%2'),
+    }
+    machine.run('slurm.sh', *JOB, CPUS='3')
+    options = machine.called('sbatch')[-1]
+    assert '--cpus-per-task=3' in options
+    assert not re.search('array|exclusive|gpus|time', ' '.join(options))
+
+
+def test_sbatch_reads_its_directives():
+    lines = (LAUNCH / 'slurm.sh').read_text().splitlines()
+    directives = [line[8:] for line in lines if line.startswith('#SBATCH ')]
+    assert {'--requeue', '--signal=B:USR1@120', '--open-mode=append'} < set(directives)
+    # sbatch stops reading at the first command.
+    first = next(i for i, line in enumerate(lines) if line and line[0] != '#')
+    assert max(i for i, line in enumerate(lines) if line.startswith('#SBATCH')) < first
+
+
+def commands(machine, **env):
+    """The words of each task that a dry run prints."""
+    code, output = machine.run('slurm.sh', '--dry-run', *JOB, **env)
+    assert code == 0, output
+    return [shlex.split(line)[2:] for line in output.splitlines()[1:]]
+
+
+def test_sweeps(machine):
+    assert commands(machine) == []
+    seeds = commands(machine, SEEDS='0 7')
+    assert seeds == [
+        ['train', JOB[1], f'--workdir=/data/first/seed_{s}', f'--config.seed={s}']
+        for s in (0, 7)
+    ]
+    assert commands(machine, PRESETS='clm mlm') == [
+        ['train', f'--config=configs/desk.py:{p}', f'--workdir=/data/first/{p}']
+        for p in ('clm', 'mlm')
+    ]
+    both = commands(machine, PRESETS='clm mlm', SEEDS='0 1 2')
+    assert len(both) == 6 and len({words[2] for words in both}) == 6
+    assert both[4][1:] == [
+        '--config=configs/desk.py:mlm',
+        '--workdir=/data/first/mlm/seed_1',
+        '--config.seed=1',
+    ]
+
+
+def test_a_list_is_read_as_words_and_not_run(machine):
+    file = machine.folder / 'list'
+    file.write_text(
+        '# two tasks\n--config.steps=3 --config.name="a b"\n\n--config.name=$(touch x)'
+    )
+    first, second = commands(machine, LIST=str(file))
+    assert first[2:] == [
+        '--workdir=/data/first/task_0',
+        '--config.steps=3',
+        '--config.name=a b',
+    ]
+    assert second[2:] == ['--workdir=/data/first/task_1', '--config.name=$(touch', 'x)']
+    assert not (machine.folder / 'x').exists() and not (ROOT / 'x').exists()
+
+
+@pytest.mark.parametrize(
+    'env, message',
+    [
+        (dict(LIST='nowhere'), 'LIST=nowhere has no line'),
+        (dict(LIST='configs/desk.py', SEEDS='0'), 'unset SEEDS and PRESETS'),
+        (dict(NODES='two'), 'NODES=two is not a whole number'),
+        (dict(GPUS='0'), 'GPUS=0 is not a whole number'),
+    ],
+)
+def test_slurm_refuses(machine, env, message):
+    code, output = machine.run('slurm.sh', '--dry-run', *JOB, **env)
+    assert code == 2 and message in output
+
+
+@pytest.mark.parametrize('code', [0, 1, 2, 75, 87, 143])
+@pytest.mark.parametrize('state', ['RUNNING', 'COMPLETING'])
+def test_only_75_of_a_running_job_is_queued_again(slurm, machine, code, state):
+    machine.fake('jepa-text', f'exit {code}')
+    got, output = slurm(*JOB, state=state)
+    assert got == code, output
+    again = [['requeue', '7']] if (code, state) == (75, 'RUNNING') else []
+    assert machine.called('scontrol') == again
+    assert machine.called('jepa-text') == [list(JOB)]
+
+
+def test_a_task_of_an_array_runs_its_own_words(slurm, machine):
+    for task in range(4):
+        env = dict(SEEDS='0 1', PRESETS='clm mlm', SLURM_ARRAY_TASK_ID=str(task))
+        assert slurm(*JOB, **env)[0] == 0
+    assert machine.called('jepa-text') == commands(
+        machine, SEEDS='0 1', PRESETS='clm mlm'
+    )
+    code, output = slurm(*JOB, SEEDS='0 1', SLURM_ARRAY_TASK_ID='2')
+    assert code == 2 and 'task 2 of the array has no line' in output
+
+
+def test_a_warning_stops_the_run_and_the_job_is_queued_again(slurm, machine):
+    ready, asked = machine.folder / 'ready', machine.folder / 'asked'
+    poll = f'for i in {{1..200}}; do [ -e {asked} ] && exit 75; sleep 0.1; done'
+    machine.fake('jepa-text', f'touch {ready}; {poll}')
+    machine.fake('scancel', f'touch {asked}')
+    process = machine.start('slurm.sh', *JOB, SLURM_JOB_ID='7', STATE='RUNNING')
+    wait_for(ready.exists)
+    # What SLURM sends to all when it cancels must not be passed on a second time.
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    assert not asked.exists()
+    process.send_signal(signal.SIGUSR1)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 75, output
+    assert machine.called('scancel') == [['--signal=TERM', '7']]
+    assert machine.called('scontrol') == [['requeue', '7']]
+
+
+def test_a_job_from_elsewhere_says_so(machine):
+    code, output = machine.run('slurm.sh', *JOB, SLURM_JOB_ID='7')
+    assert code == 2 and 'is not the repository' in output
+
+
+# describe: nothing, or the next line of the file `states`.
+GCLOUD = """
+case "$*" in
+  *' describe '*) sed -n 1p states; sed -i 1d states ;;
+esac
+"""
+PLACE = dict(NAME='first', ZONE='somewhere', TYPE='v5litepod-16', POLL='0')
+
+
+@pytest.fixture
+def tpu(machine):
+    def call(states, **env):
+        states_file = machine.folder / 'states'
+        states_file.write_text(states)
+        machine.fake('gcloud', GCLOUD.replace('states', str(states_file)))
+        return machine.run('tpu_vm.sh', *JOB, **PLACE, **env)
+
+    return call
+
+
+def verbs(machine):
+    """What gcloud was asked for, but for questions."""
+    calls = [words[2:4] for words in machine.called('gcloud')]
+    return [' '.join(words) for words in calls if words[1] != 'describe']
+
+
+def test_a_tpu_vm_is_made_once(tpu, machine):
+    code, output = tpu('')
+    assert code == 0, output
+    rest = ['tpu-vm scp', 'tpu-vm ssh', 'tpu-vm ssh']
+    assert verbs(machine) == ['tpu-vm create', *rest]
+    create = next(words for words in machine.called('gcloud') if words[3] == 'create')
+    assert {'--accelerator-type=v5litepod-16', '--version=v2-alpha-tpuv5-lite'} < {
+        *create
+    }
+    assert 'gcloud compute tpus tpu-vm delete first --zone=somewhere' in output
+    machine.calls_file.unlink()
+    assert tpu('READY')[0] == 0 and verbs(machine) == rest
+    machine.calls_file.unlink()
+    code, output = tpu('PREEMPTED')
+    assert code == 2 and 'is PREEMPTED. Delete it' in output and not verbs(machine)
+
+
+def test_a_queued_tpu_is_waited_for(tpu, machine):
+    code, output = tpu('\nWAITING_FOR_RESOURCES\nACTIVE\n', QUEUED='1', SPOT='1')
+    assert code == 0, output
+    assert verbs(machine)[:2] == ['queued-resources create', 'tpu-vm scp']
+    create = next(words for words in machine.called('gcloud') if words[3] == 'create')
+    assert {'--spot', '--node-id=first', '--runtime-version=v2-alpha-tpuv5-lite'} < {
+        *create
+    }
+    assert 'WAITING_FOR_RESOURCES' in output and 'delete first --force' in output
+    assert tpu('SUSPENDED\nSUSPENDED\n', QUEUED='1')[0] == 2
+
+
+def test_what_a_tpu_host_runs(tpu, machine):
+    """Its command gives the exit code and the output of jepa-text."""
+    tpu('READY', BEFORE='mount it')
+    install, train = [
+        next(word[10:] for word in words if word.startswith('--command='))
+        for words in machine.called('gcloud')
+        if words[3] == 'ssh'
+    ]
+    assert install.startswith('mount it && ')
+    host = machine.folder / 'host'
+    (host / 'jepa-text' / 'launch').mkdir(parents=True)
+    stub = 'echo "$ACCELERATOR $*"; sleep 0.2; exit 75'
+    (host / 'jepa-text' / 'launch' / 'local.sh').write_text(stub)
+    done = subprocess.run(
+        ['bash', '-c', train], cwd=host, env=machine.env, capture_output=True, text=True
+    )
+    assert done.returncode == 75 and done.stdout == f'tpu {" ".join(JOB)}\n'
+
+
+def test_an_unknown_tpu_needs_a_version(machine):
+    code, output = machine.run('tpu_vm.sh', *JOB, **PLACE | dict(TYPE='v9-8'))
+    assert code == 2 and 'Set VERSION' in output
+
+
+ODD = '--config.name=a "b" \\ $HOME & $NAME # 1'
+GPU = dict(NAME='first', IMAGE='place/jepa-text:cuda', GPU='nvidia-h100-80gb', HOSTS='2')
+TPU = dict(NAME='first', IMAGE='place/jepa-text:tpu', TPU='tpu-v6e-slice', TOPOLOGY='4x4')
+
+
+def jobset(machine, **env):
+    """The manifest as parsed, and its only group of workers."""
+    code, output = machine.run('gke.sh', '--dry-run', *JOB, ODD, **env)
+    assert code == 0, output
+    manifest = yaml.safe_load(output)
+    (workers,) = manifest['spec']['replicatedJobs']
+    return manifest, workers
+
+
+@pytest.mark.parametrize('env', [GPU, TPU], ids=['gpu', 'tpu'])
+def test_a_jobset_is_complete(machine, env):
+    manifest, workers = jobset(machine, **env)
+    assert manifest['apiVersion'] == 'jobset.x-k8s.io/v1alpha2'
+    assert manifest['kind'] == 'JobSet' and manifest['metadata']['name'] == 'first'
+    job = workers['template']['spec']
+    pod = job['template']['spec']
+    (container,) = pod['containers']
+    assert container['args'] == [*JOB, ODD] and container['image'] == env['IMAGE']
+    assert job['completionMode'] == 'Indexed' and job['backoffLimit'] == 0
+    assert job['parallelism'] == job['completions'] == int(env.get('HOSTS', 1))
+    # Kubernetes refuses a policy for exit codes with any other value here.
+    assert pod['restartPolicy'] == 'Never'
+    assert pod['securityContext']['runAsNonRoot'] is True
+    volumes = {volume['name'] for volume in pod['volumes']}
+    assert {mount['name'] for mount in container['volumeMounts']} == volumes
+    assert container['resources']['requests'] == container['resources']['limits']
+
+
+def test_a_jobset_heeds_the_exit_codes(machine):
+    manifest, workers = jobset(machine, **GPU)
+    policy = manifest['spec']['failurePolicy']
+    assert policy['maxRestarts'] == 5
+    usage, resume = policy['rules']
+    assert (usage['action'], resume['action']) == (
+        'FailJobSet',
+        'RestartJobSetAndIgnoreMaxRestarts',
+    )
+    # As Kubernetes words it.
+    says = (
+        'Container jepa-text for pod a/b failed with exit code {} matching FailJob rule'
+    )
+    (pattern,) = usage['onJobFailureMessagePatterns']
+    assert [bool(re.search(pattern, says.format(c))) for c in (2, 75, 255)] == [1, 0, 0]
+    exits, evicted = workers['template']['spec']['podFailurePolicy']['rules']
+    assert exits['onExitCodes']['values'] == [2, 75]
+    assert exits['onExitCodes']['containerName'] == 'jepa-text'
+    assert evicted['onPodConditions'] == [{'type': 'DisruptionTarget', 'status': 'True'}]
+
+
+def test_hosts_of_a_jobset_find_each_other(machine):
+    _, workers = jobset(machine, **GPU)
+    pod = workers['template']['spec']['template']['spec']
+    environment = {e.pop('name'): e for e in pod['containers'][0]['env']}
+    # The name that JobSet gives to the first pod of a group.
+    host = f'first-{workers["name"]}-0-0.first:8476'
+    assert environment['JAX_COORDINATOR_ADDRESS'] == {'value': host}
+    assert environment['JAX_NUM_PROCESSES'] == {'value': '2'}
+    index = environment['JAX_PROCESS_ID']['valueFrom']['fieldRef']['fieldPath']
+    assert index == "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+    assert pod['containers'][0]['resources']['limits'] == {'nvidia.com/gpu': 8}
+
+    manifest, workers = jobset(machine, **TPU, SLICES='2', HOSTS='4', SPOT='1')
+    pod = workers['template']['spec']['template']['spec']
+    assert workers['replicas'] == 2 and workers['template']['spec']['parallelism'] == 4
+    # Told by the cluster itself.
+    assert pod['containers'][0]['env'] == []
+    assert pod['containers'][0]['resources']['limits'] == {'google.com/tpu': 4}
+    assert pod['nodeSelector'] == {
+        'cloud.google.com/gke-tpu-accelerator': 'tpu-v6e-slice',
+        'cloud.google.com/gke-tpu-topology': '4x4',
+        'cloud.google.com/gke-spot': 'true',
+    }
+    assert 'exclusive-topology' in json.dumps(manifest['metadata']['annotations'])
+
+
+def test_kubectl_gets_what_a_dry_run_prints(machine):
+    given = machine.folder / 'given'
+    machine.fake('kubectl', f'cat >{given}')
+    assert machine.run('gke.sh', *JOB, **GPU)[0] == 0
+    assert machine.called('kubectl') == [['apply', '--filename=-']]
+    assert given.read_text() == machine.run('gke.sh', '--dry-run', *JOB, **GPU)[1]
+
+
+@pytest.mark.parametrize(
+    'env, message',
+    [
+        (GPU | dict(NAME='First'), 'is no name in a cluster'),
+        (GPU | dict(NAME='a' * 41), 'at most 40'),
+        (GPU | dict(IMAGE=''), 'IMAGE is not set'),
+        (GPU | dict(SLICES='2'), 'slices are of TPUs'),
+        (GPU | dict(TPU='tpu-v6e-slice'), 'one of them only'),
+        (TPU | dict(TPU=''), 'set TPU'),
+        (TPU | dict(TOPOLOGY=''), 'TOPOLOGY is not set'),
+        (TPU | dict(CHIPS='four'), 'CHIPS=four is not'),
+    ],
+)
+def test_gke_refuses(machine, env, message):
+    code, output = machine.run('gke.sh', '--dry-run', *JOB, **env)
+    assert code == 2 and message in output
+
+
+@pytest.mark.parametrize(
+    'script, env', [('gke.sh', GPU), ('sky.sh', dict(BUCKET='gs://b')), ('docker.sh', {})]
+)
+def test_a_workdir_that_would_be_lost_is_refused(machine, script, env):
+    code, output = machine.run(script, '--dry-run', *JOB[:2], '--workdir=runs/a', **env)
+    assert code == 2 and '--workdir=runs/a is lost' in output
+
+
+def test_sky_task():
+    task = yaml.safe_load((LAUNCH / 'sky.yaml').read_text())
+    assert task['resources']['use_spot'] is True
+    recovery = task['resources']['job_recovery']
+    assert 75 in recovery['recover_on_exit_codes']
+    assert 2 not in recovery['recover_on_exit_codes']
+    assert recovery['max_restarts_on_errors'] == 0
+    assert task['file_mounts']['/data']['source'] == '${BUCKET}'
+    assert set(task['envs']) == {'COMMAND', 'BUCKET', 'ACCELERATOR'}
+
+
+@pytest.mark.parametrize('nodes, accelerator', [(1, 'cuda'), (2, 'cuda'), (2, 'tpu')])
+def test_what_a_node_of_sky_runs(machine, nodes, accelerator):
+    machine.fake('sky')
+    odd = "--config.name=a 'b' $HOME"
+    assert machine.run('sky.sh', *JOB, odd, BUCKET='s3://b', NODES=str(nodes))[0] == 0
+    (words,) = machine.called('sky')
+    assert words[:2] == ['jobs', 'launch'] and words[-1] == 'launch/sky.yaml'
+    told = dict(word[6:].split('=', 1) for word in words if word.startswith('--env='))
+    (machine.folder / 'launch').mkdir()
+    stub = 'printf "%s\\n" "$@"; env | sed -n /^JAX_/p'
+    (machine.folder / 'launch' / 'local.sh').write_text(stub)
+    sky = dict(
+        SKYPILOT_NUM_NODES=str(nodes),
+        SKYPILOT_NODE_RANK='1',
+        SKYPILOT_NODE_IPS='10.0.0.1\n10.0.0.2',
+    )
+    run = yaml.safe_load((LAUNCH / 'sky.yaml').read_text())['run']
+    done = subprocess.run(
+        ['bash', '-c', run],
+        cwd=machine.folder,
+        env={**machine.env, **told, **sky, 'ACCELERATOR': accelerator},
+        capture_output=True,
+        text=True,
+    )
+    lines = done.stdout.splitlines()
+    assert lines[:4] == [*JOB, odd]
+    several = ['JAX_COORDINATOR_ADDRESS=10.0.0.1:8476', 'JAX_NUM_PROCESSES=2']
+    several.append('JAX_PROCESS_ID=1')
+    assert sorted(lines[4:]) == (several if (nodes, accelerator) == (2, 'cuda') else [])
+
+
+def test_docker_builds_and_runs(machine):
+    machine.fake('docker')
+    data = machine.folder / 'runs'
+    env = dict(ACCELERATOR='cuda', IMAGE='place/jepa-text:1', DATA=str(data), PUSH='1')
+    code, output = machine.run('docker.sh', *JOB, **env)
+    assert code == 0, output
+    build, push, run = machine.called('docker')
+    assert build[0] == 'build' and '--build-arg=KIND=cuda' in build
+    assert push == ['push', 'place/jepa-text:1']
+    assert run[0] == 'run' and run[-4:] == ['place/jepa-text:1', *JOB]
+    assert {'--gpus=all', '--init', f'--volume={data}:/data'} < {*run} and data.is_dir()
+    # A container that was stopped says so.
+    machine.fake('docker', '[ "$1" != run ] || exit 75')
+    assert machine.run('docker.sh', *JOB, DATA=str(data))[0] == 75
+    assert machine.run('docker.sh', 'build')[0] == 0
+    assert machine.called('docker')[-1][0] == 'build'
+
+
+def test_the_image_is_locked_small_and_without_rights():
+    lines = (LAUNCH / 'docker' / 'Dockerfile').read_text().splitlines()
+    bases = {line.split()[1] for line in lines if line.startswith('FROM ')}
+    assert bases == {'python:3.12-slim-bookworm'}
+    # venv.sh checks the hash of every package; nothing else installs Python packages.
+    assert not any('pip install' in line for line in lines)
+    for kind in ('run', 'cuda', 'tpu'):
+        assert (LAUNCH / 'requirements' / f'{kind}-py312.txt').is_file()
+    users = [line.split()[1] for line in lines if line.startswith('USER ')]
+    assert users and users[-1].split(':')[0] not in ('root', '0')
+    told = ' '.join(line for line in lines if line.startswith(('ARG ', 'ENV ')))
+    assert not re.search('token|key|secret|password', told, re.I)
+    copied = [line.split()[1:-1] for line in lines if re.match('COPY (?!--)', line)]
+    assert all((ROOT / name).exists() for names in copied for name in names)
+    # Only what is listed goes into the image: no checkpoint, no history.
+    ignore = (LAUNCH / 'docker' / 'Dockerfile.dockerignore').read_text().splitlines()
+    assert ignore[0] == '*' and '!runs' not in ignore and '!.git' not in ignore
+    assert {name.split('/')[0] for names in copied for name in names} <= {
+        line[1:] for line in ignore if line.startswith('!')
+    }
