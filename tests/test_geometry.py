@@ -398,6 +398,15 @@ def test_labels_must_be_given_and_match():
         class_geometry.intra_distance(CLOUD_ND)
     with pytest.raises(ValueError, match='200 embeddings need as many labels.* 3'):
         class_geometry.intra_distance(CLOUD_ND, [0, 1, 1])
+    with pytest.raises(ValueError, match='keeps its own labels'):
+        class_geometry.intra_distance(cloud.of(CLOUD_ND), LABELS_N)
+
+
+def test_what_is_shared_is_computed_once():
+    calls = []
+    found = cloud.of(CLOUD_ND)
+    assert [found.once('mine', lambda rows: calls.append(rows)) for _ in range(2)]
+    assert calls == [found] and cloud.of(found) is found
 
 
 def test_fewer_rows_than_dimensions_have_the_same_spectrum():

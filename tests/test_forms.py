@@ -1,0 +1,207 @@
+"""Forms take away what they say, and the summary of all is that of each."""
+
+import doctest
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies
+
+from jepa_text import class_geometry, cloud, forms, geometry
+
+RNG = np.random.default_rng(0)
+CLOUD_ND = RNG.normal(size=(300, 8)) * np.geomspace(3, 0.1, 8) + 2
+LENGTHS_N = RNG.integers(3, 40, 300)
+
+
+def test_examples():
+    assert doctest.testmod(forms).failed == 0
+
+
+def test_centred_rows_sum_to_zero():
+    np.testing.assert_allclose(forms.centred(CLOUD_ND).mean(axis=0), 0, atol=1e-14)
+    assert forms.centred(np.float32(CLOUD_ND)).dtype == np.float32
+
+
+def test_whitened_covariance_is_one_but_for_the_ridge():
+    white_NK = forms.whitened(CLOUD_ND, ridge=0)
+    np.testing.assert_allclose(np.cov(white_NK.T), np.eye(8), atol=1e-10)
+    variance_D = np.linalg.eigvalsh(np.cov(CLOUD_ND.T))[::-1]
+    white_NK = forms.whitened(CLOUD_ND, ridge=0.1)
+    expected_D = variance_D / (variance_D + 0.1 * variance_D.mean())
+    np.testing.assert_allclose(np.diag(np.cov(white_NK.T)), expected_D, rtol=1e-10)
+
+
+def test_whitening_forgets_any_linear_map():
+    map_DD = RNG.normal(size=(8, 8))
+    first_NK = forms.whitened(CLOUD_ND, ridge=0)
+    second_NK = forms.whitened(CLOUD_ND @ map_DD + 5, ridge=0)
+    np.testing.assert_allclose(first_NK @ first_NK.T, second_NK @ second_NK.T, atol=1e-7)
+
+
+def test_whitening_cuts_directions_without_variance():
+    flat_ND = np.concatenate([CLOUD_ND, CLOUD_ND[:, :2], np.ones((300, 1))], axis=1)
+    assert forms.whitened(flat_ND).shape == (300, 8)
+    few_ND = RNG.normal(size=(5, 30))
+    assert forms.whitened(few_ND).shape == (5, 4)
+    assert not forms.whitened(np.ones((5, 3))).any()
+
+
+def test_what_length_explains_is_gone_and_what_it_does_not_stays():
+    noise_ND = RNG.normal(size=(300, 4))
+    bend_N = np.log(LENGTHS_N) ** 2
+    made_ND = noise_ND + np.outer(bend_N, [3.0, -2.0, 1.0, 0.0])
+    left_ND = forms.length_controlled(made_ND, LENGTHS_N)
+    before = [abs(np.corrcoef(x, bend_N)[0, 1]) for x in made_ND.T[:3]]
+    after = [abs(np.corrcoef(x, bend_N)[0, 1]) for x in left_ND.T]
+    assert min(before) > 0.7 and max(after) < 0.08
+    same = [np.corrcoef(x, y)[0, 1] for x, y in zip(left_ND.T, noise_ND.T)]
+    assert min(same) > 0.94
+    np.testing.assert_allclose(left_ND.mean(axis=0), made_ND.mean(axis=0), atol=0.1)
+
+
+def test_cross_fitting_takes_no_variance_from_noise():
+    noise_ND = RNG.normal(size=(400, 30))
+    left_ND = forms.length_controlled(noise_ND, RNG.integers(3, 200, 400))
+    share = left_ND.var(axis=0).mean() / noise_ND.var(axis=0).mean()
+    assert 1 < share < 1.1
+
+
+def test_two_lengths_are_both_controlled():
+    tokens_N, letters_N = LENGTHS_N, RNG.integers(10, 300, 300)
+    made_ND = np.stack([np.log(tokens_N), np.sqrt(letters_N), RNG.normal(size=300)], 1)
+    one_ND = forms.length_controlled(made_ND, tokens_N)
+    two_ND = forms.length_controlled(made_ND, np.stack([tokens_N, letters_N], axis=1))
+    scale_D = made_ND.std(axis=0)
+    assert one_ND[:, 0].std() < 0.05 * scale_D[0]
+    assert one_ND[:, 1].std() > 0.9 * scale_D[1]
+    assert np.all(two_ND.std(axis=0)[:2] < 0.1 * scale_D[:2])
+
+
+def test_one_length_for_all_changes_next_to_nothing():
+    left_ND = forms.length_controlled(CLOUD_ND, np.full(300, 25))
+    error = geometry.uniformity(left_ND) / geometry.uniformity(CLOUD_ND)
+    assert error == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize('labels_N', [None, np.arange(300) % 3])
+def test_the_summary_is_each_measure_of_each_form(labels_N):
+    found = forms.summary(CLOUD_ND, LENGTHS_N, labels_N)
+    metrics = dict(geometry.METRICS)
+    if labels_N is not None:
+        metrics |= class_geometry.CLASS_METRICS
+    parts = forms.forms(CLOUD_ND, LENGTHS_N)
+    assert list(parts) == list(forms.FORMS)
+    assert len(found) == 4 * len(metrics)
+    for form, vectors_ND in parts.items():
+        alone = cloud.of(vectors_ND, labels_N)
+        for name, measure in metrics.items():
+            # Derived spectra against those of the rows themselves.
+            expected = pytest.approx(measure(alone), rel=1e-6, abs=1e-7)
+            assert found[f'{name}/{form}'] == expected, (name, form)
+
+
+@hypothesis.settings(max_examples=10, deadline=None, derandomize=True)
+@hypothesis.given(
+    rows=strategies.integers(6, 60),
+    width=strategies.integers(2, 20),
+    scale=strategies.floats(1e-3, 1e3),
+    seed=strategies.integers(0, 99),
+)
+def test_the_summary_of_any_cloud_may_be_turned_and_scaled(rows, width, scale, seed):
+    rng = np.random.default_rng(seed)
+    rows_ND = rng.normal(size=(rows, width)) + 0.3
+    lengths_N = rng.integers(1, 50, rows)
+    rotation_DD = np.linalg.qr(rng.normal(size=(width, width)))[0]
+    second = forms.summary(scale * rows_ND @ rotation_DD, lengths_N)
+    for name, value in forms.summary(rows_ND, lengths_N).items():
+        # Whitened rows of fewer texts than dimensions are all equally far: ties.
+        if rows > 2 * width or not name.endswith('whitened'):
+            assert second[name] == pytest.approx(value, rel=1e-5, abs=1e-5), name
+
+
+def test_a_new_metric_is_one_function():
+    found = forms.summary(CLOUD_ND, metrics={'norm': lambda rows: rows.norm_N.mean()})
+    assert set(found) == {'norm/raw', 'norm/centred', 'norm/whitened'}
+    assert found['norm/raw'] == pytest.approx(np.linalg.norm(CLOUD_ND, axis=1).mean())
+
+
+@pytest.mark.parametrize('rows_ND', [np.ones((6, 3)), np.zeros((6, 3))])
+def test_a_cloud_without_spread_has_values_in_every_form(rows_ND):
+    found = forms.summary(rows_ND, np.arange(1, 7), np.arange(6) % 2)
+    odd = {name for name, value in found.items() if not np.isfinite(value)}
+    assert odd <= {f'distance_ratio/{form}' for form in forms.FORMS}
+    assert found['effective_rank/whitened'] == 0
+
+
+@pytest.mark.parametrize(
+    ('lengths', 'message'),
+    [
+        ([3] * 299, r'300 vectors .*\(299, 1\)'),
+        ([0] + [3] * 299, 'smallest 0'),
+        ([np.nan] + [3.0] * 299, 'positive'),
+    ],
+)
+def test_lengths_must_be_positive_and_match(lengths, message):
+    with pytest.raises(ValueError, match=message):
+        forms.length_controlled(CLOUD_ND, lengths)
+
+
+def test_memory_is_a_few_copies_of_the_rows():
+    import tracemalloc
+
+    rows_ND = RNG.normal(size=(30_000, 64)).astype(np.float32)
+    lengths_N = RNG.integers(3, 90, 30_000)
+    metrics = {'effective_rank': geometry.effective_rank}
+    tracemalloc.start()
+    forms.summary(rows_ND, lengths_N, metrics=metrics)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5 * rows_ND.nbytes + 8 * 33 * 30_000
+
+
+def untrained(lengths_N, width=512, layers=1, padded=48, seed=0):
+    """Mean-pooled outputs of the untrained encoder of arXiv 2606.05173, shallower.
+
+    Token rows N(0, 0.02), sinusoids added as they are, pre-norm blocks with weights
+    N(0, 0.02), attention that sees the padding, a last norm, a mean over real tokens.
+    """
+    rng = np.random.default_rng(seed)
+    rate_K = 1e4 ** (-np.arange(0, width, 2) / width)
+    angle_LK = np.float32(np.arange(padded)[:, None] * rate_K)
+    places_LD = np.concatenate([np.sin(angle_LK), np.cos(angle_LK)], axis=1)
+    tokens_NL = rng.zipf(1.3, (len(lengths_N), padded)) % 1000
+    valid_NL = np.arange(padded) < lengths_N[:, None]
+    token_VD = 0.02 * rng.standard_normal((1001, width), np.float32)
+    x_NLD = token_VD[np.where(valid_NL, tokens_NL, 1000)] + places_LD
+
+    def norm(x_NLD):
+        x_NLD = x_NLD - x_NLD.mean(axis=-1, keepdims=True)
+        return x_NLD / x_NLD.std(axis=-1, keepdims=True)
+
+    def weights(rows, columns):
+        return 0.02 * rng.standard_normal((rows, columns), np.float32)
+
+    for _ in range(layers):
+        read_NLD = norm(x_NLD)
+        score_NLL = (read_NLD @ weights(width, width)) @ read_NLD.swapaxes(1, 2)
+        share_NLL = np.exp(0.02 * score_NLL / np.sqrt(width))
+        share_NLL /= share_NLL.sum(axis=-1, keepdims=True)
+        value_NLD = read_NLD @ weights(width, width) @ weights(width, width)
+        x_NLD = x_NLD + share_NLL @ value_NLD
+        up = np.maximum(norm(x_NLD) @ weights(width, 4 * width), 0)
+        x_NLD = x_NLD + up @ weights(4 * width, width)
+    kept_NLD = norm(x_NLD) * valid_NL[:, :, None]
+    return kept_NLD.sum(axis=1) / lengths_N[:, None]
+
+
+def test_the_uniformity_of_an_untrained_encoder_is_that_of_its_lengths():
+    threadpoolctl = pytest.importorskip('threadpoolctl')
+    lengths_N = np.random.default_rng(1).integers(8, 46, 120)
+    with threadpoolctl.threadpool_limits(1):
+        varied_ND = untrained(lengths_N)
+        fixed = geometry.uniformity(untrained(np.full(20, 25)))
+    found = forms.summary(varied_ND, lengths_N, metrics={'u': geometry.uniformity})
+    assert -0.2 < found['u/raw'] < -0.1
+    assert -0.005 < fixed <= 0
+    assert found['u/raw'] / 10 < found['u/length_controlled'] <= 0

@@ -1,0 +1,77 @@
+"""Ridge regression against scikit-learn, and how its penalty is chosen."""
+
+import doctest
+
+import numpy as np
+import pytest
+
+from jepa_text import ridge
+
+RNG = np.random.default_rng(0)
+ROWS_ND = RNG.normal(size=(120, 10)) * np.geomspace(5, 0.1, 10) + 4
+WEIGHTS_DT = RNG.normal(size=(10, 3))
+TARGETS_NT = ROWS_ND @ WEIGHTS_DT + RNG.normal(size=(120, 3))
+
+
+def test_examples():
+    assert doctest.testmod(ridge).failed == 0
+
+
+@pytest.mark.parametrize('width', [10, 300])
+@pytest.mark.parametrize('share', [1e-3, 1.0])
+def test_predictions_are_those_of_scikit_learn(width, share):
+    linear = pytest.importorskip('sklearn.linear_model')
+    rows_ND = np.concatenate([ROWS_ND, RNG.normal(size=(120, width - 10))], axis=1)
+    standard_ND = (rows_ND - rows_ND.mean(axis=0)) / rows_ND.std(axis=0)
+    theirs = linear.Ridge(alpha=share * 120).fit(standard_ND, TARGETS_NT)
+    ours = ridge.fit(rows_ND, TARGETS_NT, penalties=(share,))
+    expected = theirs.predict(standard_ND)
+    np.testing.assert_allclose(ours.predict(rows_ND), expected, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(ours.deviation_T, expected.std(axis=0), rtol=1e-8)
+
+
+def test_the_penalty_is_the_one_of_least_generalised_error():
+    standard_ND = (ROWS_ND - ROWS_ND.mean(axis=0)) / ROWS_ND.std(axis=0)
+    target_NT = TARGETS_NT - TARGETS_NT.mean(axis=0)
+    errors = []
+    for share in ridge.PENALTIES:
+        gram_DD = standard_ND.T @ standard_ND + share * 120 * np.eye(10)
+        hat_NN = standard_ND @ np.linalg.solve(gram_DD, standard_ND.T)
+        left_T = np.sum((target_NT - hat_NN @ target_NT) ** 2, axis=0)
+        freedom = 120 - 1 - np.trace(hat_NN)
+        errors.append(np.sum(left_T / target_NT.var(axis=0)) / freedom**2)
+    best = ridge.PENALTIES[int(np.argmin(errors))]
+    assert ridge.fit(ROWS_ND, TARGETS_NT).penalty == best
+
+
+def test_noise_chooses_a_stronger_penalty():
+    clean = ridge.fit(ROWS_ND, ROWS_ND @ WEIGHTS_DT).penalty
+    assert ridge.fit(ROWS_ND, RNG.normal(size=(120, 3))).penalty > clean
+
+
+def test_a_constant_coordinate_and_a_constant_target_are_harmless():
+    rows_ND = np.concatenate([ROWS_ND, np.full((120, 1), 3.0)], axis=1)
+    targets_NT = np.concatenate([TARGETS_NT, np.full((120, 1), 2.0)], axis=1)
+    found = ridge.fit(rows_ND, targets_NT).predict(rows_ND)
+    np.testing.assert_allclose(found[:, 3], 2.0)
+    expected = ridge.fit(ROWS_ND, TARGETS_NT).predict(ROWS_ND)
+    np.testing.assert_allclose(found[:, :3], expected, rtol=1e-8)
+
+
+def test_a_probe_finds_linear_scores_and_not_random_ones():
+    found = ridge.ridge_probe(
+        ROWS_ND[:80], TARGETS_NT[:80, 0], ROWS_ND[80:], TARGETS_NT[80:, 0]
+    )
+    assert found['r2'] > 0.9 and found['spearman'] > 0.9
+    random_N = RNG.normal(size=120)
+    found = ridge.ridge_probe(ROWS_ND[:80], random_N[:80], ROWS_ND[80:], random_N[80:])
+    assert found['r2'] < 0.1
+
+
+def test_bad_input_says_what_is_wrong():
+    with pytest.raises(ValueError, match=r'120 embeddings .*\(119, 3\)'):
+        ridge.fit(ROWS_ND, TARGETS_NT[1:])
+    with pytest.raises(ValueError, match='targets .* NaN'):
+        ridge.fit(ROWS_ND, TARGETS_NT * np.nan)
+    with pytest.raises(ValueError, match=r'10 wide, but .*\(120, 4\)'):
+        ridge.fit(ROWS_ND, TARGETS_NT).predict(ROWS_ND[:, :4])

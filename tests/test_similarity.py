@@ -1,0 +1,131 @@
+"""CKA and Procrustes against their definitions with all pairs, and their invariances."""
+
+import doctest
+import math
+
+import numpy as np
+import pytest
+from scipy import spatial
+
+from jepa_text import cloud, similarity
+
+RNG = np.random.default_rng(0)
+FIRST_ND = RNG.normal(size=(60, 7)) + 3
+SECOND_ND = FIRST_ND[:, :5] + RNG.normal(size=(60, 5))
+MEASURES = [
+    similarity.linear_cka,
+    similarity.unbiased_cka,
+    similarity.procrustes_distance,
+]
+every = pytest.mark.parametrize('measure', MEASURES, ids=lambda f: f.__name__)
+
+
+def test_examples():
+    assert doctest.testmod(similarity).failed == 0
+
+
+@every
+def test_rotation_scale_offset_and_order_change_nothing(measure):
+    expected = measure(FIRST_ND, SECOND_ND)
+    rotation_DD = np.linalg.qr(RNG.normal(size=(7, 7)))[0]
+    order_N = RNG.permutation(60)
+    moved_ND = (0.01 * FIRST_ND @ rotation_DD + 9)[order_N]
+    assert measure(moved_ND, SECOND_ND[order_N]) == pytest.approx(expected, rel=1e-9)
+    assert measure(SECOND_ND, FIRST_ND) == pytest.approx(expected)
+
+
+@every
+def test_a_rotation_is_the_same_representation(measure):
+    rotation_DD = np.linalg.qr(RNG.normal(size=(7, 7)))[0]
+    same = 0 if measure is similarity.procrustes_distance else 1
+    found = measure(FIRST_ND, 4 * FIRST_ND @ rotation_DD)
+    assert found == pytest.approx(same, abs=1e-6)
+
+
+@every
+def test_blocks_of_rows_give_the_whole(measure, monkeypatch):
+    whole = measure(FIRST_ND, SECOND_ND)
+    monkeypatch.setattr(cloud, 'CHUNK', 13)
+    assert measure(FIRST_ND, SECOND_ND) == pytest.approx(whole)
+
+
+@every
+def test_fewer_texts_than_dimensions(measure):
+    wide_ND = np.pad(FIRST_ND, ((0, 0), (0, 90)))
+    expected = measure(FIRST_ND, SECOND_ND)
+    assert measure(wide_ND, SECOND_ND) == pytest.approx(expected)
+    assert measure(wide_ND, wide_ND) == pytest.approx(measure(FIRST_ND, FIRST_ND))
+
+
+def centred_products():
+    for rows_ND in (FIRST_ND, SECOND_ND):
+        rows_ND = rows_ND - rows_ND.mean(axis=0)
+        yield rows_ND @ rows_ND.T
+
+
+def test_linear_cka_from_products_of_all_pairs():
+    one_NN, two_NN = centred_products()
+    expected = np.sum(one_NN * two_NN) / (np.linalg.norm(one_NN) * np.linalg.norm(two_NN))
+    assert similarity.linear_cka(FIRST_ND, SECOND_ND) == pytest.approx(expected)
+
+
+def unbiased_hsic(one_NN, two_NN):
+    """Song et al. 2012, equation 5, with matrices of all pairs and no centring."""
+    count, ones_N = len(one_NN), np.ones(len(one_NN))
+    one_NN = one_NN - np.diag(np.diag(one_NN))
+    two_NN = two_NN - np.diag(np.diag(two_NN))
+    middle = (ones_N @ one_NN @ ones_N) * (ones_N @ two_NN @ ones_N)
+    middle /= (count - 1) * (count - 2)
+    last = 2 * ones_N @ one_NN @ two_NN @ ones_N / (count - 2)
+    return np.trace(one_NN @ two_NN) + middle - last
+
+
+def test_unbiased_cka_as_defined():
+    one_NN, two_NN = FIRST_ND @ FIRST_ND.T, SECOND_ND @ SECOND_ND.T
+    expected = unbiased_hsic(one_NN, two_NN) / np.sqrt(
+        unbiased_hsic(one_NN, one_NN) * unbiased_hsic(two_NN, two_NN)
+    )
+    assert similarity.unbiased_cka(FIRST_ND, SECOND_ND) == pytest.approx(expected)
+
+
+def test_unrelated_vectors_are_unlike_only_when_unbiased():
+    pairs = RNG.normal(size=(40, 2, 30, 60))
+    biased = np.mean([similarity.linear_cka(*pair) for pair in pairs])
+    unbiased = np.mean([similarity.unbiased_cka(*pair) for pair in pairs])
+    assert biased > 0.6 and abs(unbiased) < 0.02
+
+
+def test_procrustes_against_scipy():
+    padded_ND = np.pad(SECOND_ND, ((0, 0), (0, 2)))
+    disparity = spatial.procrustes(FIRST_ND, padded_ND)[2]
+    found = similarity.procrustes_distance(FIRST_ND, SECOND_ND)
+    assert found == pytest.approx(math.sqrt(2 - 2 * math.sqrt(1 - disparity)))
+
+
+def test_the_map_is_each_pair():
+    layers = [FIRST_ND, SECOND_ND, np.tanh(FIRST_ND)]
+    found_RC = similarity.similarity_map(layers, layers[:2])
+    assert found_RC.shape == (3, 2)
+    assert found_RC[2, 1] == similarity.unbiased_cka(layers[2], SECOND_ND)
+    np.testing.assert_allclose(np.diag(found_RC), 1)
+
+
+def test_no_spread_has_the_stated_values():
+    flat_ND = np.ones((60, 3))
+    assert similarity.linear_cka(FIRST_ND, flat_ND) == 0
+    assert similarity.unbiased_cka(FIRST_ND, flat_ND) == 0
+    assert similarity.procrustes_distance(FIRST_ND, flat_ND) == pytest.approx(2**0.5)
+    assert similarity.procrustes_distance(flat_ND, flat_ND) == 0
+
+
+@every
+def test_other_texts_cannot_be_compared(measure):
+    with pytest.raises(ValueError, match=r'\(60, 7\) and \(59, 5\)'):
+        measure(FIRST_ND, SECOND_ND[1:])
+    with pytest.raises(ValueError, match='row 2'):
+        measure(FIRST_ND, np.where(np.arange(60)[:, None] == 2, np.nan, SECOND_ND))
+
+
+def test_three_texts_are_too_few_without_bias():
+    with pytest.raises(ValueError, match='at least 4 texts, but there are 3'):
+        similarity.unbiased_cka(FIRST_ND[:3], SECOND_ND[:3])
