@@ -59,8 +59,12 @@ def attend(
 ):
     """By the first of KERNELS that the device supports, or the one that is named."""
     del order_BL
+    from absl import flags
     from tokamax._src.ops.attention import api, base
 
+    if not flags.FLAGS.is_parsed():
+        # It would read the command line of whatever program this is.
+        flags.FLAGS.mark_as_parsed()
     first_BL, end_BL = ranges(segment_ids_BL, causal, window)
     mask = base.Mask(k_start=first_BL[:, None], k_end=end_BL[:, None])
     kernel = api.IMPLEMENTATIONS[kernel or _kernel(api)]
