@@ -1,11 +1,12 @@
 import gzip
 import json
 import pathlib
+import sys
 
 import pytest
 
 from jepa_text.data import corpus_build, reading
-from jepa_text.data.sources import bundled, jsonl, text
+from jepa_text.data.sources import bundled, jsonl, parquet, text, tfds
 
 
 def texts(documents):
@@ -239,3 +240,72 @@ def test_jsonl_errors_come_before_reading(tmp_path):
         jsonl.make('train', path=tmp_path / 'none.jsonl')
     with pytest.raises(ValueError, match="no split 'test'"):
         jsonl.make('test', path=tmp_path)
+
+
+# Parquet.
+
+
+def write_parquet(folder, **columns):
+    pyarrow = pytest.importorskip('pyarrow')
+    from pyarrow import parquet as writer
+
+    folder.mkdir(exist_ok=True)
+    path = folder / f'part-{len(list(folder.iterdir()))}.parquet'
+    writer.write_table(pyarrow.table(columns), path, row_group_size=7)
+    return path
+
+
+def test_parquet_gives_every_row_once(tmp_path):
+    first = [f'first {n}' for n in range(30)]
+    second = [f'second {n}' for n in range(20)]
+    write_parquet(tmp_path / 'set', body=first, label=list(range(30)))
+    write_parquet(tmp_path / 'set', body=second, label=list(range(20)))
+    section = dict(path=tmp_path / 'set', field='body', heldout_every=5)
+    assert sorted(both(parquet.make, **section)) == sorted(first + second)
+    assert 2 < len(list(parquet.make('heldout', **section))) < 20
+    (with_label, *_) = parquet.make('train', columns=['label'], **section)
+    assert with_label['body'] == with_label['text'] and 'label' in with_label
+
+
+def test_parquet_errors_are_named(tmp_path):
+    path = write_parquet(tmp_path / 'set', text=['one', None, 'three'])
+    with pytest.raises(ValueError, match="no column 'body'; it has: text"):
+        list(parquet.make('train', path, field='body'))
+    with pytest.raises(ValueError, match="row 2: the column 'text' is NoneType"):
+        both(parquet.make, path=path)
+    broken = tmp_path / 'broken.parquet'
+    broken.write_bytes(b'no parquet at all')
+    with pytest.raises(ValueError, match=r'broken\.parquet is not a Parquet file'):
+        list(parquet.make('train', broken))
+
+
+# TensorFlow Datasets.
+
+
+@pytest.fixture(scope='module')
+def words(tmp_path_factory):
+    from words_set.builder import WordsSet
+
+    folder = tmp_path_factory.mktemp('tfds')
+    builder = WordsSet(data_dir=folder, file_format='array_record')
+    builder.download_and_prepare()
+    return builder.data_path
+
+
+def test_tfds_reads_array_record_without_tensorflow(words):
+    section = dict(path=str(words), splits=('train', 'test'), heldout_every=5)
+    wanted = [f'Sentence number {n}, é.' for n in range(50)]
+    assert sorted(both(tfds.make, **section)) == sorted(wanted)
+    assert len(both(tfds.make, path=str(words), heldout_every=5)) == 40
+    assert 'tensorflow' not in sys.modules
+
+
+def test_tfds_errors_are_named(words, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r'no dataset_info\.json'):
+        tfds.make('train', tmp_path)
+    with pytest.raises(ValueError, match="no split 'dev'; it has: train, test"):
+        tfds.make('train', words, splits=('dev',))
+    with pytest.raises(ValueError, match="no feature 'body'; it has: n, text"):
+        tfds.make('train', words, field='body')
+    with pytest.raises(ValueError, match='not UTF-8 text'):
+        list(tfds.make('train', words, field='n'))

@@ -1,0 +1,1 @@
+"""A data set for tests, as a package: tensorflow_datasets looks for files beside it."""
