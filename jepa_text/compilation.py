@@ -21,22 +21,33 @@ def use_cache(choice, environ=os.environ):
     """
     if environ.get('JAX_COMPILATION_CACHE_DIR') or not choice:
         return jax.config.jax_compilation_cache_dir
+    folder = private_folder(choice, 'compiled', 'compilation_cache', environ)
+    jax.config.update('jax_compilation_cache_dir', str(folder))
+    return str(folder)
+
+
+def private_folder(choice, name, key, environ=os.environ):
+    """A folder that is made if need be, and that nobody else may write to.
+
+    `choice` 'private' is jepa_text/<name> of the user's cache, else a path; `key` is the
+    setting that errors name. Raises ValueError for a folder of another user, or one that
+    others may write to.
+    """
     home = Path(environ.get('XDG_CACHE_HOME') or '~/.cache').expanduser()
-    folder = home / 'jepa_text' / 'compiled' if choice == PRIVATE else Path(choice)
+    folder = home / 'jepa_text' / name if choice == PRIVATE else Path(choice)
     folder = folder.expanduser().absolute()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()
     except OSError as error:
         raise ValueError(
-            f'compilation_cache={choice!r}: {folder} cannot be made ({error.strerror}). '
-            "Name a folder of your own, or set it to '' to compile anew each time."
+            f'{key}={choice!r}: {folder} cannot be made ({error.strerror}). '
+            "Name a folder of your own, or set it to '' to do without."
         ) from error
     if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ValueError(
-            f'compilation_cache={choice!r}: {folder} belongs to another user or can be '
-            'written by others, and what lies in it is run. chmod 700 it, or name '
+            f'{key}={choice!r}: {folder} belongs to another user or can be '
+            'written by others, and what lies in it is trusted. chmod 700 it, or name '
             "another folder, or '' for none."
         )
-    jax.config.update('jax_compilation_cache_dir', str(folder))
-    return str(folder)
+    return folder

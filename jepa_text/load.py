@@ -62,13 +62,13 @@ class Pretrained:
             raise ValueError(
                 f'layer={layer}: there are {depth}, -{depth} to {depth - 1}.'
             )
-        rows = [self._row(text) for text in texts]
+        rows = [self.row(text) for text in texts]
         # Alike lengths share a batch; each batch is padded to a multiple of 32.
         order = np.argsort([len(row) for row in rows], kind='stable')
         vectors_ND = np.zeros((len(rows), self.network.encoder.width), np.float32)
         for begin in range(0, len(rows), batch_size):
             chosen = order[begin : begin + batch_size]
-            batch = self._pad([rows[i] for i in chosen], batch_size)
+            batch = self.pad([rows[i] for i in chosen], batch_size)
             pooled_BD = self._encode(layer % depth, pool)(self.params, *batch)
             vectors_ND[chosen] = np.asarray(pooled_BD)[: len(chosen)]
         if normalise:
@@ -99,7 +99,7 @@ class Pretrained:
         ids = np.array([*ids, *end], np.int32)
         if len(ids) > self.length:
             raise ValueError(f'{len(ids)} tokens, but the model reads {self.length}.')
-        tokens_BL, segments_BL, positions_BL, _ = self._pad([ids], 1)
+        tokens_BL, segments_BL, positions_BL, _ = self.pad([ids], 1)
         probabilities_BLV = self._words()(
             self.params, tokens_BL, segments_BL, positions_BL
         )
@@ -117,14 +117,15 @@ class Pretrained:
         end = (self.tokenizer.eos_id,) if self.end is None else self.end
         return begin, end
 
-    def _row(self, text):
+    def row(self, text):
+        """int32 ids of a text with its specials, cut at `length`; ValueError if empty."""
         begin, end = self._ends()
         ids = self.tokenizer.encode(text)[: self.length - len(begin) - len(end)]
         if not len(ids):
             raise ValueError(f'the text {text!r} has no tokens to encode.')
         return np.concatenate([begin, ids, end]).astype(np.int32)
 
-    def _pad(self, rows, batch_size):
+    def pad(self, rows, batch_size):
         """tokens, segment_ids, positions [B, L] and pooled_BL: real, non-special ones."""
         longest = max(map(len, rows))
         length = max(min(self.length, -(-longest // 32) * 32), longest)

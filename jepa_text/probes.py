@@ -22,7 +22,8 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
     bootstrap interval over test examples (too narrow if these are alike, such as
     paragraphs of one book); `majority`, the accuracy of always saying the commonest
     training label; `classes` in the training set; `unseen`, the test examples whose label
-    is not among them, which count as wrong; `inverse_penalty`, the chosen one.
+    is not among them, which count as wrong; `inverse_penalty`, the chosen one; `said`,
+    the answers on the test set.
 
     Raises ValueError for sizes that do not match, NaN, an empty set or a single class,
     and ImportError without scikit-learn.
@@ -66,6 +67,7 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
         'classes': len(classes),
         'unseen': int(np.sum(~np.isin(test_labels_N, classes))),
         'inverse_penalty': inverse,
+        'said': said_N.tolist(),
     }
 
 

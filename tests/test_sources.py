@@ -305,7 +305,7 @@ def test_tfds_errors_are_named(words, tmp_path):
         tfds.make('train', tmp_path)
     with pytest.raises(ValueError, match="no split 'dev'; it has: train, test"):
         tfds.make('train', words, splits=('dev',))
-    with pytest.raises(ValueError, match="no feature 'body'; it has: n, text"):
+    with pytest.raises(ValueError, match="no feature 'body'; it has: text, n"):
         tfds.make('train', words, field='body')
     with pytest.raises(ValueError, match='not UTF-8 text'):
         list(tfds.make('train', words, field='n'))
