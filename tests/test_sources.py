@@ -303,9 +303,9 @@ def test_tfds_reads_array_record_without_tensorflow(words):
 def test_tfds_errors_are_named(words, tmp_path):
     with pytest.raises(FileNotFoundError, match=r'no dataset_info\.json'):
         tfds.make('train', tmp_path)
-    with pytest.raises(ValueError, match="no split 'dev'; it has: train, test"):
+    with pytest.raises(ValueError, match="no split 'dev'; it has: test, train"):
         tfds.make('train', words, splits=('dev',))
-    with pytest.raises(ValueError, match="no feature 'body'; it has: text, n"):
+    with pytest.raises(ValueError, match="no feature 'body'; it has: n, text"):
         tfds.make('train', words, field='body')
     with pytest.raises(ValueError, match='not UTF-8 text'):
         list(tfds.make('train', words, field='n'))

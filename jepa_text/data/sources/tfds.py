@@ -37,10 +37,10 @@ def make(split, path, field='text', splits=('train',), heldout_every=100):
         )
     for name in splits:
         if name not in builder.info.splits:
-            known = ', '.join(builder.info.splits)
+            known = ', '.join(sorted(builder.info.splits))
             raise ValueError(f'{folder} has no split {name!r}; it has: {known}.')
     if field not in builder.info.features:
-        known = ', '.join(builder.info.features)
+        known = ', '.join(sorted(builder.info.features))
         raise ValueError(f'{folder} has no feature {field!r}; it has: {known}.')
     return _documents(builder, field, splits, split, heldout_every)
 
@@ -48,13 +48,19 @@ def make(split, path, field='text', splits=('train',), heldout_every=100):
 def _documents(builder, field, splits, split, heldout_every):
     for name in splits:
         for number, example in enumerate(builder.as_data_source(name)):
-            value = example[field]
-            try:
-                text = value if isinstance(value, str) else bytes(value).decode('utf-8')
-            except (UnicodeDecodeError, TypeError) as error:
-                raise ValueError(
-                    f'{builder.name}, split {name}, example {number}: the feature '
-                    f'{field!r} is not UTF-8 text ({error}).'
-                ) from error
+            text = _text(example[field], f'{builder.name}, {name}, example {number}')
             if reading.in_split(text, split, heldout_every):
                 yield {'text': text}
+
+
+def _text(value, where):
+    if isinstance(value, str):
+        return value
+    try:
+        # A number has bytes too: what is no byte string is no text.
+        return value.decode('utf-8')
+    except (AttributeError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f'{where}: the feature is {type(value).__name__}, not UTF-8 text. Name the '
+            'one that holds the text, such as --config.prepare.source.field=...'
+        ) from error
