@@ -125,6 +125,7 @@ class Ours:
     """The step of train.py, as it is there: jitted with shardings, state donated."""
 
     def __init__(self, case, phase, optimizer, made):
+        allocator.keep_freed_memory()
         mesh = sharding.make_mesh(**case['mesh'])
         create = jax.jit(
             lambda: states.create(phase.network, phase.objective, optimizer, case['seed'])

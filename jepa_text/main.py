@@ -22,6 +22,7 @@ COMMANDS = {
     'prepare': ('text to rows on disk', 'jepa_text.data.prepare', 'run'),
     'train': ('pretrain, or resume', 'jepa_text.train', 'train'),
     'study': ('several runs on the same rows, one report', 'jepa_text.study', 'study'),
+    'analyse': ('what vectors hold', 'jepa_text.analysis', 'analyse'),
     'plan': ('what a run will take: memory, hours, money', 'jepa_text.plan', 'plan'),
     'benchmark': ('steps against each other', 'jepa_text.benchmark', 'benchmark'),
 }

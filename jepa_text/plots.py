@@ -25,7 +25,7 @@ def curves(runs, title, ylabel, hlines=None, switches=None, xlabel='step'):
 
     Raises ValueError for steps and values of different lengths.
     """
-    figure, axes = _figure(title, ylabel, xlabel)
+    figure, axes = blank(title, ylabel, xlabel)
     for name, (steps, values) in runs.items():
         steps, values = np.asarray(steps), np.asarray(values, np.float64)
         if steps.shape != values.shape or steps.ndim != 1:
@@ -65,7 +65,7 @@ def curves(runs, title, ylabel, hlines=None, switches=None, xlabel='step'):
             fontsize=7.5,
             va='top',
         )
-    _legend(figure, axes)
+    legend(figure, axes)
     return figure
 
 
@@ -75,7 +75,7 @@ def spectra(values, title, ylabel='singular value / largest'):
     `values` is {name: singular values, largest first}. Straight and high is spread out,
     a cliff is a collapse. Zeros cannot be drawn on the logarithmic axis and end the line.
     """
-    figure, axes = _figure(title, ylabel, 'direction, strongest first')
+    figure, axes = blank(title, ylabel, 'direction, strongest first')
     for name, spectrum in values.items():
         spectrum = np.asarray(spectrum, np.float64)
         spectrum = spectrum[spectrum > 0]
@@ -84,7 +84,7 @@ def spectra(values, title, ylabel='singular value / largest'):
             axes.plot(ranks, relative, color=_colours(values)[name], label=name)
     if axes.lines:
         axes.set_yscale('log')
-    _legend(figure, axes)
+    legend(figure, axes)
     return figure
 
 
@@ -95,7 +95,7 @@ def bars_with_intervals(values, title, xlabel, vlines=None):
     lines, such as the majority baseline. Raises ValueError for a value outside of its
     interval.
     """
-    figure, axes = _figure(title, '', xlabel, height=0.9 + 0.36 * max(len(values), 2))
+    figure, axes = blank(title, '', xlabel, height=0.9 + 0.36 * max(len(values), 2))
     for place, (name, (value, low, high)) in enumerate(values.items()):
         if not low <= value <= high:
             raise ValueError(f'{title}: {name!r} is {value}, outside of [{low}, {high}].')
@@ -125,7 +125,7 @@ def bars_with_intervals(values, title, xlabel, vlines=None):
             label=label,
             zorder=4,
         )
-    _legend(figure, axes)
+    legend(figure, axes)
     return figure
 
 
@@ -144,7 +144,8 @@ def _colours(names):
     return {name: colours.get(name, MUTED) for name in names}
 
 
-def _figure(title, ylabel, xlabel, height=3.1):
+def blank(title, ylabel, xlabel, height=3.1):
+    """(figure, axes) in the style of all figures; ImportError without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -196,7 +197,8 @@ def _running_mean(values, width):
     return np.where(finite, total / np.maximum(count, 1), np.nan)
 
 
-def _legend(figure, axes):
+def legend(figure, axes):
+    """The names of what the axes show, below them."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         figure.legend(

@@ -11,6 +11,7 @@ import functools
 import jax
 
 from jepa_text import (
+    allocator,
     baseline,
     checkpoint,
     compilation,
@@ -55,6 +56,7 @@ def train(config, folder):
     config = recipes.plain(config)
     with contextlib.ExitStack() as stack:
         with distributed.together('the config'):
+            allocator.keep_freed_memory()
             compilation.use_cache(config['compilation_cache'])
             config = baseline.matched(config, folder)
             recipe = recipes.make(config)

@@ -15,6 +15,7 @@ PACKAGE = ROOT / 'jepa_text'
 # are not named themselves. As imports only go down, there are no cycles.
 LAYERS = {
     'resolve': 0,
+    'allocator': 0,
     'seal': 0,
     'exits': 0,
     'budget': 0,
