@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text import (
+    allocator,
     flops,
     hardware,
     optimizers,

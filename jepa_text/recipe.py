@@ -21,7 +21,7 @@ from jepa_text import (
 from jepa_text import state as states
 from jepa_text import step as steps
 from jepa_text.data import pipeline, prepare
-from jepa_text.evals import heldout
+from jepa_text.evals import geometry, heldout
 
 # Keys that a config may leave out, and what they are then.
 OPTIONAL = {
@@ -30,6 +30,7 @@ OPTIONAL = {
     'profile_steps': [],
     'watchdog': {},
     'baseline': 'none',
+    'geometry': {'every': 0},
 }
 OFFLOADED = {'': '', 'optimizer': 'opt_state'}
 
@@ -66,6 +67,7 @@ class Recipe:
     fingerprint: str
     offload: str
     evaluator: heldout.Evaluator | None
+    geometry: geometry.Evaluator | None
 
 
 def make(config):
@@ -107,6 +109,24 @@ def make(config):
         fingerprint=pipeline.fingerprint(rows, batch_size, seed),
         offload=_offloaded(config['offload']),
         evaluator=evaluator,
+        geometry=_geometry(config, phases[0].network, tokenizer, mesh, batch_size),
+    )
+
+
+def _geometry(config, network, tokenizer, mesh, batch_size):
+    """What measures held-out vectors every so many steps; None if never."""
+    section = dict(config['geometry'])
+    if not section.pop('every', 0):
+        return None
+    return resolve.call(
+        'geometry',
+        geometry.Evaluator,
+        section,
+        network=network,
+        rows=pipeline.Rows(config['data']['folder'], 'heldout'),
+        tokenizer=tokenizer,
+        mesh=mesh,
+        batch_size=batch_size,
     )
 
 

@@ -35,6 +35,7 @@ MAY_CHANGE = (
     'log_every',
     'checkpoint',
     'evaluate.every',
+    'geometry',
     'mesh',
     'data.threads',
     'offload',
@@ -89,6 +90,7 @@ def train(config, folder):
         run = _Run(config, recipe, store, report, guard, trace, stop)
         if not meta:
             run.evaluate(state, 0)
+            run.measure(state, 0)
         for phase in recipe.phases:
             if phase.index > meta.get('phase', 0):
                 state = _enter(recipe, phase, state)
@@ -164,6 +166,8 @@ class _Run:
                 self.guard.beat()
                 if self._due('evaluate', number, phase):
                     self.evaluate(state, number)
+                if self._due('geometry', number, phase):
+                    self.measure(state, number)
                 # After the metrics of this step: a resumed run does not write them again.
                 if self._due('checkpoint', number, phase):
                     self.save(state, phase, wait=number == self.last)
@@ -198,6 +202,12 @@ class _Run:
         if self.recipe.evaluator is not None:
             with self._pause():
                 self.report.write(number, self.recipe.evaluator.run(state.params))
+
+    def measure(self, state, number):
+        """The geometry of held-out vectors, written at a step."""
+        if self.recipe.geometry is not None:
+            with self._pause():
+                self.report.write(number, self.recipe.geometry.run(state.params))
 
     def save(self, state, phase, wait=False):
         """A checkpoint of the state, with what it takes to go on from it."""
