@@ -3,6 +3,7 @@
 #
 #   bash launch/test.sh
 #   bash launch/test.sh tests/test_losses.py -n 0 -k cosine
+#   bash launch/test.sh -m slow        those of ten seconds and more
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -27,7 +28,7 @@ check scripts shellcheck -x launch/*.sh .ci/run
 check yaml yamllint --strict -d "$YAML_RULES" launch
 check docker hadolint launch/docker/Dockerfile
 check packages python -m pip check
-check tests python -m pytest -n 2 "$@"
+check tests python -m pytest -n 2 -m 'not slow and not peer' "$@"
 if [ -n "$failed" ]; then
   say FAILED "${failed# }"
   exit 1

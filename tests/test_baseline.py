@@ -104,6 +104,7 @@ def test_time_is_measured_once_and_a_resumed_run_takes_it_again(
         train.train(given | {'seed': 1}, tmp_path / 'run')
 
 
+@pytest.mark.slow
 def test_more_rows_take_more_time(folder):
     phases = [dict(objective=dict(name='mlm'))]
     small, large = (

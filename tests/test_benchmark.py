@@ -22,6 +22,7 @@ def config(cases, **changes):
     return made
 
 
+@pytest.mark.slow
 def test_cases_in_turns_and_their_table(tmp_path, capsys):
     made = config('objectives')
     made.cases = made.cases[:2]

@@ -314,6 +314,7 @@ with checkpoint.Checkpointer(sys.argv[1], keep=2) as store:
 """
 
 
+@pytest.mark.slow
 def test_kill_in_the_middle_of_a_save_leaves_an_exact_earlier_step(tmp_path):
     """Five kills -9 at different moments of saving 30 MB, each resuming the last one."""
     base = np.random.default_rng(0).standard_normal((5, 1_500_000), np.float32)

@@ -27,6 +27,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize('preset', list(module('desk').PRESETS))
+@pytest.mark.slow
 def test_a_step_of_every_phase_of_every_preset(preset, folder):
     config = module('desk').get_config(preset)
     config.data.folder, config.data.row_length = tiny.rows(folder), tiny.LENGTH

@@ -97,6 +97,7 @@ def shapes(folder, mesh, **changes):
     return outline.make(config, mesh)
 
 
+@pytest.mark.slow
 def test_state_of_a_device_is_what_the_compiler_takes_in(tmp_path):
     """Exactly, over two axes of a mesh."""
     model = dict(name='transformer', preset='tiny', depth=3, remat='full')

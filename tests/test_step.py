@@ -164,6 +164,7 @@ MESHES = {
 }
 
 
+@pytest.mark.slow
 def test_devices_agree():
     """Data, fsdp, tensor and mixed meshes against one device, over twenty steps."""
     run = setup('hybrid')
@@ -188,6 +189,7 @@ def test_devices_agree():
             assert_allclose(metrics['train/loss'], loss, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_eight_devices_agree_too():
     # The number of devices is fixed when jax starts.
     flags = '--xla_force_host_platform_device_count=8'

@@ -67,6 +67,7 @@ def kill_at(folder, workdir, step, jitter):
     return process.returncode == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_is_the_straight_run_bit_for_bit(folder, tmp_path):
     straight = finish(child(folder, tmp_path / 'straight'))
     rng = random.Random(0)
@@ -89,6 +90,7 @@ def test_a_finished_run_says_so_and_does_nothing(folder, tmp_path):
     assert (tmp_path / 'run' / 'metrics.jsonl').read_bytes() == written
 
 
+@pytest.mark.slow
 def test_phases_learn_and_are_remembered(folder, tmp_path):
     config = tiny.config(folder, steps=STEPS)
     state = train.train(config, tmp_path / 'run')
@@ -133,6 +135,7 @@ def test_vectors_do_not_depend_on_company(folder, tmp_path):
             assert np.isfinite(model.encode(texts, layer=layer, pool=pool)).all()
 
 
+@pytest.mark.slow
 def test_machinery_changes_no_bit(folder, tmp_path):
     """Offloading, a profile, and budgets told in other words."""
     config = tiny.config(
