@@ -191,6 +191,18 @@ def load(workdir, step=None, **options):
             f'{", ".join(options)}: only for models of others, whose names begin with '
             f"'hf:'; {workdir} is a workdir."
         )
+    step, model = abstract(workdir, step)
+    wanted = {name: model.params[name] for name in ('encoder', 'lm_head')}
+    folder = Path(workdir) / 'checkpoints'
+    params = restore.part(folder, step, {'params': wanted})['params']
+    return dataclasses.replace(model, params=params)
+
+
+def abstract(workdir, step=None):
+    """(step, the model at it), whose parameters, of all modules, are shapes only.
+
+    Raises FileNotFoundError as `load` does.
+    """
     config, tokenizer = _read(workdir)
     folder = Path(workdir) / 'checkpoints'
     if step is None:
@@ -198,10 +210,7 @@ def load(workdir, step=None, **options):
     if step is None:
         raise FileNotFoundError(f'{folder} holds no good checkpoint: train first.')
     phase = restore.meta(folder, step)['phase']
-    model = _model(config, tokenizer, phase, f'{workdir} at step {step}')
-    wanted = {name: model.params[name] for name in ('encoder', 'lm_head')}
-    params = restore.part(folder, step, {'params': wanted})['params']
-    return dataclasses.replace(model, params=params)
+    return step, _model(config, tokenizer, phase, f'{workdir} at step {step}')
 
 
 def _foreign(name, options):

@@ -25,6 +25,7 @@ COMMANDS = {
     'analyse': ('what vectors hold', 'jepa_text.analysis', 'analyse'),
     'plan': ('what a run will take: memory, hours, money', 'jepa_text.plan', 'plan'),
     'benchmark': ('steps against each other', 'jepa_text.benchmark', 'benchmark'),
+    'export': ('a run as a folder for transformers', 'jepa_text.hf.export', 'run'),
 }
 
 # Those that all processes of a job run together.
@@ -33,6 +34,8 @@ TOGETHER = ('train',)
 READING = ('plan',)
 # Flags of plan: keys of the section of that name.
 PLANNING = {'hardware': 'h100:8', 'mfu': 0.4, 'price': 2.5, 'compile': True}
+# Flags of export, which has no config file: they are its config.
+EXPORTING = {'to': 'exports/first', 'step': 500, 'family': 'llama', 'license': 'mit'}
 
 USAGE = """jepa-text COMMAND --config=FILE[:ARG] --workdir=DIR [--config.KEY=VALUE ...]
 jepa-text supervise [--restarts=5] COMMAND ...
@@ -50,6 +53,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or config, 75 stopped with the state
   jepa-text train --config=configs/desk.py:mlm --config.steps=200 --workdir=runs/short
   jepa-text plan --config=configs/pretrain.py:jepa_mlm,610m --hardware=h100:64
   jepa-text benchmark --config=configs/benchmark.py:objectives --workdir=runs/speed
+  jepa-text export --workdir=runs/clm_mlm --to=exports/clm_mlm
 """
 
 
@@ -143,37 +147,48 @@ def parse(argv):
 
     values = flags.FlagValues()
     rest = [argv[0], *argv[2:]]
-    config_flags.DEFINE_config_file('config', None, flag_values=values, sys_argv=rest)
+    if command != 'export':
+        define = config_flags.DEFINE_config_file
+        define('config', None, flag_values=values, sys_argv=rest)
     flags.DEFINE_string('workdir', None, 'folder of the run', flag_values=values)
     flags.DEFINE_bool('traceback', False, 'show where', flag_values=values)
     choices = ('auto', 'on', 'off')
     flags.DEFINE_enum('distributed', 'auto', choices, 'several', flag_values=values)
-    if command == 'plan':
-        _define_planning(values)
-    _check_file(rest)
+    own = {'plan': PLANNING, 'export': EXPORTING}.get(command, {})
+    _define(own, values)
+    if command != 'export':
+        _check_file(rest)
     try:
         left = values(rest)[1:]
-        config = values.config
+        config = {} if command == 'export' else values.config
     except (AttributeError, KeyError) as error:
         raise ValueError(_unknown_key(error)) from error
     except (flags.Error, OSError) as error:
         raise ValueError(str(error).strip().splitlines()[-1]) from error
     if left:
         raise ValueError(f'{left[0]!r} is no flag; settings are --config.KEY=VALUE.')
+    given = {key: values[key].value for key in own if values[key].present}
     if command == 'plan':
-        given = {key: values[key].value for key in PLANNING if values[key].present}
         with config.unlocked():
             config.plan = {**config.get('plan', {}), **given}
+    elif command == 'export':
+        config = given
     if not values.workdir and command not in READING:
         raise ValueError('--workdir is missing: the folder to write to, as runs/first.')
     return command, config, values.workdir
 
 
-def _define_planning(values):
+def _define(own, values):
+    """The flags of one command, of the type of their examples."""
     from absl import flags
 
-    kinds = {str: flags.DEFINE_string, float: flags.DEFINE_float, bool: flags.DEFINE_bool}
-    for name, example in PLANNING.items():
+    kinds = {
+        str: flags.DEFINE_string,
+        int: flags.DEFINE_integer,
+        float: flags.DEFINE_float,
+        bool: flags.DEFINE_bool,
+    }
+    for name, example in own.items():
         kinds[type(example)](name, None, f'as {example}', flag_values=values)
 
 

@@ -7,14 +7,17 @@ what is subtracted at a learning rate of 1.
     adamw            for every leaf
     muon             for hidden matrices; adamw for embedding, head, norms and vectors
     sgd              for every leaf, with momentum if asked
+    rated            lower rates, or none, for some leaves and layers
     orthogonal       what muon makes of a matrix
     path_name, mask  leaves by the name of their path
 """
 
+import math
 import re
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 # Matrices between hidden states: of layers and predictors, not of word scores.
@@ -137,19 +140,53 @@ OPTIMIZERS = {'adamw': adamw, 'muon': muon, 'sgd': sgd}
 def make(section):
     """The optimizer that a section names, as an optax.GradientTransformation.
 
-    Raises ValueError for an unknown name or keyword.
+    `rates`, for any of them, are pairs of a pattern and a factor, as in `rated`. Raises
+    ValueError for an unknown name or keyword.
 
     >>> optimizer = make({'name': 'adamw', 'weight_decay': 0.1, 'b2': 0.98})
     """
     keywords = dict(section)
-    name = keywords.pop('name', None)
+    name, rates = keywords.pop('name', None), dict(keywords.pop('rates', ()))
     if name not in OPTIMIZERS:
         known = ', '.join(OPTIMIZERS)
         raise ValueError(f'optimizer {name!r} does not exist; there are: {known}.')
     try:
-        return OPTIMIZERS[name](**keywords)
+        optimizer = OPTIMIZERS[name](**keywords)
     except TypeError as error:
         raise ValueError(f'optimizer {name!r}: {error}.') from error
+    return rated(optimizer, rates) if rates else optimizer
+
+
+def rated(optimizer, rates):
+    """The optimizer with the updates of some leaves multiplied: low rates, or 0.
+
+    `rates` is {regular expression: factor}; a leaf takes the factors of all that match
+    its path somewhere. Layers have a number there, scanned or not:
+    'encoder/layer_3/ffn/up/kernel'. Decay is part of an update, so with 0 a leaf does
+    not move at all; its gradient still counts in the clipped norm. The state is that of
+    the optimizer alone. Raises ValueError, when it sees the parameters, for a pattern
+    that matches none.
+
+    >>> params = {'encoder': {'norm': {'scale': 1.0}, 'embedding': 1.0}}
+    >>> optimizer = rated(sgd(), {'embedding$': 0.0})
+    >>> optimizer.update(params, optimizer.init(params))[0]
+    {'encoder': {'embedding': 0.0, 'norm': {'scale': 1.0}}}
+    """
+
+    def init(params):
+        _check_rates(params, rates)
+        return optimizer.init(params)
+
+    def update(grads, state, params=None):
+        updates, state = optimizer.update(grads, state, params)
+
+        def scale(path, leaf):
+            factor = _factor(path_name(path), jnp.shape(leaf), rates)
+            return leaf if factor is None else leaf * factor
+
+        return jax.tree_util.tree_map_with_path(scale, updates), state
+
+    return optax.GradientTransformation(init, update)
 
 
 def orthogonal(x_XIO, steps=5):
@@ -198,6 +235,43 @@ def _nesterov(decay, dtype):
         return ahead, optax.TraceState(trace=optax.tree.cast(mean, dtype))
 
     return optax.GradientTransformation(init, update)
+
+
+def _names(name, shape):
+    """The name of a leaf, or those of the layers that are stacked in it."""
+    if '/layers/' not in name:
+        return [name]
+    return [name.replace('/layers/', f'/layer_{i}/') for i in range(shape[0])]
+
+
+def _factor(name, shape, rates):
+    """A number for a leaf, or one a layer along its first axis; None for 1."""
+    factors = np.array(
+        [
+            math.prod(f for pattern, f in rates.items() if re.search(pattern, one))
+            for one in _names(name, shape)
+        ],
+        np.float32,
+    )
+    if (factors == 1).all():
+        return None
+    if (factors == factors[0]).all():
+        return factors[0]
+    return factors.reshape(-1, *[1] * (len(shape) - 1))
+
+
+def _check_rates(params, rates):
+    names = [
+        one
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+        for one in _names(path_name(path), jnp.shape(leaf))
+    ]
+    for pattern in rates:
+        if not any(re.search(pattern, name) for name in names):
+            raise ValueError(
+                f'optimizer.rates: {pattern!r} matches no parameter. Their names are as '
+                f'{names[0]!r} and {names[-1]!r}.'
+            )
 
 
 def _labels(params, pattern):

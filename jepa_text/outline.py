@@ -11,6 +11,7 @@ import numpy as np
 from jepa_text import budget, optimizers, recipe, resolve, tokenizers
 from jepa_text import state as states
 from jepa_text import step as steps
+from jepa_text.data import prepare
 from jepa_text.latent_objective import LatentObjective
 
 
@@ -67,8 +68,8 @@ def words(config, vocab_size=None):
     if folder and prepared.is_file():
         return tokenizers.load(prepared)
     wanted = config.get('prepare', {}).get('tokenizer', '')
-    if wanted == 'bundled' or (wanted and Path(wanted).is_file()):
-        return tokenizers.load(tokenizers.BUNDLED if wanted == 'bundled' else wanted)
+    if wanted in ('bundled', 'start') or (wanted and Path(wanted).is_file()):
+        return prepare.tokenizer_of(config)
     if vocab_size:
         bundled = tokenizers.load(tokenizers.BUNDLED)
         return dataclasses.replace(bundled, vocab_size=vocab_size)

@@ -20,6 +20,7 @@ from jepa_text import (
     recipe,
     resolve,
     sharding,
+    start,
 )
 from jepa_text import state as states
 
@@ -33,7 +34,7 @@ def plan(config, workdir=None):
 
     Raises ValueError for what cannot work together.
     """
-    config = recipe.plain(config)
+    config = start.complete(recipe.plain(config))
     options = resolve.call('plan', Options, config.pop('plan', {}))
     shared = {key: value for key, value in config.items() if key != 'runs'}
     plans = {}

@@ -22,7 +22,9 @@ from jepa_text import (
     resolve,
     sharding,
     signals,
+    start,
     telemetry,
+    warm,
     watchdog,
     workdir,
 )
@@ -59,6 +61,7 @@ def train(config, folder):
         with distributed.together('the config'):
             allocator.keep_freed_memory()
             compilation.use_cache(config['compilation_cache'])
+            config = start.complete(config, folder)
             config = baseline.matched(config, folder)
             recipe = recipes.make(config)
             trace = profiling.Trace(f'{folder}/profile', config['profile_steps'])
@@ -73,7 +76,7 @@ def train(config, folder):
                 f'{folder}/checkpoints', keep=config['checkpoint']['keep']
             )
         )
-        state, meta = _start(recipe, store)
+        state, meta = _start(config, recipe, store, folder)
         distributed.first(
             lambda: recipe.tokenizer.save(f'{folder}/tokenizer.json'), 'the tokenizer'
         )
@@ -109,15 +112,18 @@ def _guard(config, folder):
     )
 
 
-def _start(recipe, store):
-    """The state to go on from, and its meta; a fresh one, and {}."""
+def _start(config, recipe, store, folder):
+    """The state to go on from, and its meta; of a new run, its first one, and {}."""
     found = store.newest_good()
     if found is None:
         phase = recipe.phases[0]
         make = functools.partial(
             states.create, phase.network, phase.objective, recipe.optimizer, recipe.seed
         )
-        return jax.jit(make, out_shardings=recipes.places(recipe, phase))(), {}
+        state = jax.jit(make, out_shardings=recipes.places(recipe, phase))()
+        if config.get('start'):
+            state = warm.begin(config['start'], recipe, state, folder)
+        return state, {}
     step, meta = found
     pipeline.check_fingerprint(meta['fingerprint'], recipe.fingerprint)
     phase = recipe.phases[meta['phase']]

@@ -1,9 +1,8 @@
 """Runs every command of README.md and every notebook, as a reader would; CI calls it.
 
-The two launch scripts are left out: CI runs them before this.
+The two launch scripts are left out: CI runs them before this. Notebooks train shortly.
 """
 
-import json
 import re
 import subprocess
 import sys
@@ -16,14 +15,6 @@ ELSEWHERE = ('bash launch/quickstart.sh', 'bash launch/test.sh')
 def blocks(text):
     """(language, code) of the fenced blocks that are bash or Python."""
     return re.findall(r'^```(bash|python)\n(.*?)^```', text, re.DOTALL | re.MULTILINE)
-
-
-def notebook(path):
-    """The code of a notebook's cells as one program, without the lines that install."""
-    cells = json.loads(path.read_text(encoding='utf-8'))['cells']
-    code = [''.join(cell['source']) for cell in cells if cell['cell_type'] == 'code']
-    lines = '\n'.join(code).splitlines()
-    return '\n'.join(line for line in lines if not line.startswith('%'))
 
 
 def main():
@@ -39,9 +30,8 @@ def main():
     print(f'--- {ran} blocks of README.md ran')
     if not ran:
         sys.exit('README.md has no block to run: the pattern of tests/readme.py is off.')
-    for path in sorted((ROOT / 'colabs').glob('*.ipynb')):
-        print(f'--- {path.name}', flush=True)
-        subprocess.run([sys.executable, '-c', notebook(path)], cwd=ROOT, check=True)
+    notebooks = ROOT / 'tests' / 'notebooks.py'
+    subprocess.run([sys.executable, notebooks, '--short'], check=True)
 
 
 if __name__ == '__main__':

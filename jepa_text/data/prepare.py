@@ -22,6 +22,7 @@ from jepa_text import resolve, tokenizers
 from jepa_text.data import packing as packings
 from jepa_text.data import rows
 from jepa_text.data import shards as shard_files
+from jepa_text.hf import become, files
 
 BATCH_CHARACTERS = 4_000_000
 LEAST_ROW_LENGTH = 8
@@ -30,8 +31,8 @@ LEAST_ROW_LENGTH = 8
 def run(config, workdir):
     """`prepare` with the keywords of config['prepare'], rows in `workdir`; prints counts.
 
-    The section's tokenizer is a path, or 'bundled'. Raises ValueError for a keyword that
-    `prepare` does not take, and whatever `prepare` raises.
+    The section's tokenizer is as `tokenizer_of` says. Raises ValueError for a keyword
+    that `prepare` does not take, and whatever `prepare` raises.
     """
     section = dict(config['prepare'])
     known = set(inspect.signature(prepare).parameters) - {'folder'}
@@ -40,8 +41,8 @@ def run(config, workdir):
     for key in ('source', 'tokenizer', 'row_length'):
         if key not in section:
             raise ValueError(f'config.prepare lacks {key!r}; it takes: {sorted(known)}.')
-    name = section.pop('tokenizer')
-    tokenizer = tokenizers.load(tokenizers.BUNDLED if name == 'bundled' else name)
+    section.pop('tokenizer')
+    tokenizer = tokenizer_of(config)
     was_there = pathlib.Path(workdir, rows.MANIFEST).exists()
     manifest = prepare(tokenizer=tokenizer, folder=workdir, **section)
     print(f'{workdir}: ' + ('already prepared' if was_there else 'prepared'))
@@ -52,6 +53,22 @@ def run(config, workdir):
             f'{counts["efficiency"]:.2%} filled'
         )
     return manifest
+
+
+def tokenizer_of(config):
+    """The Tokenizer that config['prepare'] names: by a path, 'bundled', or 'start', the
+    one of what config['start'] starts from."""
+    name = config['prepare']['tokenizer']
+    if name == 'start':
+        start = config.get('start') or {}
+        if not start.get('path'):
+            raise ValueError("prepare.tokenizer='start', but start.path is not given.")
+        path = start['path']
+        if path.startswith('hf:'):
+            folder = files.folder_of(path.removeprefix('hf:'), start.get('revision'))
+            return become.tokenizer_of(folder, start.get('become') or {})
+        name = f'{path}/tokenizer.json'
+    return tokenizers.load(tokenizers.BUNDLED if name == 'bundled' else name)
 
 
 def prepare(

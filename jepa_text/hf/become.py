@@ -13,6 +13,7 @@ New rows, of the mask token and to fill up, are the mean of all words' (Hewitt 2
 import dataclasses
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import tokenizers as backend_library
@@ -90,6 +91,12 @@ def with_mask(tokenizer, where, mask):
         )
     content = _renamed(json.loads(tokenizer.content), mask, MASK)
     return tokenizers.parse(content, where), mask, 'reserved'
+
+
+def tokenizer_of(folder, section):
+    """The Tokenizer of a folder with the mask token that a dict of Choices asks for."""
+    found = tokenizers.load(Path(folder, 'tokenizer.json'), optional=('mask',))
+    return with_mask(found, folder, choices(section).mask)[0]
 
 
 def _renamed(content, old, new):

@@ -97,7 +97,8 @@ def joined(parts, leaves):
         for part in parts
     ]
     rows = [x.T if part.transposed else x for part, x in zip(parts, rows, strict=True)]
-    return np.concatenate(rows) if len(rows) > 1 else np.ascontiguousarray(rows[0])
+    # In the order of C, in which safetensors writes whatever it is given.
+    return np.ascontiguousarray(np.concatenate(rows) if len(rows) > 1 else rows[0])
 
 
 def canonical(family, names):

@@ -49,20 +49,11 @@ def load(name, revision=None, *, family=None, mesh=None, become=None):
     for tensors that do not fit the config, all of them listed; FileNotFoundError for a
     folder without safetensors.
     """
-    source = _Source(files.folder_of(name, revision), family)
-    choices = None if become is None else becoming.choices(become)
-    section, tokenizer, mask = source.section, source.tokenizer, None
-    if choices is not None:
-        section = becoming.section_of(section, choices.window)
-        tokenizer, *mask = becoming.with_mask(tokenizer, name, choices.mask)
-    multiple = 1 if choices is None else choices.vocab_multiple
-    rows = max(section['vocab_rows'], tokenizer.vocab_size)
-    section = {**section, 'vocab_rows': -(-rows // multiple) * multiple}
-    head = 'keep' if choices is None else choices.head
+    source, section, tokenizer, mask, head = _choose(name, revision, family, become)
     anew = (tokenizer.mask_id,) if mask and mask[1] == 'new' else ()
     params, tied, used = _params(source, section, head, anew, mesh)
-    if choices is None:
-        begin, end = _ends(tokenizer)
+    if become is None:
+        begin, end = ends(tokenizer)
     else:
         begin, end = (tokenizer.bos_id,), (tokenizer.eos_id,)
     pooling = sentence.read(source.folder)
@@ -73,7 +64,7 @@ def load(name, revision=None, *, family=None, mesh=None, become=None):
         tied=tied,
         tokenizer=tokenizer,
         length=_length(source, pooling),
-        causal=source.causal and choices is None,
+        causal=source.causal and become is None,
         begin=begin,
         end=end,
         pooling=pooling,
@@ -86,6 +77,30 @@ def load(name, revision=None, *, family=None, mesh=None, become=None):
     )
     found.record.update(_decided(found, source, mask, head, used))
     return found
+
+
+def sketch(name, revision=None, *, family=None, become=None):
+    """(section, tied, family) of what `load` would give; no tensor is read."""
+    source, section, _, _, head = _choose(name, revision, family, become)
+    return section, _tied(source, head), source.family
+
+
+def _choose(name, revision, family, become):
+    """(source, section, tokenizer, mask and how it came, head) by the user's choices."""
+    source = _Source(files.folder_of(name, revision), family)
+    choices = None if become is None else becoming.choices(become)
+    section, tokenizer, mask = source.section, source.tokenizer, None
+    if choices is not None:
+        section = becoming.section_of(section, choices.window)
+        tokenizer, *mask = becoming.with_mask(tokenizer, name, choices.mask)
+    multiple = 1 if choices is None else choices.vocab_multiple
+    rows = max(section['vocab_rows'], tokenizer.vocab_size)
+    section = {**section, 'vocab_rows': -(-rows // multiple) * multiple}
+    return source, section, tokenizer, mask, choices.head if choices else 'keep'
+
+
+def _tied(source, head):
+    return {'keep': source.tied, 'tied': True, 'copy': False, 'new': False}[head]
 
 
 def _decided(found, source, mask, head, used):
@@ -188,7 +203,7 @@ def _params(source, section, head, anew, mesh):
             f'head={head!r}, but {source.folder} has no word head, of which this family '
             "needs the dense layer: take head='new'."
         )
-    tied = {'keep': source.tied, 'tied': True, 'copy': False, 'new': False}[head]
+    tied = _tied(source, head)
     shapes = _shapes(section, tied, has_head)
     bound = layout.bindings(source.names, shapes)
     if head == 'copy':
@@ -250,7 +265,7 @@ def _shapes(section, tied, has_head):
     }
 
 
-def _ends(tokenizer):
+def ends(tokenizer):
     """The ids that the tokenizer's own template puts before and after a text."""
     plain = tokenizer.backend.encode('a', add_special_tokens=False).ids
     whole = tokenizer.backend.encode('a', add_special_tokens=True).ids

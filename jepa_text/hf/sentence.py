@@ -1,9 +1,12 @@
 """How a sentence-transformers folder makes one vector of a text."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 from jepa_text.hf import files
+
+_MODULES = 'sentence_transformers.models'
 
 # Older files switch one of several on, later ones name it.
 POOLINGS = {
@@ -63,3 +66,34 @@ def _pool(section, folder):
             f'{", ".join(POOLINGS)} can be read.'
         )
     return POOLINGS[modes[0]]
+
+
+def write(folder, pooling, width):
+    """Writes what `read` reads, for vectors of `width`, beside a model's own files.
+
+    Raises ValueError for a pooling that sentence-transformers does not have.
+    """
+    ours = {POOLINGS[mode]: mode for mode in POOLINGS if mode.startswith('pooling_')}
+    if pooling.pool not in ours:
+        raise ValueError(
+            f'pool={pooling.pool!r} is none of sentence-transformers; there are: '
+            f'{", ".join(ours)}.'
+        )
+    modes = {mode: pool == pooling.pool for pool, mode in ours.items()}
+    parts = {'Transformer': '', 'Pooling': '1_Pooling'}
+    parts |= {'Normalize': '2_Normalize'} if pooling.normalise else {}
+    modules = [
+        {'idx': i, 'name': str(i), 'path': path, 'type': f'{_MODULES}.{name}'}
+        for i, (name, path) in enumerate(parts.items())
+    ]
+    for path in filter(None, parts.values()):
+        Path(folder, path).mkdir()
+    for file, content in (
+        ('modules.json', modules),
+        ('1_Pooling/config.json', {'word_embedding_dimension': width, **modes}),
+        (
+            'sentence_bert_config.json',
+            {'max_seq_length': pooling.length, 'do_lower_case': False},
+        ),
+    ):
+        Path(folder, file).write_text(json.dumps(content, indent=2) + '\n')

@@ -1,0 +1,71 @@
+"""Continued pretraining: a model that exists goes on, as an encoder, on your text.
+
+    jepa-text train --config=configs/cpt.py:hf:NAME_OR_FOLDER,12k --workdir=runs/cpt
+    jepa-text train --config=configs/cpt.py:runs/clm,2k,mntp --workdir=runs/cpt
+
+The argument is what it starts from, how many steps, and the objective: mlm or mntp, which
+names a hidden token at the position before it, as decoders do. arXiv 2507.00994 (section
+2.6) went on from decoders with 2k, 12k and 22k steps of MLM; here too the last 2,000
+steps decay, so that 2k only decays. Any other number of steps decays over its last fifth.
+Model section, vocabulary and tied heads are those of the start.
+"""
+
+import importlib.util
+from pathlib import Path
+
+from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
+
+STEPS = {'2k': 2000, '12k': 12_000, '22k': 22_000}
+OBJECTIVES = ('mlm', 'mntp')
+
+
+def _pretrain():
+    path = Path(__file__).with_name('pretrain.py')
+    spec = importlib.util.spec_from_file_location('pretrain', path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def get_config(argument='hf:,12k'):
+    """What to start from, and for how long: 'hf:NAME,12k' or 'runs/old,500,mntp'."""
+    path, steps, objective, *_ = (*argument.split(','), '', '')
+    steps, objective = steps or '12k', objective or 'mlm'
+    if objective not in OBJECTIVES:
+        raise ValueError(f'{objective!r} is not one of {", ".join(OBJECTIVES)}.')
+    if steps not in STEPS and not steps.isdecimal():
+        raise ValueError(f'{steps!r} is no number, nor one of {", ".join(STEPS)}.')
+    config = _pretrain().get_config('mlm,210m')
+    del config.plan
+    config.name = f'cpt_{objective}_{steps}'
+    config.start = _start(path)
+    config.steps = STEPS.get(steps) or int(steps)
+    config.phases = (dict(objective=dict(name=objective, rate=0.4, sampler='iid')),)
+    config.prepare.tokenizer = 'start'
+    config.data = dict(folder='runs/rows-cpt', row_length=2048, batch_size=1152)
+    # Changes to the model of the start; what is None stays.
+    config.model = dict(
+        dtype='bfloat16',
+        scan=True,
+        remat='names',
+        depth=placeholder(int),
+        rope_theta=placeholder(float),
+    )
+    decay = 2000 if steps in STEPS else 0.2
+    # From nothing up again, then constant; a run that only decays begins at the peak.
+    warmup = 0 if steps == '2k' else 0.01
+    config.schedule = dict(name='wsd', peak=5e-4, warmup=warmup, decay=decay)
+    # Pairs of a pattern and a factor: ('embedding$', 0.1), ('layer_[0-3]/', 0.0).
+    config.optimizer.rates = ()
+    return config
+
+
+def _start(path):
+    """The section with all its keys, so that each can be set."""
+    shared = dict(path=path, head='keep', layers=placeholder(str))
+    if not path.startswith('hf:'):
+        return ConfigDict(shared | dict(step=placeholder(int), optimizer='fresh'))
+    become = dict(mask='auto', head='keep', window=placeholder(str), vocab_multiple=1)
+    own = dict(revision=placeholder(str), family=placeholder(str), become=become)
+    return ConfigDict(shared | own)

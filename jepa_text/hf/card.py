@@ -1,0 +1,155 @@
+"""README.md of an exported folder: what was trained on what, and what was measured.
+
+Nothing in it is a promise: facts come from the files of the run, and what they do not
+say is called unknown.
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+
+from jepa_text import metrics, restore
+
+START = 'start.json'
+LOADING = {
+    'fill-mask': 'AutoModelForMaskedLM',
+    'text-generation': 'AutoModelForCausalLM',
+    'feature-extraction': 'AutoModel',
+    'text-classification': 'AutoModelForSequenceClassification',
+    'token-classification': 'AutoModelForTokenClassification',
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """What the folder of a run says of a step: its phases so far, the manifest of its
+    rows if that is still there, held-out measurements, and what it started from."""
+
+    step: int | None = None
+    history: tuple = ()
+    manifest: dict | None = None
+    measured: dict = dataclasses.field(default_factory=dict)
+    start: dict | None = None
+
+
+def facts(workdir, step):
+    """The Facts of a run at a step."""
+    workdir = Path(workdir)
+    config = json.loads((workdir / 'config.json').read_text(encoding='utf-8'))
+    manifest = Path(config['data']['folder'], 'manifest.json')
+    return Facts(
+        step=step,
+        history=tuple(restore.meta(workdir / 'checkpoints', step)['history']),
+        manifest=_json(manifest),
+        measured=_measured(workdir, step),
+        start=_json(workdir / START),
+    )
+
+
+def text(model, architecture, parameters, facts=None, license_name=None):
+    """The text of README.md: front matter, then what is known, in Markdown."""
+    facts = facts or Facts()
+    task = _task(architecture)
+    front = [
+        '---',
+        'library_name: transformers',
+        f'pipeline_tag: {task}',
+        f'license: {license_name or "unknown"}',
+        'tags: [jepa-text]',
+        '---',
+    ]
+    said = license_name or 'unknown: ask who trained it before you pass it on'
+    about = [
+        f'# {model.name}',
+        '',
+        f'{architecture}, {parameters:,} parameters in float32, texts of up to '
+        f'{model.length:,} tokens. License: {said}.',
+    ]
+    parts = [front, about, _training(facts), _data(facts), _measurements(facts)]
+    parts.append(_usage(model, task))
+    return '\n\n'.join('\n'.join(part) for part in parts if part) + '\n'
+
+
+def _task(architecture):
+    by_end = {
+        'ForMaskedLM': 'fill-mask',
+        'ForCausalLM': 'text-generation',
+        'ForSequenceClassification': 'text-classification',
+        'ForTokenClassification': 'token-classification',
+    }
+    ends = (task for end, task in by_end.items() if architecture.endswith(end))
+    return next(ends, 'feature-extraction')
+
+
+def _training(facts):
+    if not facts.history and not facts.start:
+        return []
+    lines = ['## Training', '']
+    if facts.start:
+        lines += ['Started from another model:', '', '```']
+        lines += [*facts.start['lines'], '```', '']
+    for phase in facts.history:
+        objective = ', '.join(f'{k}={v}' for k, v in phase['objective'].items())
+        lines.append(f'- steps {phase["start"]:,} to {phase["stop"]:,}: {objective}')
+    return lines
+
+
+def _data(facts):
+    if facts.manifest is None:
+        return ['## Data', '', 'Unknown: the rows are no longer where they were.']
+    settings = facts.manifest['settings']
+    source = ', '.join(f'{key}={value}' for key, value in settings['source'].items())
+    lines = [f'Source: {source}; rows of {settings["row_length"]} tokens.', '']
+    for split, counts in facts.manifest['splits'].items():
+        lines.append(
+            f'- {split}: {counts["documents"]:,} documents, {counts["tokens"]:,} tokens'
+        )
+    return ['## Data', '', *lines]
+
+
+def _measurements(facts):
+    if not facts.measured:
+        return []
+    rows = [f'| {name} | {value:.4f} |' for name, value in sorted(facts.measured.items())]
+    head = ['## Measured', '', f'On held-out rows, at step {facts.step:,}.', '']
+    return [*head, '| metric | value |', '|---|---|', *rows]
+
+
+def _usage(model, task):
+    lines = [
+        '## Use',
+        '',
+        '```python',
+        f'from transformers import AutoTokenizer, {LOADING[task]}',
+        '',
+        "tokenizer = AutoTokenizer.from_pretrained('FOLDER')",
+        f"model = {LOADING[task]}.from_pretrained('FOLDER')",
+        '```',
+    ]
+    if task not in ('text-generation', 'text-classification', 'token-classification'):
+        lines += [
+            '',
+            f'In sentence-transformers, a text is its vectors pooled by {model.pool!r}, '
+            'those of its first and last token too.',
+        ]
+    if model.shift:
+        lines += [
+            '',
+            'It names a hidden token at the position before it (MNTP), so the fill-mask '
+            'pipeline, which looks at the position itself, does not fit.',
+        ]
+    return lines
+
+
+def _measured(workdir, step):
+    """The newest held-out values up to a step."""
+    found = {}
+    if (workdir / metrics.FILE).is_file():
+        for row in metrics.read(workdir):
+            if row['step'] <= step:
+                found |= {k: v for k, v in row.items() if k.startswith('heldout/')}
+    return found
+
+
+def _json(path):
+    return json.loads(path.read_text(encoding='utf-8')) if path.is_file() else None

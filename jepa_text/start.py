@@ -1,0 +1,128 @@
+"""What a run begins with: parameters of another model, ours or any that hf/ reads.
+
+    config.start = dict(path='hf:NAME_OR_FOLDER', revision=None, become=dict(mask='auto'))
+    config.start = dict(path='runs/old', step=None, optimizer='kept')
+
+What the config leaves out, the start decides: the model section (keys without a `name`
+are changes to it, None being none: dtype, depth, rope_theta, ...), whether heads are
+tied, and with prepare.tokenizer='start' the words. A run looks at its start once: what it
+found is in start.json, and a resumed run asks only that. warm.py moves the parameters.
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+
+from jepa_text import load, resolve, transplant
+from jepa_text.hf import load as hf_load
+
+FILE = 'start.json'
+TOKEN_OBJECTIVES = ('clm', 'mlm', 'mntp')
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """The section.
+
+    path       'hf:' and a folder or name, or the workdir of a run
+    step       which checkpoint of a run, the newest if None
+    revision, family, become    of an 'hf:' model: see hf/load.load
+    head       'keep', or 'new': word scores start afresh
+    layers     how a model of another depth is made: transplant.LAYERS
+    optimizer  'fresh', or 'kept': the moments of a run with the same optimizer
+    """
+
+    path: str
+    step: int | None = None
+    revision: str | None = None
+    family: str | None = None
+    become: dict = dataclasses.field(default_factory=dict)
+    head: str = 'keep'
+    layers: str | None = None
+    optimizer: str = 'fresh'
+
+    def __post_init__(self):
+        for what, value, known in (
+            ('head', self.head, ('keep', 'new')),
+            ('optimizer', self.optimizer, ('fresh', 'kept')),
+            ('layers', self.layers, (None, *transplant.LAYERS)),
+        ):
+            if value not in known:
+                raise ValueError(f'start: {what}={value!r}; there are: {known}.')
+        theirs = self.step is not None or self.optimizer == 'kept'
+        if self.is_foreign and theirs:
+            raise ValueError(
+                f'start: {self.path} has neither steps nor moments; leave step out, and '
+                "optimizer at 'fresh'."
+            )
+        if not self.is_foreign and (self.revision or self.family or self.become):
+            raise ValueError(
+                'start: revision, family and become are about models of others, whose '
+                f"path begins with 'hf:'; {self.path} is a workdir."
+            )
+
+    @property
+    def is_foreign(self):
+        return self.path.startswith('hf:')
+
+    @property
+    def options(self):
+        """What hf/load is told."""
+        return {
+            'revision': self.revision,
+            'family': self.family,
+            'become': self.become or {},
+        }
+
+
+def of(section):
+    """The Start of a section; ValueError for an unknown key or value."""
+    return resolve.call('start', Start, section)
+
+
+def complete(config, folder=None):
+    """The config with the model section and the `tied` of heads that the start decides.
+
+    Without a start, the same. What the run in `folder` has found out is not asked again.
+    Raises ValueError for keys that a start does not take, and whatever reading it raises.
+    """
+    if not config.get('start'):
+        return config
+    start = of(config['start'])
+    saved = folder and Path(folder, FILE)
+    found = json.loads(saved.read_text()) if saved and saved.is_file() else look(start)
+    model = dict(config.get('model') or {})
+    if 'name' not in model:
+        changes = {key: value for key, value in model.items() if value is not None}
+        model = {**found['model'], **changes}
+    phases = [
+        {**phase, 'objective': _with_tied(phase['objective'], found['tied'])}
+        for phase in config['phases']
+    ]
+    return {**config, 'model': model, 'phases': phases}
+
+
+def look(start):
+    """{'model': section, 'tied': bool, 'family': str or None}, without any parameter."""
+    if start.is_foreign:
+        name = start.path.removeprefix('hf:')
+        section, tied, family = hf_load.sketch(name, **start.options)
+        return {'model': json.loads(json.dumps(section)), 'tied': tied, 'family': family}
+    _, model = load.abstract(start.path, start.step)
+    config = json.loads(Path(start.path, 'config.json').read_text())
+    before = Path(start.path, FILE)
+    return {
+        'model': config['model'],
+        'tied': 'output' not in model.params['lm_head'],
+        'family': json.loads(before.read_text())['family'] if before.is_file() else None,
+    }
+
+
+def _with_tied(section, tied):
+    """An objective's section with `tied` wherever it scores words and does not say."""
+    name = section.get('name')
+    if name in TOKEN_OBJECTIVES:
+        return {'tied': tied, **section}
+    if name == 'mixture':
+        return {**section, 'parts': [_with_tied(p, tied) for p in section['parts']]}
+    return {**section, 'mlm': {'tied': tied, **(section.get('mlm') or {})}}

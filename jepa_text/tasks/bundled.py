@@ -1,0 +1,21 @@
+"""Who wrote this paragraph of the bundled corpus? It needs no file, so it always runs."""
+
+from jepa_text import probes
+from jepa_text import task as tasks
+from jepa_text.data.sources import bundled
+
+
+def make():
+    """Paragraphs of 40 to 80 words; all presidents are one author, as the last ones are
+    held out. Whole documents are held out, so no paragraph's neighbour was seen."""
+    sides = []
+    for split in ('train', 'heldout'):
+        pieces = probes.paragraphs(bundled.make(split))
+        labels = [_author(document) for _, document in pieces]
+        sides.append(tasks.examples([text for text, _ in pieces], None, labels))
+    return tasks.Task('bundled', 'labels', 'accuracy', *sides)
+
+
+def _author(document):
+    is_address = document['title'].startswith('State of the Union')
+    return 'a president' if is_address else document['author']

@@ -1,0 +1,54 @@
+"""Any pairs of texts with a score each: .jsonl, .tsv or .parquet, file or folder."""
+
+from pathlib import Path
+
+import numpy as np
+
+from jepa_text import tables
+from jepa_text import task as tasks
+
+
+def make(
+    path,
+    first='text_a',
+    second='text_b',
+    score='score',
+    title='',
+    positive=None,
+    seed=0,
+):
+    """`first`, `second` and `score` name the fields.
+
+    `positive`: pairs from this score on say the same (the highest quarter if None). With
+    `score=''` every pair says the same, and as many are made that do not: each first
+    text with the second of another pair; the task is then to tell them apart.
+    """
+    title = title or Path(path).name.split('.')[0]
+    fields = (first, second, score)
+    train, test = tables.splits(path)
+    sides = [_side(rows, fields, f'{title} in {path}') for rows in (train, test)]
+    if sides[1] is None:
+        sides = tasks.halves(sides[0], seed)
+    if not score:
+        sides = [_with_strangers(side, seed) for side in sides]
+        return tasks.Task(title, 'scores', 'spearman', *sides, positive=1.0)
+    if positive is None:
+        positive = float(np.quantile(sides[0].target, 0.75))
+    return tasks.Task(title, 'scores', 'spearman', *sides, positive=positive)
+
+
+def _side(rows, fields, where):
+    if rows is None:
+        return None
+    first, second = (tables.column(rows, name, where) for name in fields[:2])
+    values = np.ones(len(rows))
+    if fields[2]:
+        values = tasks.scores(tables.column(rows, fields[2], where), where)
+    return tasks.examples(first, second, values, where)
+
+
+def _with_strangers(side, seed):
+    shift = int(np.random.default_rng(seed).integers(1, len(side)))
+    strangers = [side.second[(i + shift) % len(side)] for i in range(len(side))]
+    target = np.repeat([1.0, 0.0], len(side))
+    return tasks.Examples(side.first * 2, side.second + strangers, target)

@@ -1,0 +1,143 @@
+"""Cached vectors are those of `encode`; a file is whole, checked, or computed again."""
+
+import dataclasses
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from jepa_text import array_cache, controls, features, load, resolve, tokenizers
+from jepa_text import state as states
+
+TEXTS = ['Call me Ishmael.', 'The whale', 'My fellow Americans, the union is strong now.']
+
+
+@pytest.fixture(scope='module')
+def model():
+    tokenizer = tokenizers.load(tokenizers.BUNDLED)
+    section = {'name': 'transformer', 'preset': 'tiny', 'depth': 2, 'scan': False}
+    encoder = resolve.build('models', section, vocab_size=tokenizer.vocab_size)
+    objective = resolve.build(
+        'objectives', {'name': 'mlm'}, tokenizer=tokenizer, length=32, steps=1
+    )
+    network = states.Network(encoder, objective)
+    params = jax.jit(functools.partial(network.init, 0))()
+    return load.Pretrained(network, params, tokenizer, 32, 'tiny')
+
+
+POOLINGS = ('mean', 'max', 'cls', 'inverse_frequency', 'last4', 'mean+specials')
+
+
+@pytest.fixture(scope='module')
+def found(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp('features')
+    return features.of(model, TEXTS, POOLINGS, folder=folder), folder
+
+
+@pytest.mark.parametrize('layer', [0, 2])
+@pytest.mark.parametrize('pool', ['mean', 'max'])
+def test_they_are_what_encode_gives(found, model, layer, pool):
+    expected = model.encode(TEXTS, layer=layer, pool=pool)
+    got = found[0].vectors(layer, pool)
+    np.testing.assert_allclose(got, expected, atol=1e-3 * np.abs(expected).max())
+    assert got.dtype == np.float32
+
+
+def test_specials_and_last_layers_change_what_they_should(found):
+    vectors = found[0].vectors
+    assert np.abs(vectors(2, 'mean') - vectors(2, 'mean+specials')).max() > 1e-2
+    assert np.abs(vectors(2, 'mean') - vectors(2, 'last4')).max() > 1e-2
+    np.testing.assert_array_equal(vectors(0, 'cls')[0], vectors(0, 'cls')[1])
+    assert found[0].tokens_N.tolist()[1] < found[0].tokens_N.tolist()[2]
+
+
+def test_the_second_time_nothing_runs(found, model, monkeypatch):
+    monkeypatch.setattr(features, '_compute', lambda *_: pytest.fail('computed again'))
+    again = features.of(model, TEXTS, POOLINGS, folder=found[1])
+    np.testing.assert_array_equal(again.vectors(1, 'max'), found[0].vectors(1, 'max'))
+
+
+def test_other_parameters_texts_or_weights_are_other_files(found, model):
+    names = found[0].names
+    fresh = controls.untrained(model, seed=1)
+    for other in (
+        features.of(fresh, TEXTS, ('mean',)).names,
+        features.of(model, TEXTS[::-1], ('mean',)).names,
+        features.of(dataclasses.replace(model, causal=True), TEXTS, ('mean',)).names,
+    ):
+        assert not set(other.values()) & set(names.values())
+    width = model.network.encoder.width
+    given = [{'attention': np.full(width, x, np.float32)} for x in (0.0, 5.0)]
+    pair = [features.of(model, TEXTS, ('mean', 'attention'), given=g) for g in given]
+    mean_ND = pair[0].vectors(2, 'mean')
+    np.testing.assert_allclose(pair[0].vectors(2, 'attention'), mean_ND, atol=1e-2)
+    assert np.abs(pair[1].vectors(2, 'attention') - mean_ND).max() > 0.05
+
+
+def test_a_shared_direction_costs_no_precision(model):
+    shift = {'encoder': dict(model.params['encoder'])}
+    shift['encoder']['embedding'] = model.params['encoder']['embedding'] + 100.0
+    moved = dataclasses.replace(model, params=model.params | shift)
+    kept = features.of(moved, TEXTS, ('mean',), layers=[0]).vectors(0, 'mean')
+    true = moved.encode(TEXTS, layer=0)
+    assert np.abs(true).min() > 90
+    spread = np.abs(true - true.mean(axis=0)).max()
+    np.testing.assert_allclose(kept, true, atol=2e-3 * spread + 2e-5)
+
+
+def test_a_damaged_file_is_not_believed(tmp_path):
+    cache = array_cache.ArrayCache(tmp_path)
+    cache.put('rows', np.arange(100, dtype=np.float16))
+    (path,) = tmp_path.iterdir()
+    damaged = bytearray(path.read_bytes())
+    damaged[-3] ^= 1
+    path.write_bytes(damaged)
+    assert cache.get('rows') is None and not list(tmp_path.iterdir())
+
+
+def test_a_broken_off_computation_leaves_nothing(tmp_path):
+    cache = array_cache.ArrayCache(tmp_path)
+    wanted = {'rows': ((4,), np.float32)}
+    with pytest.raises(RuntimeError), cache.writing(wanted):
+        raise RuntimeError
+    assert cache.get('rows') is None and not list(tmp_path.iterdir())
+
+
+def test_objects_are_never_unpickled(tmp_path):
+    cache = array_cache.ArrayCache(tmp_path)
+    scratch = tmp_path / 'x'
+    with open(scratch, 'wb') as file:
+        np.save(file, np.array([{}], object))
+    scratch.rename(tmp_path / f'bad.{array_cache._digest(scratch)}.npy')
+    with pytest.raises(ValueError, match='Python objects'):
+        cache.get('bad')
+
+
+@pytest.mark.parametrize(
+    ('call', 'words'),
+    [
+        (dict(poolings=('maen',)), "no pooling 'maen'. Did you mean 'mean'"),
+        (dict(poolings=('attention',)), "'attention' needs weights"),
+        (dict(texts=['']), 'no tokens'),
+    ],
+)
+def test_what_cannot_be_pooled_is_said(model, call, words):
+    call = dict(texts=TEXTS, poolings=('mean',)) | call
+    with pytest.raises(ValueError, match=words):
+        features.of(model, **call)
+    with pytest.raises(ValueError, match='no features 9/mean'):
+        features.of(model, TEXTS).vectors(9, 'mean')
+
+
+def test_controls_know_nothing_of_training(model):
+    # The model was made at seed 0 and not trained.
+    same = controls.untrained(controls.untrained(model, seed=1), seed=0)
+    jax.tree.map(np.testing.assert_array_equal, same.params, model.params)
+    bag_ND = controls.bag_of_embeddings(model, TEXTS)
+    np.testing.assert_allclose(bag_ND, model.encode(TEXTS, layer=0), atol=1e-5)
+    # The order of words is nothing to a bag.
+    one, two = controls.bag_of_embeddings(model, ['the the a', 'the a the'])
+    assert np.abs(one - two).max() < 0.1
+    assert controls.tf_idf(['a b', 'b'], ['a b', 'b']).shape == (2, 2)
+    assert controls.word_lengths(['two words', '?']).tolist() == [[2, 9], [1, 1]]

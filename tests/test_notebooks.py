@@ -1,0 +1,108 @@
+"""Notebooks are whole, small and clean; their runner fails where a reader would."""
+
+import json
+import subprocess
+import sys
+
+import notebooks
+import pytest
+
+PATHS = sorted((notebooks.ROOT / 'colabs').glob('*.ipynb'))
+PLACE = 'github.com/jepa-text/jepa_text'
+
+
+def saved(folder, *cells):
+    """A notebook of these cells of code."""
+    made = [{'cell_type': 'code', 'source': [code]} for code in cells]
+    path = folder / 'made.ipynb'
+    path.write_text(json.dumps({'cells': made}))
+    return path
+
+
+@pytest.mark.parametrize('path', PATHS, ids=lambda path: path.stem)
+def test_a_notebook_is_as_it_ran(path):
+    notebook = json.loads(path.read_text(encoding='utf-8'))
+    cells = notebooks.code_cells(notebook)
+    assert [cell['execution_count'] for cell in cells] == list(range(1, len(cells) + 1))
+    kinds = {output['output_type'] for cell in cells for output in cell['outputs']}
+    assert 'error' not in kinds
+    assert any('image/png' in o.get('data', {}) for c in cells for o in c['outputs'])
+    assert path.stat().st_size <= 1000 * notebooks.MOST_KB
+    first = ''.join(notebook['cells'][0]['source'])
+    badge = 'colab.research.google.com/github/jepa-text/jepa_text/blob/main/colabs'
+    assert f'{badge}/{path.name}' in first
+    assert PLACE in ''.join(cells[0]['source'])
+
+
+def test_short_runs_are_shorter_and_elsewhere():
+    for path in PATHS:
+        cells = notebooks.code_cells(json.loads(path.read_text()))
+        long, short = (
+            '\n'.join(notebooks.program(cell, quick) for cell in cells)
+            for quick in (False, True)
+        )
+        trains = 'train.train' in long
+        assert ('config.steps = 400' in long) == trains
+        assert ('config.steps = 40\n' in short) == trains
+        assert 'runs/colabs/' not in short
+
+
+def test_all_notebooks_install_in_the_same_words():
+    first = {
+        ''.join(notebooks.code_cells(json.loads(path.read_text()))[0]['source'])
+        for path in PATHS
+    }
+    assert len(first) == 1
+
+
+def test_cells_share_names_and_show_what_they_print_and_end_with(tmp_path):
+    path = saved(tmp_path, '%magic\nx = 20\nprint("one")\nx + 1', 'x * 2')
+    notebooks.run(path, write=True)
+    one, two = notebooks.code_cells(json.loads(path.read_text()))
+    stream, result = one['outputs']
+    assert stream == {'output_type': 'stream', 'name': 'stdout', 'text': 'one\n'}
+    assert result['data'] == {'text/plain': '21'}
+    assert two['outputs'][0]['data'] == {'text/plain': '40'}
+    assert (one['execution_count'], two['execution_count']) == (1, 2)
+
+
+def test_figures_become_pictures_and_tables_html(tmp_path):
+    pytest.importorskip('matplotlib')
+    figure = 'from matplotlib.figure import Figure\nFigure((2, 1))'
+    table = 'class T:\n    def _repr_html_(self):\n        return "<b>"\ndisplay(T())'
+    path = saved(tmp_path, figure, table)
+    notebooks.run(path, write=True)
+    one, two = notebooks.code_cells(json.loads(path.read_text()))
+    assert one['outputs'][0]['data']['image/png'].startswith('iVBOR')
+    assert one['outputs'][0]['metadata']['image/png'] == {'width': 144, 'height': 72}
+    assert two['outputs'][0]['data']['text/html'] == '<b>'
+
+
+@pytest.mark.parametrize(
+    ('code', 'error', 'message'),
+    [
+        ('1 / 0', ZeroDivisionError, 'division'),
+        ('print("x" * 500_000)', ValueError, 'would have 500 kB'),
+    ],
+)
+def test_what_a_reader_would_mind_fails_and_changes_nothing(
+    tmp_path, code, error, message
+):
+    path = saved(tmp_path, code)
+    before = path.read_text()
+    with pytest.raises(error, match=message):
+        notebooks.run(path, write=True)
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ('code', 'message'),
+    [
+        ('raise KeyError', 'KeyError'),
+        ('import warnings\nwarnings.warn("old")', 'cell 1 warns'),
+    ],
+)
+def test_a_notebook_that_fails_or_warns_fails_the_program(tmp_path, code, message):
+    command = [sys.executable, notebooks.__file__, saved(tmp_path, code)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1 and message in done.stderr
