@@ -105,16 +105,19 @@ def _warnings(rows):
             other = chosen.get((task, owner, name, metric, form))
             if other is None or (not owner and (metric, form) in GEOMETRY):
                 continue
-            verdicts.append((name, _verdict(found, other, name, higher)))
-        bad = [(name, v) for name, v in verdicts if v.kind != 'beyond']
+            verdict = _verdict(found, other, name, higher)
+            verdicts.append((name, verdict, other['value']))
+        bad = [one for one in verdicts if one[1].kind != 'beyond']
         if bad:
             # The strongest: 'explained' before 'unclear'.
-            name, worst = min(bad, key=lambda pair: pair[1].kind)
+            name, worst, reached = min(bad, key=lambda one: one[1].kind)
             said.append(
                 {
                     **{key: row[key] for key in ('task', 'model', 'metric', 'form')},
                     'kind': worst.kind,
                     'control': name,
+                    'found': row['value'],
+                    'reached': reached,
                     'words': worst.words,
                 }
             )
@@ -244,6 +247,8 @@ def _fragile(tests):
                     form='raw',
                     kind='explained',
                     control='length',
+                    found=test['difference'],
+                    reached=controlled['difference'],
                     words=words,
                 )
             )

@@ -12,6 +12,7 @@ from jepa_text import (
 from jepa_text import representation_plots as plots
 
 COLUMNS = ('task', 'model', 'probe', 'words', 'uniformity', 'without length', 'rank')
+SHOWN = 6  # warnings on the terminal
 METHODS = """Everything is measured on texts that no probe has learned from. Geometry
 comes in four forms: raw, centred, whitened, and with what the length of a text predicts
 taken out (cross-fitted); raw measures of spread mostly show length. Controls: the same
@@ -28,11 +29,13 @@ small p is about these trained models, not about their objectives."""
 def show(results):
     """Prints the short table, and the warnings."""
     console.table('Last layer', list(COLUMNS), table(results))
-    for warning in results['warnings']:
+    for warning in results['warnings'][:SHOWN]:
         print(
             f'\n! {warning["task"]}, {warning["model"]}, {_metric(warning)}: '
             f'{warning["words"]}'
         )
+    if (more := len(results['warnings']) - SHOWN) > 0:
+        print(f'\n! and {more} more: see the page.')
 
 
 def table(results):
@@ -136,12 +139,17 @@ def _facts(results):
 def _warnings(results):
     if not results['warnings']:
         return None
+    said = {'explained': 'explains it', 'unclear': 'may explain it'}
+    rows = []
+    for w in results['warnings']:
+        beside = w['control'], w['reached'], said[w['kind']]
+        rows.append([w['task'], w['model'], _metric(w), w['found'], *beside])
+    columns = ['task', 'model', 'value', 'is', 'control', 'reaches', 'so it']
     return {
         'heading': 'What a control explains',
-        'text': '\n\n'.join(
-            f'`{w["task"]}`, `{w["model"]}`, {_metric(w)}: {w["words"]}'
-            for w in results['warnings']
-        ),
+        'text': 'Values of the last layer that something without any training reaches as '
+        'well, or better: they are no finding about the model.',
+        'table': {'columns': columns, 'rows': rows},
     }
 
 
@@ -165,10 +173,15 @@ def _task_sections(task, results):
 
 # What can be read off: with the interval in the table, and without.
 READ = {
-    'labels': (('word_recovery_auc',), ('balance', 'author_probe_gap')),
+    'labels': ((), ('word_recovery_auc', 'balance', 'author_probe_gap')),
     'scores': (
-        ('cosine_spearman', 'cosine_given_overlap'),
-        ('probe_spearman', 'high_overlap_auc', 'word_recovery_auc'),
+        ('cosine_spearman',),
+        (
+            'cosine_given_overlap',
+            'probe_spearman',
+            'high_overlap_auc',
+            'word_recovery_auc',
+        ),
     ),
     'texts': (('word_recovery_auc',), ()),
 }
@@ -234,7 +247,8 @@ _NOTES = {
     "The paper's gap (arXiv 2606.05173): probe minus a probe for the commonest token, "
     'neither corrected.',
     'scores': 'Given overlap: what agrees with people beyond the words that a pair '
-    'shares. High overlap: pairs that share most words, 0.5 is chance.',
+    'shares. High overlap: pairs that share most words, 0.5 is chance. Of two scores that '
+    'are as frequent, Spearman is 0.866 at most.',
     'texts': 'Word recovery: can content words be told from the vector, against words as '
     'frequent; chance is 0.5.',
 }
@@ -243,36 +257,16 @@ _NOTES = {
 def _tests(results):
     if not results['tests']:
         return None
-    rows = [
-        [
-            t['task'],
-            t['first'],
-            t['second'],
-            _metric(t),
-            t['difference'],
-            _ends(t),
-            t['p'],
-            t['p_holm'],
-        ]
-        for t in results['tests']
-    ]
+    rows = []
+    for t in results['tests']:
+        found = t['difference'], _ends(t), t['p'], t['p_holm']
+        rows.append([t['task'], t['first'], t['second'], _metric(t), *found])
+    columns = 'task, first, second, value, first − second, 95 %, p, p corrected'
     return {
         'heading': 'Differences between models',
         'text': 'Paired over the same sentences; the last column after Holm, over all of '
         'them.',
-        'table': {
-            'columns': [
-                'task',
-                'first',
-                'second',
-                'value',
-                'first − second',
-                '95 %',
-                'p',
-                'p, corrected',
-            ],
-            'rows': rows,
-        },
+        'table': {'columns': columns.split(', '), 'rows': rows},
     }
 
 

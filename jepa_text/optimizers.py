@@ -169,7 +169,8 @@ def rated(optimizer, rates):
 
     >>> params = {'encoder': {'norm': {'scale': 1.0}, 'embedding': 1.0}}
     >>> optimizer = rated(sgd(), {'embedding$': 0.0})
-    >>> optimizer.update(params, optimizer.init(params))[0]
+    >>> updates, state = optimizer.update(params, optimizer.init(params))
+    >>> jax.tree.map(float, updates)
     {'encoder': {'embedding': 0.0, 'norm': {'scale': 1.0}}}
     """
 

@@ -42,7 +42,7 @@ def plane(points, title, models):
         title,
         'alignment (distance² of positives)',
         'uniformity (lower left is near and spread)',
-        height=3.4,
+        height=_height(points),
     )
     for (model, control), (across, up) in points.items():
         across, up = _interval(across), _interval(up)
@@ -61,7 +61,8 @@ def by_layer(lines, title, ylabel, models, hlines=None):
     """Curves over layers. `lines` is {(model, control): (layers, intervals)}; where an
     interval has ends, a bar is drawn. `hlines` {(model, control): value}: controls that
     have no layers."""
-    figure, axes = plots.blank(title, ylabel, 'layer (0: the embedding)')
+    height = _height([*lines, *(hlines or {})])
+    figure, axes = plots.blank(title, ylabel, 'layer (0: the embedding)', height)
     most = 0
     for (model, control), (layers, intervals) in lines.items():
         values, low, high = np.array([_interval(one) for one in intervals]).T
@@ -131,7 +132,7 @@ def eigenspectra(values, title, models):
     `values` is {(model, control): eigenvalues, largest first}.
     """
     figure, axes = plots.blank(
-        title, 'share of the first 64', 'direction, strongest first'
+        title, 'share of the first 64', 'direction, strongest first', _height(values)
     )
     for (model, control), spectrum in values.items():
         spectrum = np.asarray(spectrum, np.float64)
@@ -184,6 +185,11 @@ def likeness(values_RC, title, rows, columns):
     axes.grid(False)
     axes.spines['bottom'].set_visible(False)
     return figure
+
+
+def _height(names):
+    """Inches: the axes keep their size whatever the legend below them needs."""
+    return 2.75 + 0.17 * -(-len(names) // 2)
 
 
 def _colour(model, models):

@@ -21,7 +21,8 @@ def test_help_shows_commands_and_examples_that_parse(capsys):
     for _, command, *flags in examples:
         flags = [f.replace('=configs/', f'={ROOT}/configs/') for f in flags]
         parsed, config, workdir = main.parse(['jepa-text', command, *flags])
-        assert parsed == command and config.name and workdir.startswith('runs/')
+        assert parsed == command and workdir.startswith('runs/')
+        assert config['to'] if command == 'export' else config.name
 
 
 def test_overrides_reach_the_config():
