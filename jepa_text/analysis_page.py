@@ -247,8 +247,8 @@ _NOTES = {
     "The paper's gap (arXiv 2606.05173): probe minus a probe for the commonest token, "
     'neither corrected.',
     'scores': 'Given overlap: what agrees with people beyond the words that a pair '
-    'shares. High overlap: pairs that share most words, 0.5 is chance. Of two scores that '
-    'are as frequent, Spearman is 0.866 at most.',
+    'shares. High overlap: pairs that share most words, 0.5 is chance. Against scores of '
+    'only two values, as frequent, Spearman cannot pass 0.866.',
     'texts': 'Word recovery: can content words be told from the vector, against words as '
     'frequent; chance is 0.5.',
 }
