@@ -2,12 +2,14 @@
 
     jepa-text train --config=configs/cpt.py:hf:NAME_OR_FOLDER,12k --workdir=runs/cpt
     jepa-text train --config=configs/cpt.py:runs/clm,2k,mntp --workdir=runs/cpt
+    jepa-text train --config=configs/cpt.py:runs/clm,300,mlm,desk --workdir=runs/cpt
 
 The argument is what it starts from, how many steps, and the objective: mlm or mntp, which
 names a hidden token at the position before it, as decoders do. arXiv 2507.00994 (section
 2.6) went on from decoders with 2k, 12k and 22k steps of MLM; here too the last 2,000
 steps decay, so that 2k only decays. Any other number of steps decays over its last fifth.
-Model section, vocabulary and tied heads are those of the start.
+`desk` is for two cores and the bundled corpus. Model section, vocabulary and tied heads
+are those of the start; --config.start.weights=new is the same run from scratch.
 """
 
 import importlib.util
@@ -30,8 +32,10 @@ def _pretrain():
 
 def get_config(argument='hf:,12k'):
     """What to start from, and for how long: 'hf:NAME,12k' or 'runs/old,500,mntp'."""
-    path, steps, objective, *_ = (*argument.split(','), '', '')
+    path, steps, objective, size, *_ = (*argument.split(','), '', '', '')
     steps, objective = steps or '12k', objective or 'mlm'
+    if size not in ('', 'desk'):
+        raise ValueError(f'{size!r} is no size; there is desk, or nothing.')
     if objective not in OBJECTIVES:
         raise ValueError(f'{objective!r} is not one of {", ".join(OBJECTIVES)}.')
     if steps not in STEPS and not steps.isdecimal():
@@ -58,12 +62,28 @@ def get_config(argument='hf:,12k'):
     config.schedule = dict(name='wsd', peak=5e-4, warmup=warmup, decay=decay)
     # Pairs of a pattern and a factor: ('embedding$', 0.1), ('layer_[0-3]/', 0.0).
     config.optimizer.rates = ()
+    return _desk(config, path) if size else config
+
+
+def _desk(config, path):
+    """Two cores, four rows of 128 a step, float32."""
+    config.prepare = dict(
+        source=dict(name='bundled'), tokenizer='start', row_length=128, shards=1
+    )
+    # Rows are in the words of the start.
+    folder = f'runs/rows-128-{Path(path).name}'
+    config.data = dict(folder=folder, row_length=128, batch_size=4)
+    config.model.update(dtype='float32', scan=False, remat='none')
+    config.schedule.peak = 2e-4
+    config.log_every = 5
+    config.evaluate = dict(every=50, rate=0.15, most_rows=64)
+    config.checkpoint = dict(every=100, keep=1)
     return config
 
 
 def _start(path):
     """The section with all its keys, so that each can be set."""
-    shared = dict(path=path, head='keep', layers=placeholder(str))
+    shared = dict(path=path, weights='keep', head='keep', layers=placeholder(str))
     if not path.startswith('hf:'):
         return ConfigDict(shared | dict(step=placeholder(int), optimizer='fresh'))
     become = dict(mask='auto', head='keep', window=placeholder(str), vocab_multiple=1)

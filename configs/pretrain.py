@@ -73,6 +73,7 @@ def _shared():
     config.log_every = 20
     config.telemetry = dict(every=100, on_collapse='warn')
     config.evaluate = dict(every=2000, rate=0.15, most_rows=2048)
+    config.geometry = dict(every=0, texts=2048)
     config.checkpoint = dict(every=1000, keep=3)
     return config
 

@@ -41,6 +41,8 @@ def get_config():
     config.log_every = 10
     config.telemetry = dict(every=100, on_collapse='warn')
     config.evaluate = dict(every=325, rate=0.15, most_rows=256)
+    # Uniformity and ranks of held-out vectors while they form; 0: never.
+    config.geometry = dict(every=0, texts=512)
     config.checkpoint = dict(every=325, keep=2)
     config.watchdog = dict(seconds=900, compile=3600, pause=3600)
     config.profile_steps = (0, 0)

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from jepa_text import console, recipe
+from jepa_text import recipe
+from jepa_text.running import console
 
 COLUMNS = ('case', 'ms a step', 'tokens/s', 'MFU', 'ratio', 'quartiles', 'memory, MiB')
 

@@ -17,18 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text import (
-    allocator,
-    flops,
-    hardware,
-    optimizers,
-    peer,
-    recipe,
-    resolve,
-    sharding,
-    tokenizers,
-)
+from jepa_text import optimizers, peer, recipe, resolve, sharding, tokenizers
 from jepa_text import state as states
+from jepa_text.planning import flops, hardware
+from jepa_text.running import allocator
 
 
 def main():

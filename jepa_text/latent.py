@@ -12,8 +12,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jepa_text import flops, losses, regularisers, resolve, schedules
+from jepa_text import losses, regularisers, resolve, schedules
 from jepa_text.models import layers
+from jepa_text.planning import flops
 
 DISTANCES = ('cosine', 'smooth_l1', 'mse', 'info_nce', 'prototypes')
 NORMS = ('layer', 'instance', 'none')

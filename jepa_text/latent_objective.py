@@ -5,8 +5,9 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jepa_text import losses, pooling, telemetry
+from jepa_text import losses, telemetry
 from jepa_text.latent import Latent
+from jepa_text.measures import pooling
 from jepa_text.objective import Objective
 
 

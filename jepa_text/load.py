@@ -12,9 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text import pooling, resolve, restore, tokenizers
+from jepa_text import resolve, tokenizers
 from jepa_text import state as states
 from jepa_text.hf import load as hf_load
+from jepa_text.measures import pooling
+from jepa_text.running import restore
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

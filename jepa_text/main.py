@@ -4,7 +4,7 @@ All logic is in functions that a notebook can call too; only this file knows of 
 
 Exit codes: 0 done; 1 the run failed, a restart may help; 2 wrong usage or a config that
 cannot run, a restart never helps; 75 stopped by SIGTERM or SIGINT with the state saved,
-the same command resumes; 87 the watchdog ended a run that hung. See exits.py.
+the same command resumes; 87 the watchdog ended a run that hung. See running/exits.py.
 """
 
 import difflib
@@ -15,15 +15,15 @@ import sys
 import traceback
 from pathlib import Path
 
-from jepa_text import exits
+from jepa_text.running import exits
 
 # command: what it does, and the function(config, workdir) that does it.
 COMMANDS = {
     'prepare': ('text to rows on disk', 'jepa_text.data.prepare', 'run'),
     'train': ('pretrain, or resume', 'jepa_text.train', 'train'),
     'study': ('several runs on the same rows, one report', 'jepa_text.study', 'study'),
-    'analyse': ('what vectors hold', 'jepa_text.analysis', 'analyse'),
-    'plan': ('what a run will take: memory, hours, money', 'jepa_text.plan', 'plan'),
+    'analyse': ('what vectors hold', 'jepa_text.analysis.analyse', 'analyse'),
+    'plan': ('memory, hours and money of a run', 'jepa_text.planning.plan', 'plan'),
     'benchmark': ('steps against each other', 'jepa_text.benchmark', 'benchmark'),
     'export': ('a run as a folder for transformers', 'jepa_text.hf.export', 'run'),
 }
@@ -103,7 +103,7 @@ def main(argv):
 
 def _supervise(argv):
     """`jepa-text supervise [--restarts=N] COMMAND ...`"""
-    from jepa_text import supervise
+    from jepa_text.running import supervise
 
     restarts, rest = 5, argv[2:]
     if rest and (given := re.fullmatch(r'--?restarts=(\d+)', rest[0])):
@@ -118,7 +118,7 @@ def _supervise(argv):
 
 def _join(argv):
     """Finds the other processes of this job, as --distributed says."""
-    from jepa_text import distributed
+    from jepa_text.running import distributed
 
     given = [re.fullmatch(r'--?distributed=(.*)', word) for word in argv]
     distributed.start(next((word[1] for word in reversed(given) if word), 'auto'))

@@ -12,8 +12,9 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from jepa_text import flops, losses
+from jepa_text import losses
 from jepa_text.models.heads import word_head, word_scores
+from jepa_text.planning import flops
 
 
 class Objective:

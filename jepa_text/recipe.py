@@ -8,20 +8,12 @@ from typing import Any
 
 import jax
 
-from jepa_text import (
-    budget,
-    compilation,
-    distributed,
-    optimizers,
-    resolve,
-    schedules,
-    sharding,
-    tokenizers,
-)
+from jepa_text import optimizers, resolve, schedules, sharding, tokenizers
 from jepa_text import state as states
 from jepa_text import step as steps
 from jepa_text.data import pipeline, prepare
 from jepa_text.evals import geometry, heldout
+from jepa_text.running import budget, compilation, distributed
 
 # Keys that a config may leave out, and what they are then.
 OPTIONAL = {

@@ -27,6 +27,7 @@ class Start:
     path       'hf:' and a folder or name, or the workdir of a run
     step       which checkpoint of a run, the newest if None
     revision, family, become    of an 'hf:' model: see hf/load.load
+    weights    'keep', or 'new': its shape and words alone, the same run from scratch
     head       'keep', or 'new': word scores start afresh
     layers     how a model of another depth is made: transplant.LAYERS
     optimizer  'fresh', or 'kept': the moments of a run with the same optimizer
@@ -37,18 +38,22 @@ class Start:
     revision: str | None = None
     family: str | None = None
     become: dict = dataclasses.field(default_factory=dict)
+    weights: str = 'keep'
     head: str = 'keep'
     layers: str | None = None
     optimizer: str = 'fresh'
 
     def __post_init__(self):
         for what, value, known in (
+            ('weights', self.weights, ('keep', 'new')),
             ('head', self.head, ('keep', 'new')),
             ('optimizer', self.optimizer, ('fresh', 'kept')),
             ('layers', self.layers, (None, *transplant.LAYERS)),
         ):
             if value not in known:
                 raise ValueError(f'start: {what}={value!r}; there are: {known}.')
+        if self.weights == 'new' and self.optimizer == 'kept':
+            raise ValueError("start: moments of weights that are new: optimizer='fresh'.")
         theirs = self.step is not None or self.optimizer == 'kept'
         if self.is_foreign and theirs:
             raise ValueError(

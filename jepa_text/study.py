@@ -14,18 +14,11 @@ from pathlib import Path
 
 import jax
 
-from jepa_text import (
-    baseline,
-    load,
-    recipe,
-    resolve,
-    restore,
-    sharding,
-    study_report,
-    train,
-)
+from jepa_text import load, recipe, resolve, sharding, study_report, train
 from jepa_text.data import pipeline, prepare
 from jepa_text.evals import heldout, representation
+from jepa_text.planning import baseline
+from jepa_text.running import restore
 
 UNTRAINED = 'untrained'
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import jax
 
-from jepa_text import console, metrics, plots, recipe, report
+from jepa_text import plots, recipe, report
+from jepa_text.running import console, metrics
 
 COLUMNS = ('model', 'masked loss', 'accuracy', 'uniformity', 'effective rank', 'probe')
 CURVES = (

@@ -10,27 +10,23 @@ import functools
 
 import jax
 
-from jepa_text import (
+from jepa_text import recipe as recipes
+from jepa_text import resolve, sharding, start, telemetry, warm
+from jepa_text import state as states
+from jepa_text.data import pipeline
+from jepa_text.planning import baseline
+from jepa_text.running import (
     allocator,
-    baseline,
     checkpoint,
     compilation,
     distributed,
     exits,
     profiling,
     reporter,
-    resolve,
-    sharding,
     signals,
-    start,
-    telemetry,
-    warm,
     watchdog,
     workdir,
 )
-from jepa_text import recipe as recipes
-from jepa_text import state as states
-from jepa_text.data import pipeline
 
 # What a resumed run may set differently without becoming another run.
 MAY_CHANGE = (

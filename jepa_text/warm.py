@@ -13,19 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text import (
-    distributed,
-    load,
-    optimizers,
-    restore,
-    seal,
-    sharding,
-    transplant,
-)
+from jepa_text import load, optimizers, sharding, transplant
 from jepa_text import start as starts
 from jepa_text import state as states
 from jepa_text.hf import become as becoming
 from jepa_text.hf import load as hf_load
+from jepa_text.running import distributed, restore, seal
 
 
 def begin(section, recipe, state, folder):
@@ -36,7 +29,9 @@ def begin(section, recipe, state, folder):
     """
     start = starts.of(section)
     phase = recipe.phases[0]
-    if start.optimizer == 'kept':
+    if start.weights == 'new':
+        lines = [f'from      {start.path}: shape and words alone', 'weights   new']
+    elif start.optimizer == 'kept':
         state, lines = _resumed(start, recipe, phase, state)
     else:
         state, lines = _transplanted(start, recipe, phase, state)

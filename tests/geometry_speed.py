@@ -15,7 +15,7 @@ from concurrent import futures
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from jepa_text import forms, geometry
+from jepa_text.measures import forms, geometry
 
 
 def vectors(rows, width=512, seed=0):

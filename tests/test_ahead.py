@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from jepa_text import ahead
+from jepa_text.planning import ahead
 
 
 def test_devices_that_are_not_here_are_named():

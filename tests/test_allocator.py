@@ -9,7 +9,7 @@ import pytest
 CODE = """
 import resource
 import numpy as np
-from jepa_text import allocator
+from jepa_text.running import allocator
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

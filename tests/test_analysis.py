@@ -11,21 +11,12 @@ import numpy as np
 import pytest
 import tiny
 
-from jepa_text import (
-    analysis,
-    analysis_cells,
-    analysis_findings,
-    analysis_page,
-    features,
-    main,
-    metrics,
-    readouts,
-    sharding,
-    train,
-)
+from jepa_text import main, sharding, train
 from jepa_text import task as tasks
+from jepa_text.analysis import analyse, cells, features, findings, page, readouts
 from jepa_text.data import pipeline
 from jepa_text.evals import geometry as geometry_eval
+from jepa_text.running import metrics
 
 pytest.importorskip('sklearn')
 pytest.importorskip('matplotlib')
@@ -74,7 +65,7 @@ def config(folder, **changes):
 
 @pytest.fixture(scope='module')
 def results(folder):
-    return analysis.analyse(config(folder), folder / 'out')
+    return analyse.analyse(config(folder), folder / 'out')
 
 
 def chosen(results, **wanted):
@@ -88,9 +79,9 @@ def chosen(results, **wanted):
 def test_rows_are_tidy_and_the_files_agree(results, folder):
     with open(folder / 'out' / 'analysis.csv', newline='') as file:
         read = list(csv.DictReader(file))
-    assert tuple(read[0]) == analysis.COLUMNS and len(read) == len(results['rows'])
+    assert tuple(read[0]) == analyse.COLUMNS and len(read) == len(results['rows'])
     places = [
-        tuple(row[key] for key in analysis.COLUMNS if key != 'value') for row in read
+        tuple(row[key] for key in analyse.COLUMNS if key != 'value') for row in read
     ]
     assert len(set(places)) == len(places)
     saved = json.loads((folder / 'out' / 'analysis.json').read_text())
@@ -150,9 +141,9 @@ def test_the_page_is_whole_and_has_every_figure(results, folder):
 
 def test_again_it_reads_what_it_kept(results, folder, monkeypatch):
     monkeypatch.setattr(features, '_compute', lambda *_: pytest.fail('computed again'))
-    monkeypatch.setattr(analysis_page, 'write', lambda *_: None)
+    monkeypatch.setattr(page, 'write', lambda *_: None)
     one = [str(folder / 'a-0')]
-    again = analysis.analyse(config(folder, models=one), folder / 'out')
+    again = analyse.analyse(config(folder, models=one), folder / 'out')
     rows = [row for row in results['rows'] if row['seed'] == 0 and not row['other']]
     expected = [{**row, 'model': row['model'] and 'a-0'} for row in rows]
     got = [row for row in again['rows'] if not row['other']]
@@ -175,7 +166,7 @@ def test_again_it_reads_what_it_kept(results, folder, monkeypatch):
 )
 def test_what_cannot_be_analysed_is_said(changes, words, folder):
     with pytest.raises((ValueError, FileNotFoundError), match=words):
-        analysis.analyse(config(folder, **changes), folder / 'bad')
+        analyse.analyse(config(folder, **changes), folder / 'bad')
 
 
 def test_the_command_line_names_models_and_tasks(folder):
@@ -188,11 +179,11 @@ def test_the_command_line_names_models_and_tasks(folder):
         dict(name='bundled'),
         dict(name='sst2', path='GLUE/SST-2'),
     ]
-    assert set(found) == set(analysis.KEYS)
+    assert set(found) == set(analyse.KEYS)
 
 
 def test_names_of_runs():
-    named = analysis.named
+    named = analyse.named
     assert named(['r/a-0', 'r/a-1', 'hf:x/m-2'])['hf:x/m-2'] == ('m-2', 0)
     assert named(['r/mlm_seed3', 'q/mlm_seed4'])['r/mlm_seed3'] == ('mlm', 3)
     # Two that would be called the same keep their paths.
@@ -201,14 +192,14 @@ def test_names_of_runs():
 
 
 def test_attention_and_weights_are_trained_and_kept(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(analysis_page, 'write', lambda *_: None)
+    monkeypatch.setattr(page, 'write', lambda *_: None)
     changes = dict(
         models=[str(folder / 'a-0')],
         poolings=['mean', 'attention', 'weighted'],
         halves=0,
         controls=[],
     )
-    found = analysis.analyse(config(folder, **changes), tmp_path)
+    found = analyse.analyse(config(folder, **changes), tmp_path)
     probes = {
         row['pooling']: row['value']
         for row in chosen(found, metric='probe_accuracy', layer=1)
@@ -228,19 +219,19 @@ def cloud():
 
 def test_halves_give_the_standard_error_of_a_mean(cloud):
     rows_ND, lengths_N2 = cloud
-    found, halves = analysis_cells.geometry_values(rows_ND, lengths_N2, halves=32)
+    found, halves = cells.geometry_values(rows_ND, lengths_N2, halves=32)
     interval = found['mean_cosine', 'raw']
     # Independent samples of the same cloud say how far it is off.
     others = [
-        analysis_cells.geometry_values(
+        cells.geometry_values(
             np.random.default_rng(seed).normal(size=(200, 8)) + 1.0, lengths_N2
         )[0]['mean_cosine', 'raw'].value
         for seed in range(1, 17)
     ]
-    error = (interval.high - interval.low) / 2 / analysis_cells.quantile(31)
+    error = (interval.high - interval.low) / 2 / cells.quantile(31)
     assert 0.5 < error / np.std(others, ddof=1) < 2
     assert len(halves['mean_cosine', 'raw']) == 32
-    none, nothing = analysis_cells.geometry_values(rows_ND, lengths_N2)
+    none, nothing = cells.geometry_values(rows_ND, lengths_N2)
     assert math.isnan(none['uniformity', 'raw'].low) and not nothing
 
 
@@ -266,7 +257,7 @@ def test_pairs_are_read_off(kind):
     metric, positive = ('f1', '1') if kind == 'labels' else ('spearman', 4.0)
     task = tasks.Task('t', kind, metric, *sides, positive=positive)
     rows_ND = np.concatenate([*vectors[0], *vectors[1]])
-    found = analysis_cells.split(rows_ND, task)
+    found = cells.split(rows_ND, task)
     np.testing.assert_array_equal(found.test_second_ND, vectors[1][1])
     values, single = readouts.answers(task, found)
     assert values['alignment'].value < 1e-6
@@ -296,10 +287,10 @@ def test_quantiles_and_tails_agree_with_scipy():
     stats = pytest.importorskip('scipy.stats')
     for freedom in (1, 2, 3, 7, 15, 40):
         expected = stats.t.ppf(0.975, freedom)
-        assert analysis_cells.quantile(freedom) == pytest.approx(expected, rel=0.01)
+        assert cells.quantile(freedom) == pytest.approx(expected, rel=0.01)
     for t in (0.5, 2.0, 4.0):
         expected = 2 * stats.t.sf(t, 15)
-        assert analysis_findings._two_sided(-t, 15) == pytest.approx(expected, rel=0.02)
+        assert findings._two_sided(-t, 15) == pytest.approx(expected, rel=0.02)
 
 
 def row(model, metric, value, *, control='', form='raw', reach=0.01, seed=0):
@@ -312,7 +303,7 @@ def row(model, metric, value, *, control='', form='raw', reach=0.01, seed=0):
 
 def test_the_interval_over_seeds_joins_both_kinds():
     rows = [row('a', 'isoscore', v, seed=s) for s, v in enumerate((0.1, 0.2, 0.3))]
-    (mean,) = analysis_findings.over_seeds([*rows, row('b', 'isoscore', 0.5)])
+    (mean,) = findings.over_seeds([*rows, row('b', 'isoscore', 0.5)])
     assert mean['seed'] == 'mean' and mean['value'] == pytest.approx(0.2)
     # t of two degrees of freedom times 0.1 / sqrt 3, and 0.01 over sentences.
     reach = math.hypot(4.303 * 0.1 / math.sqrt(3), 0.01)
@@ -325,10 +316,10 @@ def test_tests_find_a_difference_and_are_corrected():
     right['c'] = right['b'].copy()
     rows, single = [], {}
     for model, values in right.items():
-        cell = analysis_cells.Cell('t', model, 0, '', 2, 'mean')
+        cell = cells.Cell('t', model, 0, '', 2, 'mean')
         rows.append(row(model, 'probe_accuracy', values.mean(), form=''))
         single[cell] = {'probe_accuracy': values.astype(float)}
-    tests = analysis_findings.compare(rows, {}, single)['tests']
+    tests = findings.compare(rows, {}, single)['tests']
     p = {(test['first'], test['second']): test['p_holm'] for test in tests}
     assert p['a', 'b'] < 0.01 and p['b', 'c'] == 1.0
     assert all(test['p_holm'] >= test['p'] for test in tests)
@@ -339,13 +330,13 @@ def test_a_difference_of_length_alone_is_called_so():
     for model, value in (('a', -0.2), ('b', -0.6)):
         rows.append(row(model, 'uniformity', value))
         rows.append(row(model, 'uniformity', -0.05, form='length_controlled'))
-        cell = analysis_cells.Cell('t', model, 0, '', 2, 'mean')
+        cell = cells.Cell('t', model, 0, '', 2, 'mean')
         deviations[cell] = {
             ('uniformity', form): 0.01 * rng.normal(size=16)
             for form in ('raw', 'length_controlled')
         }
     rows.append(row('a', 'uniformity', -0.3, control='untrained'))
-    found = analysis_findings.compare(rows, deviations, {})
+    found = findings.compare(rows, deviations, {})
     length = [w for w in found['warnings'] if w['control'] == 'length']
     assert len(length) == 1 and 'the length of a text' in length[0]['words']
     (untrained,) = [w for w in found['warnings'] if w['control'] == 'untrained']

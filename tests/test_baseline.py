@@ -8,7 +8,8 @@ import pytest
 import test_configs
 import tiny
 
-from jepa_text import baseline, flops, outline, recipe, sharding, study, train
+from jepa_text import recipe, sharding, study, train
+from jepa_text.planning import baseline, flops, outline
 
 PRESETS = test_configs.module('desk').PRESETS
 LATENT = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jepa_text import budget
+from jepa_text.running import budget
 
 
 def test_rows_of_all_or_of_each():

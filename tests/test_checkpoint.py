@@ -22,7 +22,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from jepa_text import checkpoint, restore, seal
+from jepa_text.running import checkpoint, restore, seal
 
 
 @flax.struct.dataclass
@@ -295,7 +295,7 @@ CHILD = """
 import sys, jax, jax.numpy as jnp, numpy as np
 from types import SimpleNamespace
 import flax.struct
-from jepa_text import checkpoint
+from jepa_text.running import checkpoint
 
 @flax.struct.dataclass
 class State:

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from jepa_text import compilation
+from jepa_text.running import compilation
 
 
 @pytest.fixture(autouse=True)

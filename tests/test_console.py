@@ -5,7 +5,7 @@ import io
 import jax.numpy as jnp
 import pytest
 
-from jepa_text import console
+from jepa_text.running import console
 
 
 class Clock:

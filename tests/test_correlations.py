@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jepa_text import correlations
+from jepa_text.measures import correlations
 
 RNG = np.random.default_rng(0)
 CONTROLS_NC = RNG.normal(size=(50, 2))

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 import tiny
 
-from jepa_text import distributed, exits, metrics, train
+from jepa_text import train
+from jepa_text.running import distributed, exits, metrics
 
 PROGRAM = Path(__file__).with_name('tiny.py')
 STEPS = 24
@@ -188,7 +189,7 @@ def test_alone_there_is_nothing_to_agree_on():
 QUARREL = """
     import sys
     import jax
-    from jepa_text import distributed
+    from jepa_text.running import distributed
     distributed.start()
     me, vote = jax.process_index(), distributed.Vote(lag=1)
     print([vote(me == 1 and call == 1) for call in range(4)])

@@ -7,8 +7,9 @@ import jax
 import numpy as np
 import pytest
 
-from jepa_text import array_cache, controls, features, load, resolve, tokenizers
+from jepa_text import load, resolve, tokenizers
 from jepa_text import state as states
+from jepa_text.analysis import array_cache, controls, features
 
 TEXTS = ['Call me Ishmael.', 'The whale', 'My fellow Americans, the union is strong now.']
 

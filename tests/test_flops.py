@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import test_configs
 
-from jepa_text import flops, resolve, tokenizers
+from jepa_text import resolve, tokenizers
 from jepa_text import state as states
 from jepa_text import step as steps
+from jepa_text.planning import flops
 
 LENGTH, ROWS = 64, 4
 PRESETS = test_configs.module('desk').PRESETS

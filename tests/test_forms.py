@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies
 
-from jepa_text import class_geometry, cloud, forms, geometry
+from jepa_text.measures import class_geometry, cloud, forms, geometry
 
 RNG = np.random.default_rng(0)
 CLOUD_ND = RNG.normal(size=(300, 8)) * np.geomspace(3, 0.1, 8) + 2

@@ -10,7 +10,7 @@ from hypothesis import strategies
 from scipy import special, stats
 from scipy.spatial import distance
 
-from jepa_text import class_geometry, cloud, geometry, neighbours
+from jepa_text.measures import class_geometry, cloud, geometry, neighbours
 
 RNG = np.random.default_rng(0)
 CLOUD_ND = RNG.normal(size=(200, 12)) @ np.diag(np.geomspace(3, 0.1, 12)) + 0.5

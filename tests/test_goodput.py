@@ -2,7 +2,7 @@
 
 import pytest
 
-from jepa_text import goodput
+from jepa_text.running import goodput
 
 
 def test_the_first_start_is_remembered(tmp_path):

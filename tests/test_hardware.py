@@ -2,7 +2,7 @@
 
 import pytest
 
-from jepa_text import hardware
+from jepa_text.planning import hardware
 
 # What jax.devices()[0].device_kind says on each.
 KINDS = {

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from jepa_text import correlations, lexical, words
+from jepa_text.measures import correlations, lexical, words
 
 RNG = np.random.default_rng(0)
 VOCABULARY = [f'word{i}' for i in range(60)]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jepa_text import exits, main
+from jepa_text import main
+from jepa_text.running import exits
 
 ROOT = Path(__file__).parents[1]
 QUICKSTART = str(ROOT / 'configs' / 'quickstart.py')
@@ -119,7 +120,7 @@ def test_a_supervised_command_is_this_very_one(monkeypatch):
         seen.append((command[1:], restarts, progress()))
         return 75
 
-    monkeypatch.setattr('jepa_text.supervise.supervise', supervised)
+    monkeypatch.setattr('jepa_text.running.supervise.supervise', supervised)
     command = ['train', f'--config={QUICKSTART}', '--workdir=nowhere']
     assert main.main(['jepa-text', 'supervise', *command]) == 75
     assert main.main(['jepa-text', 'supervise', '--restarts=9', *command]) == 75

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jepa_text import metrics
+from jepa_text.running import metrics
 
 
 def log(folder):
@@ -128,7 +128,7 @@ def test_reading_where_nothing_was_logged(tmp_path):
 def test_a_killed_process_loses_no_line(tmp_path):
     code = (
         'import os, signal, sys\n'
-        'from jepa_text import metrics\n'
+        'from jepa_text.running import metrics\n'
         'writer = metrics.Writer(sys.argv[1], tensorboard=False)\n'
         'for step in range(50):\n'
         '    writer.write(step, {"a": step})\n'
@@ -240,7 +240,9 @@ def test_throughput_windows_are_separate_and_restart_leaves_a_compile_out():
 def test_importing_needs_none_of_the_rare_packages():
     code = (
         'import sys\n'
-        'from jepa_text import console, geometry, metrics, plots, probes, report\n'
+        'from jepa_text import plots, report\n'
+        'from jepa_text.measures import geometry, probes\n'
+        'from jepa_text.running import console, metrics\n'
         'rare = ("rich", "tensorboardX", "matplotlib", "sklearn", "jax")\n'
         'assert not set(rare) & set(sys.modules)\n'
     )

@@ -10,17 +10,8 @@ import pytest
 import test_configs
 import tiny
 
-from jepa_text import (
-    flops,
-    hardware,
-    main,
-    memory,
-    outline,
-    plan,
-    plan_tables,
-    recipe,
-    sharding,
-)
+from jepa_text import main, recipe, sharding
+from jepa_text.planning import flops, hardware, memory, outline, plan, plan_tables
 
 PRETRAIN = str(test_configs.CONFIGS / 'pretrain.py')
 

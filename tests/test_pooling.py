@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jepa_text import pooling
+from jepa_text.measures import pooling
 
 RNG = np.random.default_rng(0)
 HIDDEN_BLD = RNG.normal(size=(4, 7, 5)).astype(np.float32)

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import test_configs
 
-from jepa_text import outline, recipe, schedules, sharding
+from jepa_text import recipe, schedules, sharding
+from jepa_text.planning import outline
 
 PRETRAIN = test_configs.module('pretrain')
 PRESETS = list(test_configs.module('presets').presets())

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from jepa_text import probes
+from jepa_text.measures import probes
 
 
 def cloud(examples, width, classes, noise, seed=0):

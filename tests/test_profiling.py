@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 from jax.profiler import ProfileData
 
-from jepa_text import profiling
+from jepa_text.running import profiling
 
 
 def test_the_steps_asked_for_are_recorded(tmp_path):

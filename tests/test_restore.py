@@ -9,7 +9,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from jepa_text import checkpoint, restore, seal
+from jepa_text.running import checkpoint, restore, seal
 
 
 @flax.struct.dataclass

@@ -5,7 +5,7 @@ import doctest
 import numpy as np
 import pytest
 
-from jepa_text import ridge
+from jepa_text.measures import ridge
 
 RNG = np.random.default_rng(0)
 ROWS_ND = RNG.normal(size=(120, 10)) * np.geomspace(5, 0.1, 10) + 4

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from jepa_text import seal
+from jepa_text.running import seal
 
 
 @pytest.fixture

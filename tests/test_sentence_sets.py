@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from jepa_text import sentence_sets, words
+from jepa_text.measures import sentence_sets, words
 
 RNG = np.random.default_rng(0)
 NAMES = [f'noun{i}' for i in range(40)]

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from jepa_text import signals
+from jepa_text.running import signals
 
 
 def until(condition, seconds=5.0):
@@ -34,7 +34,7 @@ def test_the_first_signal_asks_and_the_handlers_come_back(number, capfd):
 def test_the_second_ends_the_process_though_its_main_thread_hangs():
     program = """
         import ctypes, os
-        from jepa_text import signals
+        from jepa_text.running import signals
         with signals.Requests():
             print('ready', flush=True)
             # Sleeps without ever coming back to Python, as a hung collective would.

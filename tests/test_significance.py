@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jepa_text import significance
+from jepa_text.measures import significance
 
 RNG = np.random.default_rng(0)
 FIRST_N = RNG.normal(size=60) + 0.4

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import spatial
 
-from jepa_text import cloud, similarity
+from jepa_text.measures import cloud, similarity
 
 RNG = np.random.default_rng(0)
 FIRST_ND = RNG.normal(size=(60, 7)) + 3

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jepa_text import geometry, statistics
+from jepa_text.measures import geometry, statistics
 
 RNG = np.random.default_rng(0)
 SKEWED_N = RNG.exponential(size=80)

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from jepa_text import exits, supervise
+from jepa_text.running import exits, supervise
 
 # Ends the n-th time with the n-th code of codes; a code below 0 is a signal.
 CHILD = """
@@ -73,7 +73,7 @@ def test_the_budget_is_a_number():
 
 SUPERVISOR = """
     import sys
-    from jepa_text import supervise
+    from jepa_text.running import supervise
     sys.exit(supervise.supervise(sys.argv[1:], 3, set, pause=30.0))
 """
 # Saves when told to stop; its worker would live on.

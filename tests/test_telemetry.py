@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from jepa_text import geometry, telemetry
+from jepa_text import telemetry
+from jepa_text.measures import geometry
 
 N, D = 60, 16
 

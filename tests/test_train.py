@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 import tiny
 
-from jepa_text import flops, load, metrics, recipe, train
+from jepa_text import load, recipe, train
+from jepa_text.planning import flops
+from jepa_text.running import metrics
 
 STEPS = 24
 
@@ -168,7 +170,7 @@ def test_machinery_changes_no_bit(folder, tmp_path):
 
 
 def test_mfu_counts_real_tokens_only(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr('jepa_text.hardware.peak', lambda kind: 1e12)
+    monkeypatch.setattr('jepa_text.planning.hardware.peak', lambda kind: 1e12)
     config = tiny.config(folder, steps=4, phases=(dict(objective=dict(name='mlm')),))
     train.train(config, tmp_path / 'run')
     (phase,) = recipe.make(recipe.plain(config)).phases

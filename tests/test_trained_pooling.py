@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jepa_text import pooling, probes, trained_pooling
+from jepa_text.measures import pooling, probes, trained_pooling
 
 RNG = np.random.default_rng(0)
 

@@ -20,7 +20,6 @@ from jepa_text import (
     optimizers,
     recipe,
     resolve,
-    restore,
     start,
     tokenizers,
     train,
@@ -29,6 +28,7 @@ from jepa_text import (
 )
 from jepa_text import state as states
 from jepa_text.data import prepare
+from jepa_text.running import restore
 
 MLM = (dict(objective=dict(name='mlm')),)
 
@@ -271,6 +271,16 @@ def test_heads(folder, old, tmp_path):
     assert_array_equal(made['lm_head']['output']['kernel'], np.ones((2, 4)))
 
 
+def test_new_weights_are_those_of_a_run_without_a_start(folder, old, tmp_path, capsys):
+    """The same model from scratch: what a start is worth is measured against it."""
+    config = config_of(folder, old, start=dict(weights='new'))
+    _, state = begun(config, tmp_path / 'a', modules=())
+    made = recipe.make(start.complete(recipe.plain(config)))
+    fresh = jax.jit(functools.partial(made.phases[0].network.init, made.seed))()
+    same(state.params, fresh)
+    assert 'shape and words alone' in capsys.readouterr().out
+
+
 def test_moments_are_kept_where_they_fit(folder, old, tmp_path):
     """Another objective, with modules of its own, which start afresh."""
     section = dict(name='hybrid', predictor_width=16)
@@ -305,6 +315,8 @@ def test_moments_are_kept_where_they_fit(folder, old, tmp_path):
     [
         (dict(paht='x'), "Did you mean 'path'"),
         (dict(path='x', head='tied'), "head='tied'"),
+        (dict(path='x', weights='none'), "weights='none'"),
+        (dict(path='x', weights='new', optimizer='kept'), 'weights that are new'),
         (dict(path='x', layers='twice'), "layers='twice'"),
         (dict(path='hf:x', step=3), 'neither steps nor moments'),
         (dict(path='x', become=dict(mask='auto')), 'about models of others'),
@@ -448,6 +460,8 @@ def test_the_config_of_continued_pretraining(old, foreign, tmp_path):
         assert float(schedule(steps - 2001 if steps > 2000 else 0)) > 0
         objective = config['phases'][0]['objective']['name']
         assert objective == ('mntp' if 'mntp' in argument else 'mlm')
-    for argument in (f'{old},soon', f'{old},2k,clm'):
-        with pytest.raises(ValueError, match='soon|clm'):
+    desk = recipe.plain(cpt.get_config(f'{old},300,mlm,desk'))
+    assert desk['data']['folder'] == 'runs/rows-128-old' and desk['steps'] == 300
+    for argument in (f'{old},soon', f'{old},2k,clm', f'{old},2k,mlm,big'):
+        with pytest.raises(ValueError, match='soon|clm|big'):
             cpt.get_config(argument)

@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from jepa_text import exits, watchdog
+from jepa_text.running import exits, watchdog
 
 
 def test_a_child_that_hangs_leaves_its_stacks_and_87(tmp_path):
     program = f"""
         import time
-        from jepa_text import watchdog
+        from jepa_text.running import watchdog
 
         def waits_for_a_peer():
             time.sleep(60)

@@ -5,7 +5,7 @@ import doctest
 import numpy as np
 import pytest
 
-from jepa_text import words
+from jepa_text.measures import words
 
 TEXTS = [
     'The whale sank the ship.',

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from jepa_text import workdir
+from jepa_text.running import workdir
 
 CONFIG = {
     'name': 'run',
@@ -23,7 +23,7 @@ CONFIG = {
 }
 HOLD = """
 import sys, time
-from jepa_text import workdir
+from jepa_text.running import workdir
 with workdir.open_workdir(sys.argv[1], {'a': 1}):
     print('held', flush=True)
     time.sleep(60)

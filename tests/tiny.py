@@ -75,7 +75,7 @@ def fingerprint(state):
 
 def log(workdir):
     """The metrics of a run but for its speed and memory."""
-    from jepa_text import metrics
+    from jepa_text.running import metrics
 
     return [
         {k: v for k, v in line.items() if k.split('/')[0] not in ('throughput', 'memory')}
@@ -86,7 +86,8 @@ def log(workdir):
 if __name__ == '__main__':
     import jax
 
-    from jepa_text import distributed, exits, train
+    from jepa_text import train
+    from jepa_text.running import distributed, exits
 
     folder, workdir = sys.argv[1:]
     changes = json.loads(Path(folder, 'changes.json').read_text())

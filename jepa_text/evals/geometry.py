@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text import cloud, forms, geometry, pooling, sharding
+from jepa_text import sharding
 from jepa_text.data import pipeline
+from jepa_text.measures import cloud, forms, geometry, pooling
 
 MEASURES = {
     name: geometry.METRICS[name]

@@ -1,6 +1,6 @@
 """What the vectors of held-out paragraphs look like, and what can be read off them."""
 
-from jepa_text import geometry, probes
+from jepa_text.measures import geometry, probes
 
 
 def author(document):

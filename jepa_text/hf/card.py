@@ -8,7 +8,7 @@ import dataclasses
 import json
 from pathlib import Path
 
-from jepa_text import metrics, restore
+from jepa_text.running import metrics, restore
 
 START = 'start.json'
 LOADING = {

@@ -23,7 +23,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from jepa_text import load as loading
-from jepa_text import resolve, restore
+from jepa_text import resolve
 from jepa_text.data import shards
 from jepa_text.hf import (
     card,
@@ -36,6 +36,7 @@ from jepa_text.hf import (
     vocabulary,
 )
 from jepa_text.models import heads
+from jepa_text.running import restore
 
 SHARD_BYTES = 5 * 10**9
 TOLERANCE = 1e-4
@@ -232,6 +233,8 @@ def _write_tensors(leaves, own, family, folder, most):
     """model.safetensors, or numbered ones of at most `most` bytes and their index."""
     shapes = {path: leaf.shape for path, leaf in leaves.items()}
     bound = layout.bindings(names.FAMILIES[family], shapes)
+    if 'lm_head/output/kernel' in leaves:
+        bound |= {two: bound[one] for one, two in names.FAMILIES[family].twice}
     sizes = {n: 4 * math.prod(layout.shape_of(p, shapes)) for n, p in bound.items()}
     sizes |= {name: x.nbytes for name, x in own.items()}
     groups = _groups(sizes, most)

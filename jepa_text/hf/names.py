@@ -22,6 +22,7 @@ class Family:
     lines      (ours, theirs), `{i}` being the number of the layer
     prefix     of the encoder's names; files without head may lack it
     offset     their number of the layer that is the first of our stack
+    twice      (theirs, its other name), which files with a head of its own have both of
     older      (pattern, replacement) from spellings of the past
     left_out   pattern of tensors that neither encoder nor word head has: poolers, heads
                of tasks, tables that can be computed
@@ -30,6 +31,7 @@ class Family:
     lines: tuple
     prefix: str
     offset: int = 0
+    twice: tuple = ()
     older: tuple = ()
     left_out: str = r'$^'
 
@@ -140,10 +142,10 @@ def _bert(prefix, dense, norm, decoder, bias):
             ('lm_head/bias', bias),
         ),
         prefix=prefix,
+        twice=((bias, f'{decoder}.bias'),),
         older=(
             (r'LayerNorm\.gamma$', 'LayerNorm.weight'),
             (r'LayerNorm\.beta$', 'LayerNorm.bias'),
-            # The same vector under two names; this is the one that is added.
             (rf'^{re.escape(decoder)}\.bias$', bias),
         ),
         left_out=rf'pooler\.|embeddings\.position_ids$|^cls\.seq_relationship\.|{_TASKS}',

@@ -15,10 +15,12 @@ import dataclasses
 import jax.numpy as jnp
 
 from jepa_text import balance as balances
-from jepa_text import flops, losses, pooling, resolve
 from jepa_text import latent as latents
+from jepa_text import losses, resolve
 from jepa_text.latent_objective import LatentObjective
+from jepa_text.measures import pooling
 from jepa_text.models import heads
+from jepa_text.planning import flops
 
 
 def make(

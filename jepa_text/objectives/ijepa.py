@@ -18,10 +18,12 @@ import numpy as np
 from einops import rearrange, repeat
 
 from jepa_text import balance as balances
-from jepa_text import blocks, flops, losses, masking, pooling, resolve
+from jepa_text import blocks, losses, masking, resolve
 from jepa_text import latent as latents
 from jepa_text.latent_objective import LatentObjective
+from jepa_text.measures import pooling
 from jepa_text.models import heads
+from jepa_text.planning import flops
 
 
 def make(

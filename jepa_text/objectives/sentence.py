@@ -12,10 +12,11 @@ from typing import Any
 import jax.numpy as jnp
 
 from jepa_text import balance as balances
-from jepa_text import flops, resolve
 from jepa_text import latent as latents
+from jepa_text import resolve
 from jepa_text.latent_objective import LatentObjective
 from jepa_text.models import heads
+from jepa_text.planning import flops
 
 
 def make(

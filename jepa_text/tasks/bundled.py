@@ -1,8 +1,8 @@
 """Who wrote this paragraph of the bundled corpus? It needs no file, so it always runs."""
 
-from jepa_text import probes
 from jepa_text import task as tasks
 from jepa_text.data.sources import bundled
+from jepa_text.measures import probes
 
 
 def make():

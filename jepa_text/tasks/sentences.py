@@ -1,9 +1,10 @@
 """Sentences made from any text, to see what vectors keep of words and of their order."""
 
-from jepa_text import probes, resolve, sentence_sets, tables
+from jepa_text import resolve, tables
 from jepa_text import task as tasks
 from jepa_text.data import reading
 from jepa_text.data.sources import bundled
+from jepa_text.measures import probes, sentence_sets
 
 SETS = {
     'bigram_shift': sentence_sets.bigram_shift,

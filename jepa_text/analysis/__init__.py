@@ -1,0 +1,1 @@
+"""Models x layers x poolings x tasks -> values with controls, and a page."""

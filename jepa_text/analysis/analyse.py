@@ -1,0 +1,189 @@
+"""`analyse(config, workdir)`: models x layers x poolings x tasks -> values one can trust.
+
+workdir/
+  analysis.json   what was analysed, every value, tests and warnings
+  analysis.csv    the values, one a row
+  analysis.html   the page
+  features/       vectors, computed once (or the folder that config.cache names)
+
+Values are of texts that no probe learned from. Beside each model stand its controls
+(controls.py) and, for the measures of the last layer, an interval over sentences; with
+several training seeds of one name, as runs/a-0 and runs/a-1, also over these.
+"""
+
+import csv
+import json
+import math
+import re
+import time
+from pathlib import Path
+
+from jepa_text import load, resolve
+from jepa_text import task as tasks_
+from jepa_text.analysis import controls, features, findings, measuring, page
+from jepa_text.running import compilation
+
+COLUMNS = (
+    *('task', 'model', 'seed', 'control', 'layer', 'pooling', 'form', 'metric'),
+    *('value', 'low', 'high', 'count', 'other'),
+)
+KEYS = (
+    *('name', 'seed', 'models', 'tasks', 'layers', 'poolings', 'train', 'test'),
+    *('halves', 'controls', 'cache', 'threads'),
+)
+
+
+def analyse(config, workdir):
+    """Runs, or reads from its cache, an analysis; returns its results.
+
+    Raises ValueError and FileNotFoundError, before any model is read, for tasks that
+    cannot be made and settings that do not exist.
+    """
+    config, began = _checked(config), time.monotonic()
+    chosen = [_task(section, config) for section in config['tasks']]
+    names = named(config['models'])
+    folder = Path(workdir)
+    folder.mkdir(parents=True, exist_ok=True)
+    cache = config['cache'] or folder / 'features'
+    cache = compilation.private_folder(str(cache), 'features', 'cache')
+    found = measuring.Measured(config, chosen, cache)
+    with measuring.one_thread_each():
+        for path, (name, seed) in names.items():
+            print(f'{name}{f" seed {seed}" if seed else ""}: {path}')
+            found.model(load.load(path), name, seed)
+        found.tf_idf()
+        found.likeness()
+    results = {
+        'config': config,
+        'models': {path: list(pair) for path, pair in names.items()},
+        'tasks': [_described(task) for task in chosen],
+        'texts': {t.name: len(t.test.texts()) for t in chosen},
+        'rows': found.rows + findings.over_seeds(found.rows),
+        'spectra': found.spectra,
+        **findings.compare(found.rows, found.deviations, found.single),
+        'seconds': round(time.monotonic() - began, 1),
+    }
+    write(folder, results)
+    page.show(results)
+    print(f'\n{folder / "analysis.html"}  ({results["seconds"]:.0f} s)')
+    return results
+
+
+def named(paths):
+    """{path: (name, seed)}: runs whose folders differ by a last number are seeds of one.
+
+    >>> named(['runs/a-0', 'runs/a-1', 'runs/b-2'])
+    {'runs/a-0': ('a', 0), 'runs/a-1': ('a', 1), 'runs/b-2': ('b-2', 0)}
+    """
+    stems = {path: _stem(path) for path in paths}
+    parts = {p: re.fullmatch(r'(.+?)[-_](?:seed)?(\d+)', s) for p, s in stems.items()}
+    bases = [part[1] for part in parts.values() if part]
+    found = {}
+    for path, stem in stems.items():
+        part = parts[path]
+        is_seed = part and bases.count(part[1]) > 1 and not path.startswith('hf:')
+        found[path] = (part[1], int(part[2])) if is_seed else (stem, 0)
+    if len(set(found.values())) < len(found):
+        return {path: (path, 0) for path in paths}
+    return found
+
+
+def write(folder, results):
+    """analysis.json, analysis.csv and analysis.html, each by rename."""
+    text = json.dumps(_for_json(results), indent=1, allow_nan=False)
+    _rename(folder / 'analysis.json', lambda file: file.write(text))
+
+    def rows(file):
+        writer = csv.DictWriter(file, COLUMNS, lineterminator='\n')
+        writer.writeheader()
+        for row in results['rows']:
+            writer.writerow({key: _cell(row[key]) for key in COLUMNS})
+
+    _rename(folder / 'analysis.csv', rows)
+    page.write(folder / 'analysis.html', results)
+
+
+def _checked(config):
+    """The config as plain values, complete and known; ValueError says what is not."""
+    config = config.to_dict() if hasattr(config, 'to_dict') else config
+    config = json.loads(json.dumps(config))
+    for key in config:
+        if key not in KEYS:
+            raise ValueError(
+                f'analyse does not take {key!r}.{resolve.nearest(key, KEYS)}'
+            )
+    missing = [key for key in KEYS if key not in config]
+    if missing:
+        raise ValueError(f'analyse needs {", ".join(missing)}; see configs/analyse.py.')
+    if not config['models'] or not config['tasks']:
+        raise ValueError(
+            'analyse needs models and tasks: '
+            '--config=configs/analyse.py:models=runs/a,hf:NAME,tasks=bundled'
+        )
+    if len(set(config['models'])) < len(config['models']):
+        raise ValueError(f'models={config["models"]}: one is there twice.')
+    for path in config['models']:
+        if not path.startswith('hf:') and not (Path(path) / 'config.json').is_file():
+            raise FileNotFoundError(
+                f'{path} holds no config.json, so no run of jepa-text. Give the '
+                "--workdir of a training run, or 'hf:' and a folder or name."
+            )
+    for name in config['controls']:
+        if name not in controls.CONTROLS:
+            raise ValueError(
+                f'There is no control {name!r}.{resolve.nearest(name, controls.CONTROLS)}'
+            )
+    features.combinations(1, None, config['poolings'])
+    if not config['poolings'] or config['poolings'][0] in (*features.TRAINED, 'last4'):
+        raise ValueError(
+            f'poolings={config["poolings"]}: the first is measured in every layer and on '
+            "every task, so it is one that needs no training, such as 'mean'."
+        )
+    return config
+
+
+def _task(section, config):
+    task = resolve.build('tasks', section)
+    return tasks_.sample(task, config['train'], config['test'], config['seed'])
+
+
+def _stem(path):
+    parts = [part for part in path.removeprefix('hf:').rstrip('/').split('/') if part]
+    generic = len(parts) > 1 and parts[-1] in ('model', 'checkpoint', 'weights')
+    return parts[-2] if generic else parts[-1]
+
+
+def _described(task):
+    return {
+        'name': task.name,
+        'kind': task.kind,
+        'metric': task.metric,
+        'train': len(task.train),
+        'test': len(task.test),
+        'classes': sorted(set(task.test.target.tolist()))
+        if task.kind == 'labels'
+        else [],
+    }
+
+
+def _for_json(value):
+    """The same with None for what JSON has no number for."""
+    if isinstance(value, dict):
+        return {str(key): _for_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_for_json(item) for item in value]
+    is_number = isinstance(value, float)
+    return None if is_number and not math.isfinite(value) else value
+
+
+def _cell(value):
+    """A value of the CSV: empty for what is not there."""
+    missing = value is None or (isinstance(value, float) and not math.isfinite(value))
+    return '' if missing else f'{value:.7g}' if isinstance(value, float) else value
+
+
+def _rename(path, fill):
+    scratch = path.with_name(f'{path.name}.tmp')
+    with open(scratch, 'w', encoding='utf-8', newline='') as file:
+        fill(file)
+    scratch.replace(path)

@@ -1,0 +1,55 @@
+"""What says the same without having learned anything: the baselines of an analysis.
+
+    untrained            the same architecture at random initialisation
+    bag_of_embeddings    the mean of the model's own input embeddings: no context
+    tf_idf               counts of words: no model at all (words.tf_idf)
+
+What a control reaches is no finding about the model.
+"""
+
+import dataclasses
+
+import jax
+import numpy as np
+
+from jepa_text.measures import words
+
+UNTRAINED, BAG, TF_IDF = 'untrained', 'bag of embeddings', 'TF-IDF'
+CONTROLS = (UNTRAINED, BAG, TF_IDF)
+TF_IDF_WORDS = 1024
+
+
+def untrained(model, seed=0):
+    """A load.Pretrained with fresh parameters, as this package would start training it.
+
+    For a model of others too: the initialisation is ours then, not the one that it had.
+    """
+    params = jax.jit(model.network.init)(seed)
+    return dataclasses.replace(
+        model, params=params, name=f'{model.name} untrained at seed {seed}'
+    )
+
+
+def bag_of_embeddings(model, texts):
+    """[N, D] float32: the mean over tokens, without specials, of the embedding table.
+
+    Raises ValueError for a text without tokens.
+    """
+    table_VD = np.asarray(jax.device_get(model.params['encoder']['embedding']))
+    table_VD = table_VD.astype(np.float32)
+    special_ids = model.tokenizer.special_ids
+    vectors = []
+    for text in texts:
+        ids = model.row(text)
+        vectors.append(table_VD[ids[~np.isin(ids, special_ids)]].mean(axis=0))
+    return np.stack(vectors)
+
+
+def tf_idf(texts, fitted_on):
+    """[N, W] float32: TF-IDF over the commonest words of the training texts."""
+    return words.tf_idf(texts, fitted_on, most=TF_IDF_WORDS)
+
+
+def word_lengths(texts):
+    """[N, 2]: words (at least 1) and characters, where there is no tokenizer."""
+    return np.array([[max(1, len(words.words(t))), max(1, len(t))] for t in texts])

@@ -1,0 +1,232 @@
+"""Vectors of texts, every layer and pooling in one pass, kept on disk.
+
+    of(model, texts, poolings)    -> Features
+    Features.vectors(layer, pooling)  -> [N, D] float32
+
+On disk a vector is float16 beside a float32 centre: what is kept to 3 digits is the
+difference from the others, so that vectors which share nearly all of their length lose
+nothing that a measure looks at. A file's name holds the hash of all that its numbers
+depend on: parameters, architecture, tokenizer, texts in their order, options.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jepa_text import resolve
+from jepa_text.analysis import array_cache
+from jepa_text.measures import pooling
+
+VERSION = 1  # of what the numbers mean; another one is another file
+SPECIALS = '+specials'
+TRAINED = ('attention', 'weighted')
+POOLINGS = (*pooling.POOLINGS, 'inverse_frequency', 'last4', *TRAINED)
+_AVERAGED = 4
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Features:
+    """What `of` found. `tokens_N`: how many tokens of each text were pooled."""
+
+    depth: int
+    names: dict
+    tokens_N: np.ndarray
+    cache: array_cache.ArrayCache
+
+    def vectors(self, layer, name):
+        """[N, D] float32; layer 0 is the embedding, `depth` the last, after its norm."""
+        if (layer, name) not in self.names:
+            known = ', '.join(f'{layer}/{name}' for layer, name in self.names)
+            raise ValueError(f'There are no features {layer}/{name}, but: {known}.')
+        key = self.names[layer, name]
+        rows, centre = self.cache.get(key), self.cache.get(f'{key}-centre')
+        return rows.astype(np.float32) * centre[-1] + centre[:-1]
+
+
+def of(model, texts, poolings=('mean',), *, layers=None, given=None, folder=None):
+    """Features of a load.Pretrained; the forward pass only for what is not kept yet.
+
+    Poolings are those of pooling.POOLINGS without special tokens ('cls' alone counts
+    them), NAME+specials with them; 'inverse_frequency' of the tokens in these texts;
+    'last4', the mean over tokens and the last four layers; 'attention' and 'weighted',
+    with the weights that `given` has for them. The last three are of the last layer.
+    `layers` None: all. Without `folder` nothing is kept after this.
+    Raises ValueError for an unknown pooling or layer and a text without tokens.
+    """
+    depth = model.network.encoder.depth
+    pairs = combinations(depth, layers, poolings)
+    given = dict(given or {})
+    rows = [model.row(text) for text in texts]
+    if any(name.startswith('inverse_frequency') for name in poolings):
+        counts_V = np.bincount(np.concatenate(rows), minlength=model.tokenizer.vocab_size)
+        given['inverse_frequency'] = counts_V.astype(np.float32)
+    start = _hash(identity(model), json.dumps(list(texts), ensure_ascii=True))
+    names = {}
+    for layer, name in pairs:
+        weights = given.get(name.removesuffix(SPECIALS), np.zeros(0, np.float32))
+        names[layer, name] = _hash(start, f'{layer}/{name}', weights.tobytes())
+    special_ids = model.tokenizer.special_ids
+    tokens_N = np.array([np.sum(~np.isin(row, special_ids)) for row in rows])
+    found = Features(
+        depth, names, np.maximum(tokens_N, 1), array_cache.ArrayCache(folder)
+    )
+    missing = [pair for pair, key in names.items() if not _kept(found.cache, key)]
+    if missing:
+        _compute(model, rows, missing, names, given, found.cache)
+    return found
+
+
+def combinations(depth, layers, poolings):
+    """[(layer, pooling)] that there are; ValueError for what there is not."""
+    layers = (
+        range(depth + 1) if layers is None else [layer % (depth + 1) for layer in layers]
+    )
+    pairs = []
+    for name in poolings:
+        base = name.removesuffix(SPECIALS)
+        if base not in POOLINGS:
+            raise ValueError(
+                f'There is no pooling {name!r}.{resolve.nearest(base, POOLINGS)}'
+            )
+        only_last = base in ('last4', *TRAINED)
+        pairs += [(layer, name) for layer in layers if not only_last or layer == depth]
+    return pairs
+
+
+@functools.lru_cache(maxsize=1)
+def identity(model):
+    """A hash of parameters, architecture, tokenizer and reading of a load.Pretrained."""
+    reading = (VERSION, model.causal, model.begin, model.end, model.length)
+    digest = hashlib.sha256(f'{model.network.encoder!r} {reading}'.encode())
+    digest.update(model.tokenizer.fingerprint.encode())
+    leaves = jax.tree_util.tree_leaves_with_path(model.params['encoder'])
+    for path, leaf in leaves:
+        digest.update(jax.tree_util.keystr(path).encode())
+        digest.update(np.ascontiguousarray(jax.device_get(leaf)).tobytes())
+    return digest.hexdigest()
+
+
+def token_states(model, texts, most_tokens=64, batch_size=64):
+    """(hidden_NLD float16, valid_NL) of the last layer: what trained pooling learns from.
+
+    The first `most_tokens` tokens, specials counting among them but not valid.
+    """
+    rows = [model.row(text)[:most_tokens] for text in texts]
+    states = np.zeros((len(rows), most_tokens, model.network.encoder.width), np.float16)
+    valid_NL = np.zeros((len(rows), most_tokens), bool)
+    forward = _last_layer(model.network, model.causal)
+    for start in range(0, len(rows), batch_size):
+        tokens, segments, positions, kept = model.pad(
+            rows[start : start + batch_size], batch_size
+        )
+        last_BLD = np.asarray(forward(model.params, tokens, segments, positions))
+        count, length = (
+            len(rows[start : start + batch_size]),
+            min(last_BLD.shape[1], most_tokens),
+        )
+        states[start : start + count, :length] = last_BLD[:count, :length]
+        valid_NL[start : start + count, :length] = kept[:count, :length]
+    return states, valid_NL
+
+
+@functools.lru_cache(maxsize=4)
+def _program(network, causal, pairs):
+    """(params, given, batch) -> vectors of the pairs: one for all tasks and controls."""
+
+    @jax.jit
+    def pooled(params, given, tokens_BL, segments_BL, positions_BL, valid_BL):
+        batch = tokens_BL, segments_BL, positions_BL
+        layers = _layers(network, causal, params, *batch)
+        real_BL = segments_BL > 0
+        return [
+            _pool(name, layers, layer, tokens_BL, real_BL, valid_BL, given)
+            for layer, name in pairs
+        ]
+
+    return pooled
+
+
+@functools.lru_cache(maxsize=4)
+def _last_layer(network, causal):
+    return jax.jit(lambda params, *batch: _layers(network, causal, params, *batch)[-1])
+
+
+def _layers(network, causal, params, tokens_BL, segments_BL, positions_BL):
+    """[depth + 1, B, L, D]: the embedding, each layer, the last after its norm."""
+    last_BLD, layers_NBLD = network.apply(
+        'encoder',
+        params,
+        tokens_BL,
+        segments_BL,
+        positions_BL,
+        causal=causal,
+        every_layer=True,
+    )
+    return [*layers_NBLD[:-1], last_BLD]
+
+
+def _compute(model, rows, pairs, names, given, cache, batch_size=64):
+    """One pass over the texts, alike lengths together; every pair is written."""
+
+    pooled = _program(model.network, model.causal, tuple(pairs))
+    given = {name: jnp.asarray(weights) for name, weights in given.items()}
+    order_N = np.argsort([len(row) for row in rows], kind='stable')
+    width = model.network.encoder.width
+    keys = [names[pair] for pair in pairs]
+    wanted = {key: ((len(rows), width), np.float16) for key in keys}
+    wanted |= {f'{key}-centre': ((width + 1,), np.float32) for key in keys}
+    with cache.writing(wanted) as arrays:
+        for start in range(0, len(rows), batch_size):
+            chosen = order_N[start : start + batch_size]
+            batch = model.pad([rows[i] for i in chosen], batch_size)
+            found = jax.device_get(pooled(model.params, given, *batch))
+            for key, pooled_BD in zip(keys, found):
+                pooled_CD, centre = pooled_BD[: len(chosen)], arrays[f'{key}-centre']
+                if not start:
+                    centre[:-1] = pooled_CD.mean(axis=0)
+                    # Any scale serves that keeps float16 far from its ends.
+                    centre[-1] = np.abs(pooled_CD - centre[:-1]).max() or 1.0
+                arrays[key][chosen] = (pooled_CD - centre[:-1]) / centre[-1]
+
+
+def _pool(name, layers, layer, tokens_BL, real_BL, valid_BL, given):
+    base, hidden_BLD = name.removesuffix(SPECIALS), layers[layer]
+    counted_BL = real_BL if base != name or base == 'cls' else valid_BL
+    if base in pooling.POOLINGS:
+        return pooling.POOLINGS[base](hidden_BLD, counted_BL)
+    if base == 'last4':
+        averaged_BLD = pooling.average_layers(layers, min(_AVERAGED, len(layers) - 1))
+        return pooling.mean(averaged_BLD, counted_BL)
+    if base not in given:
+        raise ValueError(
+            f'The pooling {name!r} needs weights: train them on the training split '
+            '(trained_pooling.py) and give them.'
+        )
+    weights = given[base]
+    if base == 'attention':
+        return pooling.attention(hidden_BLD, counted_BL, weights)
+    if base == 'inverse_frequency':
+        weight_BL = pooling.inverse_frequency(tokens_BL, weights)
+        return pooling.weighted(hidden_BLD, counted_BL, weight_BL)
+    # Positions beyond the trained ones weigh as the last of them.
+    length = tokens_BL.shape[1]
+    logit_L = jnp.pad(weights, (0, max(0, length - len(weights))), mode='edge')[:length]
+    weight_BL = pooling.learned(logit_L, counted_BL)
+    return pooling.weighted(hidden_BLD, counted_BL, weight_BL)
+
+
+def _kept(cache, key):
+    return cache.get(key) is not None and cache.get(f'{key}-centre') is not None
+
+
+def _hash(*parts):
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part if isinstance(part, bytes) else part.encode())
+        digest.update(b'\0')
+    return digest.hexdigest()[:32]

@@ -1,0 +1,248 @@
+"""The cells of an analysis, model by model: features, then measures, in parallel."""
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import warnings
+from concurrent import futures
+from typing import NamedTuple
+
+import numpy as np
+
+from jepa_text.analysis import array_cache, cells, controls, features, readouts
+from jepa_text.analysis.cells import Cell
+from jepa_text.measures import lexical, similarity, trained_pooling
+
+_POOLING_TEXTS = 600  # from which trained poolings learn
+_CKA_TEXTS = 2000
+
+
+class Measured:
+    """Rows as they come, and what comparisons need beside them."""
+
+    def __init__(self, config, chosen, cache):
+        self.config, self.tasks, self.cache = config, chosen, cache
+        self.rows, self.spectra = [], []
+        self.deviations, self.single, self.last = {}, {}, {}
+        for task in chosen:
+            for metric, value in readouts.baselines(task).items():
+                cell = Cell(task.name, '', 0, 'largest class', None, '')
+                count = len(task.test)
+                self._row(cell, '', metric, (value, math.nan, math.nan), count)
+
+    def model(self, model, name, seed):
+        """A model, its untrained self and its bag of embeddings on every task."""
+        wanted = self.config['controls']
+        self._features(model, name, seed, '')
+        if controls.UNTRAINED in wanted:
+            fresh = controls.untrained(model, self._seed)
+            self._features(fresh, name, seed, controls.UNTRAINED)
+        if controls.BAG in wanted:
+            for task in self.tasks:
+                texts = [*task.train.texts(), *task.test.texts()]
+                cell = Cell(task.name, name, seed, controls.BAG, None, 'mean')
+                rows_ND = controls.bag_of_embeddings(model, texts)
+                self._cells({cell: rows_ND}, task, _lengths(model, texts))
+
+    def tf_idf(self):
+        """The control without any model."""
+        if controls.TF_IDF in self.config['controls']:
+            for task in self.tasks:
+                texts = [*task.train.texts(), *task.test.texts()]
+                rows_NW = controls.tf_idf(texts, task.train.texts())
+                cell = Cell(task.name, '', 0, controls.TF_IDF, None, '')
+                self._cells({cell: rows_NW}, task, controls.word_lengths(texts))
+
+    def likeness(self):
+        """CKA of all layers with all, within and between models, on the first task."""
+        names = list(self.last)
+        for place, one in enumerate(names):
+            for two in names[place:]:
+                cka = similarity.similarity_map(self.last[one], self.last[two])
+                for i, values in enumerate(cka):
+                    for j, value in enumerate(values):
+                        cell = Cell(self.tasks[0].name, *one, '', i, self._pooling)
+                        other = f'{two[0]} seed {two[1]} layer {j}'
+                        values = (float(value), math.nan, math.nan)
+                        self._row(cell, 'centred', 'cka', values, '', other)
+
+    @property
+    def _seed(self):
+        return self.config['seed']
+
+    @property
+    def _pooling(self):
+        return self.config['poolings'][0]
+
+    def _features(self, model, name, seed, control):
+        for task in self.tasks:
+            texts = [*task.train.texts(), *task.test.texts()]
+            poolings, given = self._poolings(model, task)
+            found = features.of(
+                model,
+                texts,
+                poolings,
+                layers=self.config['layers'] or None,
+                given=given,
+                folder=self.cache,
+            )
+            labels = _token_labels(model, task)
+            lengths_N2 = _lengths(model, texts, found.tokens_N)
+            places = {
+                Cell(task.name, name, seed, control, layer, pooling): (layer, pooling)
+                for layer, pooling in found.names
+            }
+            self._cells(places, task, lengths_N2, found, labels)
+            if task is self.tasks[0] and not control:
+                start = len(texts) - len(task.test.texts())
+                self.last[name, seed] = [
+                    found.vectors(layer, pooling)[start : start + _CKA_TEXTS]
+                    for layer, pooling in found.names
+                    if pooling == self._pooling
+                ]
+
+    def _poolings(self, model, task):
+        """The poolings that a task allows, and weights trained on its training split."""
+        wanted = self.config['poolings']
+        trained = [name for name in wanted if name.split('+')[0] in features.TRAINED]
+        if not trained:
+            return wanted, {}
+        if task.kind != 'labels' or task.train.second is not None:
+            return [name for name in wanted if name not in trained], {}
+        return wanted, trained_weights(model, task, self._seed, self.cache)
+
+    def _cells(self, places, task, lengths_N2, found=None, labels=None):
+        """Measures cells in parallel, and keeps what they give, in their order.
+
+        `places` are {Cell: its vectors, or where they lie in the features `found`}.
+        """
+
+        def measure(cell):
+            rows_ND = places[cell] if found is None else found.vectors(*places[cell])
+            made = _Made([], {}, {}, {})
+            is_last = found is None or cell.layer == found.depth
+            self._geometry(task, rows_ND, lengths_N2, is_last, made)
+            if is_last or cell.pooling == self._pooling:
+                split = cells.split(rows_ND, task)
+                is_first = cell.pooling in (self._pooling, 'mean')
+                paper = labels if is_last and is_first else None
+                values, single = readouts.answers(task, split, self._seed, paper)
+                made.single.update(single)
+                count = len(task.test)
+                made.values.extend(('', name, x, count) for name, x in values.items())
+            return made
+
+        with futures.ThreadPoolExecutor(self.config['threads'] or os.cpu_count()) as pool:
+            for cell, made in zip(places, pool.map(measure, places)):
+                for value in made.values:
+                    self._row(cell, *value)
+                self.deviations[cell], self.single[cell] = made.deviations, made.single
+                for form, values in made.spectra.items():
+                    self.spectra.append(
+                        {**cell._asdict(), 'form': form, 'values': values}
+                    )
+
+    def _geometry(self, task, rows_ND, lengths_N2, is_last, made):
+        """Every measure of the test texts; with intervals in the last layer."""
+        texts = task.test.texts()
+        rows_ND, lengths_N2 = rows_ND[-len(texts) :], lengths_N2[-len(texts) :]
+        by_class = task.kind == 'labels' and task.test.second is None
+        values, deviations = cells.geometry_values(
+            rows_ND,
+            lengths_N2,
+            task.test.target if by_class else None,
+            self.config['halves'] if is_last else 0,
+            self._seed,
+        )
+        made.deviations.update(deviations)
+        for (metric, form), interval in values.items():
+            made.values.append((form, metric, interval, len(texts)))
+        if is_last:
+            made.spectra.update(cells.spectra(rows_ND, lengths_N2))
+
+    def _row(self, cell, form, metric, interval, count, other=''):
+        value, low, high = (float(x) for x in interval)
+        self.rows.append(
+            {
+                **cell._asdict(),
+                **dict(form=form, metric=metric, value=value, low=low, high=high),
+                **dict(count=count, other=other),
+            }
+        )
+
+
+class _Made(NamedTuple):
+    """What one cell gave."""
+
+    values: list
+    deviations: dict
+    single: dict
+    spectra: dict
+
+
+def trained_weights(model, task, seed, folder):
+    """{pooling: weights} of trained_pooling.py, from training texts of a task; kept."""
+    chosen = task.train.take(np.arange(min(len(task.train), _POOLING_TEXTS)))
+    cache = array_cache.ArrayCache(folder)
+    text = json.dumps([chosen.first, chosen.target.tolist(), seed])
+    digest = hashlib.sha256(f'{features.identity(model)} {text}'.encode()).hexdigest()
+    keys = {name: f'{name}-{digest[:32]}' for name in features.TRAINED}
+    given = {name: cache.get(key) for name, key in keys.items()}
+    if all(weights is not None for weights in given.values()):
+        return {name: np.array(weights) for name, weights in given.items()}
+    hidden_NLD, valid_NL = features.token_states(model, chosen.first)
+    labels_N = np.unique(chosen.target, return_inverse=True)[1]
+    train = {
+        'attention': trained_pooling.train_query,
+        'weighted': trained_pooling.train_positions,
+    }
+    for name, key in keys.items():
+        given[name] = train[name](hidden_NLD, valid_NL, labels_N, seed=seed)
+        cache.put(key, given[name])
+    return given
+
+
+@contextlib.contextmanager
+def one_thread_each():
+    """Cells are measured side by side; threads within their products would only wait.
+
+    What probes warn of is silenced here, as a filter of one thread holds for all.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings('ignore', 'lbfgs failed to converge')
+        with _limited():
+            yield
+
+
+@contextlib.contextmanager
+def _limited():
+    try:
+        from threadpoolctl import threadpool_limits  # comes with scikit-learn
+    except ImportError:
+        yield
+        return
+    with threadpool_limits(1):
+        yield
+
+
+def _lengths(model, texts, tokens_N=None):
+    """[N, 2]: tokens without specials, and characters; what length control takes out."""
+    if tokens_N is None:
+        special_ids = model.tokenizer.special_ids
+        rows = [model.row(text) for text in texts]
+        tokens_N = [max(1, np.sum(~np.isin(row, special_ids))) for row in rows]
+    return np.stack([tokens_N, [max(1, len(text)) for text in texts]], axis=1)
+
+
+def _token_labels(model, task):
+    """(train, test) of lexical.author_token_labels, for classes of single texts."""
+    if task.kind != 'labels' or task.train.second is not None:
+        return None
+    sides = []
+    for part in (task.train, task.test):
+        rows = [model.row(text) for text in part.first]
+        tokens_NL, segments_NL, _, _ = model.pad(rows, len(rows))
+        sides.append(lexical.author_token_labels(tokens_NL, segments_NL > 0))
+    return sides

@@ -1,0 +1,275 @@
+"""The results of an analysis as analysis.html, and as a short table on the terminal."""
+
+import numpy as np
+
+from jepa_text import report, study_report
+from jepa_text.analysis import charts, figures, findings
+from jepa_text.running import console
+
+COLUMNS = ('task', 'model', 'probe', 'words', 'uniformity', 'without length', 'rank')
+SHOWN = 6  # warnings on the terminal
+METHODS = """Everything is measured on texts that no probe has learned from. Geometry
+comes in four forms: raw, centred, whitened, and with what the length of a text predicts
+taken out (cross-fitted); raw measures of spread mostly show length. Controls: the same
+architecture at random initialisation, the mean of the model's input embeddings, TF-IDF.
+
+Intervals are 95 %: of probes, a bootstrap over test examples; of geometry, {halves}
+random halves of at most 1,000 texts, scaled to all; over training seeds, Student's t
+joined with the mean interval over sentences. Probes are logistic regression (classes) or
+ridge (scores), the penalty chosen within the training split of at most {train} examples;
+test sets are samples of at most {test}, seed {seed}. Tests are paired over sentences: a
+small p is about these trained models, not about their objectives."""
+
+
+def show(results):
+    """Prints the short table, and the warnings."""
+    console.table('Last layer', list(COLUMNS), table(results))
+    for warning in results['warnings'][:SHOWN]:
+        print(
+            f'\n! {warning["task"]}, {warning["model"]}, {_metric(warning)}: '
+            f'{warning["words"]}'
+        )
+    if (more := len(results['warnings']) - SHOWN) > 0:
+        print(f'\n! and {more} more: see the page.')
+
+
+def table(results):
+    """A row for each task and model or control, in the order of COLUMNS."""
+    found, rows = findings.final(results['rows']), []
+    for task in results['tasks']:
+        for model, control in figures.subjects(results, task['name']):
+            place = (task['name'], model, control)
+
+            def value(metric, form, place=place):
+                row = found.get((*place, metric, form))
+                return row and row['value']
+
+            rows.append(
+                [
+                    task['name'],
+                    charts.label(model, control),
+                    value(figures.probe_of(task), ''),
+                    value('word_recovery_auc', ''),
+                    value('uniformity', 'raw'),
+                    value('uniformity', 'length_controlled'),
+                    value('effective_rank', 'raw'),
+                ]
+            )
+    return rows
+
+
+def write(path, results):
+    """Writes the page, and returns its path."""
+    sections = [_facts(results), _warnings(results)]
+    for task in results['tasks']:
+        sections += _task_sections(task, results)
+    sections += [
+        figures.likeness(results),
+        figures.training(results),
+        _tests(results),
+    ]
+    sections.append(
+        {
+            'heading': 'How it was measured',
+            'text': METHODS.format(**results['config']),
+            'details': {
+                'Config': results['config'],
+                'Environment': study_report.provenance(),
+            },
+        }
+    )
+    names = ', '.join(f'`{name}`' for name in figures.models_of(results))
+    return report.write(
+        path,
+        title='What the vectors hold',
+        lead=headline(results),
+        sections=[section for section in sections if section],
+        subtitle=f'Representation analysis of {names}'.replace('`', ''),
+    )
+
+
+def headline(results):
+    """The sentence to remember: how many values survive their controls."""
+    found = findings.final(results['rows'], control='')
+    watched = findings.READ | findings.GEOMETRY
+    values = [key for key in found if (key[3], key[4]) in watched and key[1]]
+    bad = {
+        (w['task'], w['model'], w['metric'], w['form'])
+        for w in results['warnings']
+        if w['control'] != 'length'
+    }
+    sure = [test for test in results['tests'] if test['p_holm'] <= 0.05]
+    text = (
+        f'Of {len(values)} values that are read here, a control reaches, or may reach, '
+        f'{len(bad)}.'
+    )
+    if results['tests']:
+        text += (
+            f' Between the models, {len(sure)} of {len(results["tests"])} differences '
+            'remain after correction for their number.'
+        )
+    return text
+
+
+def _facts(results):
+    tasks = results['tasks']
+    return {
+        'facts': [
+            {'value': str(len(results['models'])), 'label': 'models'},
+            {
+                'value': str(len(tasks)),
+                'label': 'tasks' if len(tasks) > 1 else 'task',
+                'note': ', '.join(task['name'] for task in tasks),
+            },
+            {
+                'value': f'{len(results["rows"]):,}',
+                'label': 'values',
+                'note': 'analysis.csv',
+            },
+            {'value': str(len(results['warnings'])), 'label': 'warnings'},
+        ]
+    }
+
+
+def _warnings(results):
+    if not results['warnings']:
+        return None
+    said = {'explained': 'explains it', 'unclear': 'may explain it'}
+    rows = []
+    for w in results['warnings']:
+        # Their sizes differ, so each has its own digits.
+        value, reached = (
+            f'{w[key]:.3g}'.replace('-', '−') for key in ('found', 'reached')
+        )
+        beside = w['control'], reached, said[w['kind']]
+        rows.append([w['task'], w['model'], _metric(w), value, *beside])
+    columns = ['task', 'model', 'value', 'is', 'control', 'reaches', 'so it']
+    return {
+        'heading': 'What a control explains',
+        'text': 'Values of the last layer that something without any training reaches as '
+        'well, or better: they are no finding about the model.',
+        'table': {'columns': columns, 'rows': rows},
+    }
+
+
+def _metric(row):
+    form = {'': '', 'raw': ', raw', 'length_controlled': ', length taken out'}
+    return _words(row['metric']) + form.get(row['form'], f', {row["form"]}')
+
+
+def _task_sections(task, results):
+    read = {'heading': f'{task["name"]}: what can be read off', **_reading(task, results)}
+    shape = {
+        'heading': f'{task["name"]}: geometry',
+        'figures': figures.geometry(task, results),
+    }
+    layers = {
+        'heading': f'{task["name"]}: layer by layer',
+        'figures': figures.layers(task, results),
+    }
+    return [read, shape, layers]
+
+
+# What can be read off: with the interval in the table, and without.
+READ = {
+    'labels': ((), ('word_recovery_auc', 'balance', 'author_probe_gap')),
+    'scores': (
+        ('cosine_spearman',),
+        (
+            'cosine_given_overlap',
+            'probe_spearman',
+            'high_overlap_auc',
+            'word_recovery_auc',
+        ),
+    ),
+    'texts': (('word_recovery_auc',), ()),
+}
+
+
+def _reading(task, results):
+    found = findings.final(results['rows'])
+    ended, plain = READ[task['kind']]
+    if task['kind'] == 'labels':
+        ended = (figures.probe_of(task), *ended)
+    subjects = figures.subjects(results, task['name'])
+
+    def of(subject, metric):
+        return found.get((task['name'], *subject, metric, ''))
+
+    columns, rows = ['model'], [[charts.label(*subject)] for subject in subjects]
+    for metric in (*ended, *plain):
+        columns += [_words(metric), *(['95 %'] if metric in ended else [])]
+        for row, subject in zip(rows, subjects):
+            one = of(subject, metric)
+            row.append(one and one['value'])
+            if metric in ended:
+                row.append(one and _ends(one))
+    groups = {
+        _words(metric): {
+            subject: figures.interval(of(subject, metric))
+            for subject in subjects
+            if of(subject, metric)
+        }
+        for metric in (*ended, *plain)
+    }
+    groups = {name: group for name, group in groups.items() if group}
+    models = figures.models_of(results)
+    drawn = [charts.dots(groups, 'Read off the last layer', '', models)]
+    return {
+        'text': _about(task),
+        'table': {'columns': columns, 'rows': rows, 'note': _NOTES[task['kind']]},
+        'figures': drawn if groups else [],
+    }
+
+
+def _words(metric):
+    """'word recovery AUC' of word_recovery_auc."""
+    text = metric.replace('author_probe_gap', "paper's_probe_gap").replace('_', ' ')
+    return text.replace(' auc', ' AUC').replace(' f1', ' F1').replace(' mcc', ' MCC')
+
+
+def _about(task):
+    kind = {
+        'labels': f'{len(task["classes"])} classes',
+        'scores': 'pairs with a score',
+        'texts': 'texts without labels',
+    }[task['kind']]
+    return (
+        f'{kind}: {task["train"]:,} examples to learn from, {task["test"]:,} to be '
+        'measured on.'
+    )
+
+
+_NOTES = {
+    'labels': 'Word recovery: can content words be told from the vector, against words '
+    'as frequent; chance is 0.5. Balance: probe minus words, both corrected for chance. '
+    "The paper's gap (arXiv 2606.05173): probe minus a probe for the commonest token, "
+    'neither corrected.',
+    'scores': 'Given overlap: what agrees with people beyond the words that a pair '
+    'shares. High overlap: pairs that share most words, 0.5 is chance. Against scores of '
+    'only two values, as frequent, Spearman cannot pass 0.866.',
+    'texts': 'Word recovery: can content words be told from the vector, against words as '
+    'frequent; chance is 0.5.',
+}
+
+
+def _tests(results):
+    if not results['tests']:
+        return None
+    rows = []
+    for t in results['tests']:
+        found = t['difference'], _ends(t), t['p'], t['p_holm']
+        rows.append([t['task'], t['first'], t['second'], _metric(t), *found])
+    columns = 'task, first, second, value, first − second, 95 %, p, p corrected'
+    return {
+        'heading': 'Differences between models',
+        'text': 'Paired over the same sentences; the last column after Holm, over all of '
+        'them.',
+        'table': {'columns': columns.split(', '), 'rows': rows},
+    }
+
+
+def _ends(row):
+    if not np.isfinite(row['low']):
+        return None
+    return f'{row["low"]:.3f} to {row["high"]:.3f}'.replace('-', '−')

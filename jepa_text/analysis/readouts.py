@@ -1,0 +1,197 @@
+"""What can be read off the vectors of a task: classes, similarity, words.
+
+    answers(task, vectors)    -> values with intervals, and one value a test example
+    baselines(task)           what needs no vector
+
+`vectors` are cells.Vectors.
+"""
+
+import contextlib
+import math
+
+import numpy as np
+
+from jepa_text.measures import (
+    cloud,
+    correlations,
+    lexical,
+    probes,
+    ridge,
+    statistics,
+    words,
+)
+from jepa_text.measures.statistics import Interval
+
+
+def answers(task, found, seed=0, token_labels=None):
+    """({metric: Interval}, {metric: one value a test example}).
+
+    The second are for paired tests: right or wrong, or the similarity of a pair.
+    `token_labels` are (train, test) of lexical.author_token_labels, for the paper's
+    probe. A metric that these texts cannot give is left out.
+    """
+    values, single = {}, {}
+    if task.kind == 'labels':
+        values, single = _classified(task, found, seed)
+    elif task.kind == 'scores':
+        values, single = _compared(task, found)
+    with contextlib.suppress(_TooFewWords):
+        recovered = _words(task, found, seed)
+        values['word_recovery_auc'] = recovered
+        if task.kind == 'labels':
+            majority = _majority(task)
+            values['balance'] = _shift(
+                Interval(*(np.array(values['probe_accuracy']) - majority)),
+                1 / (1 - majority),
+                -lexical.above_chance(recovered.value, 0.5),
+            )
+    if (
+        token_labels is not None
+        and task.kind == 'labels'
+        and found.train_second_ND is None
+    ):
+        values |= _of_the_paper(found, token_labels, values['probe_accuracy'], seed)
+    return values, single
+
+
+def _classified(task, found, seed):
+    train, test = (
+        _probed(found.train_ND, found.train_second_ND),
+        _probed(found.test_ND, found.test_second_ND),
+    )
+    probe = probes.linear_probe(train, task.train.target, test, task.test.target, seed)
+    right_N = np.array(probe['said']) == task.test.target
+    values = {'probe_accuracy': Interval(probe['accuracy'], probe['low'], probe['high'])}
+    if task.metric in SCORES:
+        said_N = np.array(probe['said'])
+        values[f'probe_{task.metric}'] = statistics.bootstrap_interval(
+            SCORES[task.metric], said_N, task.test.target, resamples=500, seed=seed
+        )
+    if found.test_second_ND is not None and task.positive is not None:
+        positive_N = task.test.target == task.positive
+        values |= _aligned(found, positive_N)
+    return values, {'probe_accuracy': right_N.astype(np.float64)}
+
+
+def _probed(first_ND, second_ND):
+    return first_ND if second_ND is None else probes.pair_features(first_ND, second_ND)
+
+
+def _compared(task, found):
+    human_N = task.test.target
+    similarity_N = probes.pair_cosine(found.test_ND, found.test_second_ND)
+    overlap_N = words.overlap(task.test.first, task.test.second)
+    values = {}
+
+    def interval(statistic, *samples):
+        return statistics.bootstrap_interval(statistic, *samples, resamples=300)
+
+    values['cosine_spearman'] = interval(correlations.spearman, similarity_N, human_N)
+    values['cosine_given_overlap'] = interval(
+        correlations.partial_spearman, similarity_N, human_N, overlap_N
+    )
+    values['overlap_spearman'] = interval(correlations.spearman, overlap_N, human_N)
+    if task.positive is not None:
+        positive_N = human_N >= task.positive
+        high = lexical.high_overlap(similarity_N, positive_N, overlap_N)
+        if math.isfinite(high['auc']):
+            values['high_overlap_auc'] = Interval(high['auc'], high['low'], high['high'])
+        values |= _aligned(found, positive_N)
+    width = found.train_ND.shape[1]
+    train_ND, test_ND = (
+        probes.pair_features(*pair)[:, 2 * width :]
+        for pair in (
+            (found.train_ND, found.train_second_ND),
+            (found.test_ND, found.test_second_ND),
+        )
+    )
+    said_N = ridge.fit(train_ND, task.train.target).predict(test_ND)[:, 0]
+    values['probe_spearman'] = interval(correlations.spearman, said_N, human_N)
+    ranks = [correlations.ranks(x_N) for x_N in (similarity_N, human_N)]
+    first_N, second_N = ((r - r.mean()) / max(r.std(), 1e-12) for r in ranks)
+    return values, {'cosine_spearman': first_N * second_N}
+
+
+def _aligned(found, positive_N):
+    """Wang & Isola's alignment, of the pairs that say the same; and over all pairs."""
+    if positive_N.sum() < 2:
+        return {}
+    first, second = cloud.of(found.test_ND), cloud.of(found.test_second_ND)
+    every_N = np.arange(len(first))
+    square_N = np.sum((first.unit(every_N) - second.unit(every_N)) ** 2, axis=1)
+    return {'alignment': statistics.mean_interval(square_N[positive_N], resamples=1000)}
+
+
+class _TooFewWords(ValueError):
+    """The texts have too few content words in common."""
+
+
+def _words(task, found, seed):
+    try:
+        auc = lexical.word_recovery(
+            found.train_ND, task.train.first, found.test_ND, task.test.first, seed=seed
+        )
+    except ValueError as error:
+        if 'content word' in str(error):
+            raise _TooFewWords(str(error)) from error
+        raise
+    return Interval(auc['auc'], auc['low'], auc['high'])
+
+
+def _of_the_paper(found, token_labels, semantic, seed):
+    (train_labels, train_kept), (test_labels, test_kept) = token_labels
+    known = np.isin(test_labels, train_labels[train_kept]) & test_kept
+    if len(np.unique(train_labels[train_kept])) < 2 or not known.any():
+        return {}
+    probe = probes.linear_probe(
+        found.train_ND[train_kept],
+        train_labels[train_kept],
+        found.test_ND[known],
+        test_labels[known],
+        seed,
+    )
+    token = Interval(probe['accuracy'], probe['low'], probe['high'])
+    gap = lexical.author_probe_gap(semantic.value, token.value)
+    reach = math.hypot(semantic.high - semantic.low, token.high - token.low) / 2
+    return {
+        'author_token_accuracy': token,
+        'author_probe_gap': Interval(gap, gap - reach, gap + reach),
+    }
+
+
+def _majority(task):
+    """The accuracy of always saying the commonest training label."""
+    labels, counts = np.unique(task.train.target, return_counts=True)
+    return float(np.mean(task.test.target == labels[counts.argmax()]))
+
+
+def baselines(task):
+    """{metric: value} of what needs no vector: the largest class."""
+    return {'probe_accuracy': _majority(task)} if task.kind == 'labels' else {}
+
+
+def f1(said_N, truth_N):
+    """2 TP / (2 TP + FP + FN) of the class '1'; 0 where it is never said nor true.
+
+    >>> f1(np.array(['1', '1', '0']), np.array(['1', '0', '0'])).round(3).item()
+    0.667
+    """
+    said_N, truth_N = said_N == '1', truth_N == '1'
+    total = said_N.sum() + truth_N.sum()
+    return 2 * np.sum(said_N & truth_N) / total if total else np.float64(0.0)
+
+
+def matthews(said_N, truth_N):
+    """Matthews correlation of two classes: Pearson of the indicators; 0 if one is all.
+
+    >>> round(matthews(np.array(['1', '1', '0', '0']), np.array(['1', '0', '0', '0'])), 3)
+    0.577
+    """
+    return correlations.pearson(said_N == '1', truth_N == '1')
+
+
+SCORES = {'f1': f1, 'mcc': matthews}
+
+
+def _shift(interval, factor, offset):
+    return Interval(*(factor * x + offset for x in interval))

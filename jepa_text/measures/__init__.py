@@ -1,0 +1,1 @@
+"""Measures of representations: functions of arrays, and nothing else."""

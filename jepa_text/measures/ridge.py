@@ -1,0 +1,114 @@
+"""Linear regression with a penalty, in closed form: many targets for the price of one.
+
+One eigenvalue problem serves every penalty and every target, so hundreds of words can be
+read off an embedding in a second. For the accuracy of a classifier on a task take
+`probes.linear_probe`, which fits probabilities.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from jepa_text.measures import cloud, correlations
+
+# Times N; on standardised coordinates an eigenvalue of the scatter is N on average.
+PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Ridge:
+    """A fitted map rows_ND -> values_NT. `deviation_T`: of its values in training."""
+
+    mean_D: np.ndarray
+    scale_D: np.ndarray
+    weights_DT: np.ndarray
+    bias_T: np.ndarray
+    deviation_T: np.ndarray
+    penalty: float
+
+    def predict(self, rows_ND):
+        """values_NT, float64."""
+        rows_ND = np.asarray(rows_ND)
+        if rows_ND.ndim != 2 or rows_ND.shape[1] != len(self.mean_D):
+            raise ValueError(
+                f'The regression was fitted on vectors {len(self.mean_D)} wide, but '
+                f'these have shape {rows_ND.shape}.'
+            )
+        turned_DT = self.weights_DT / self.scale_D[:, None]
+        return rows_ND @ turned_DT + (self.bias_T - self.mean_D @ turned_DT)
+
+
+def fit(train_ND, targets_NT, penalties=PENALTIES):
+    """Ridge on standardised embeddings, its penalty by generalised cross-validation.
+
+    GCV (Golub et al. 1979): the penalty of least RSS / (N - 1 - sum l / (l + a))^2, each
+    target's RSS over its variance, the same for all targets. Targets [N] are one target.
+    Raises ValueError for shapes that do not match and values that are not finite.
+
+    >>> rows_ND = np.random.default_rng(0).normal(size=(50, 3))
+    >>> found = fit(rows_ND, rows_ND @ [1.0, -2.0, 0.0] + 5)
+    >>> print(found.predict([[1.0, 1.0, 1.0]]).round(2).tolist())
+    [[4.0]]
+    """
+    rows = cloud.of(train_ND).pairs_needed('A regression')
+    targets_NT = _targets(targets_NT, len(rows))
+    deviation_D = rows.rows_ND.std(axis=0, dtype=np.float64)
+    scale_D = np.where(deviation_D > 0, deviation_D, 1.0)  # a constant stays constant
+    standard = cloud.of((rows.rows_ND - rows.mean_D) / scale_D)
+    values_K, vectors_DK = standard.axes
+    bias_T = targets_NT.mean(axis=0)
+    product_KT = vectors_DK.T @ (standard.rows_ND.T @ (targets_NT - bias_T))
+    total_T = np.sum((targets_NT - bias_T) ** 2, axis=0)
+    chosen = min(
+        (_gcv(values_K, product_KT, total_T, len(rows), share * len(rows)), share)
+        for share in penalties
+    )[1]
+    shrunk_KT = product_KT / (values_K + chosen * len(rows))[:, None]
+    spread_T = np.sqrt(np.sum(values_K[:, None] * shrunk_KT**2, axis=0) / len(rows))
+    weights_DT = vectors_DK @ shrunk_KT
+    return Ridge(rows.mean_D, scale_D, weights_DT, bias_T, spread_T, float(chosen))
+
+
+def ridge_probe(train_ND, train_scores_N, test_ND, test_scores_N):
+    """How well scores, such as human similarity, are read off linearly.
+
+    {'spearman', 'pearson', 'r2', 'penalty'} on the test set, which chooses nothing.
+    r2 = 1 - RSS / sum (y - mean)^2, below 0 if the test mean is a better guess.
+
+    >>> rows_ND = np.random.default_rng(0).normal(size=(50, 3))
+    >>> found = ridge_probe(rows_ND[:40], rows_ND[:40, 0], rows_ND[40:], rows_ND[40:, 0])
+    >>> print(round(found['pearson'], 3))
+    1.0
+    """
+    truth_N = _targets(test_scores_N, len(test_ND))[:, 0]
+    model = fit(train_ND, train_scores_N)
+    said_N = model.predict(test_ND)[:, 0]
+    spread = np.sum((truth_N - truth_N.mean()) ** 2)
+    error = np.sum((truth_N - said_N) ** 2)
+    return {
+        'spearman': correlations.spearman(said_N, truth_N),
+        'pearson': correlations.pearson(said_N, truth_N),
+        'r2': float(1 - error / spread) if spread > 0 else 0.0,
+        'penalty': model.penalty,
+    }
+
+
+def _gcv(values_K, product_KT, total_T, count, penalty):
+    kept_K1 = ((values_K + 2 * penalty) / (values_K + penalty) ** 2)[:, None]
+    residual_T = total_T - np.sum(product_KT**2 * kept_K1, axis=0)
+    share = np.sum(np.maximum(residual_T, 0) / np.where(total_T > 0, total_T, 1.0))
+    freedom = count - 1 - np.sum(values_K / (values_K + penalty))
+    return share / max(freedom, 1e-9) ** 2
+
+
+def _targets(targets_NT, count):
+    targets_NT = np.asarray(targets_NT, np.float64)
+    targets_NT = targets_NT[:, None] if targets_NT.ndim == 1 else targets_NT
+    if targets_NT.ndim != 2 or len(targets_NT) != count:
+        raise ValueError(
+            f'{count} embeddings need a row of targets each, but the targets have shape '
+            f'{targets_NT.shape}.'
+        )
+    if not np.isfinite(targets_NT).all():
+        raise ValueError('The targets of a regression hold NaN or infinity.')
+    return targets_NT

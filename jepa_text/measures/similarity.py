@@ -1,0 +1,117 @@
+"""How alike two representations of the same texts are: between layers, between models.
+
+Row n of both is text n; their widths may differ. Rows are centred first. All values are
+the same after a rotation or a uniform scaling of either side. Moments are float64, from
+blocks of rows: no [N, N] matrix is made.
+"""
+
+import numpy as np
+
+from jepa_text.measures import cloud
+
+
+def linear_cka(first, second):
+    """|X^T Y|_F^2 / (|X^T X|_F |Y^T Y|_F), centred; 0 to 1 (Kornblith et al. 2019).
+
+    With few texts for the width it is near 1 whatever the vectors: see `unbiased_cka`.
+    0 where a side has no spread.
+
+    >>> rows_ND = np.array([[1.0, 2.0], [3.0, 5.0], [4.0, 1.0]])
+    >>> round(linear_cka(rows_ND, -7 * rows_ND[:, ::-1]), 6)
+    1.0
+    """
+    first, second = _paired(first, second)
+    cross = np.sum(_cross(first, second) ** 2)
+    return _ratio(cross, np.sum(first.scatter**2), np.sum(second.scatter**2))
+
+
+def unbiased_cka(first, second):
+    """CKA of unbiased estimates of HSIC (Song et al. 2012; Nguyen et al. 2021).
+
+    Near 0 for unrelated vectors whatever the number of texts; may be a little below 0.
+    HSIC = (tr KL + 1K1 1L1 / ((N-1)(N-2)) - 2 1KL1 / (N-2)) / (N(N-3)), where K and L are
+    the products of rows without their diagonal. Needs at least four texts.
+
+    >>> rows_ND = np.array([[1.0, 2.0], [3.0, 5.0], [4.0, 1.0], [0.0, 0.0], [2.0, 2.0]])
+    >>> round(unbiased_cka(rows_ND, rows_ND[:, ::-1]), 6)
+    1.0
+    """
+    first, second = _paired(first, second)
+    if len(first) < 4:
+        raise ValueError(
+            f'Unbiased CKA needs at least 4 texts, but there are {len(first)}.'
+        )
+    return _ratio(_hsic(first, second), _hsic(first, first), _hsic(second, second))
+
+
+def procrustes_distance(first, second):
+    """min over rotations Q of |X - Y Q|_F, both centred and of Frobenius norm 1.
+
+    sqrt(2 - 2 |X^T Y|_*), |.|_* the sum of singular values (Ding et al. 2021, without the
+    square; a metric: Williams et al. 2021). 0: the same up to rotation and scale; sqrt 2:
+    orthogonal. Sqrt 2 where one side has no spread, 0 where both have none.
+
+    >>> rows_ND = np.array([[1.0, 2.0], [3.0, 5.0], [4.0, 1.0]])
+    >>> round(procrustes_distance(rows_ND, 3 * rows_ND[:, ::-1]), 6)
+    0.0
+    """
+    first, second = _paired(first, second)
+    norms = first.values_K.sum(), second.values_K.sum()
+    if not all(norms):
+        return 0.0 if norms[0] == norms[1] else float(np.sqrt(2))
+    nuclear = np.linalg.svd(_cross(first, second), compute_uv=False).sum()
+    share = nuclear / np.sqrt(norms[0] * norms[1])
+    # Rounding of the share, about 1e-15, would be 1e-7 after the root.
+    return float(np.sqrt(2 - 2 * share)) if share < 1 - 1e-13 else 0.0
+
+
+def similarity_map(firsts, seconds, measure=unbiased_cka):
+    """[R, C]: `measure` of each of `firsts` with each of `seconds`, say layers.
+
+    >>> layers = [np.eye(5), np.diag([1.0, 2.0, 3.0, 4.0, 5.0])]
+    >>> similarity_map(layers, layers, linear_cka).round(2).tolist()
+    [[1.0, 0.83], [0.83, 1.0]]
+    """
+    # A Cloud keeps what it computed, so each side's own moments are made once.
+    firsts = [cloud.of(rows) for rows in firsts]
+    seconds = [cloud.of(rows) for rows in seconds]
+    return np.array([[measure(one, two) for two in seconds] for one in firsts])
+
+
+def _paired(first, second):
+    first, second = cloud.of(first), cloud.of(second)
+    if len(first) != len(second) or len(first) < 2:
+        raise ValueError(
+            'Similarity compares two representations of the same texts, at least two, '
+            f'but the shapes are {first.rows_ND.shape} and {second.rows_ND.shape}.'
+        )
+    return first, second
+
+
+def _cross(first, second):
+    """sum_n (x_n - mean)(y_n - mean)^T, [D, D'], float64."""
+    blocks = zip(first.centred(), second.centred())
+    return sum(one_CD.T @ two_CD for one_CD, two_CD in blocks)
+
+
+def _ratio(cross, one, two):
+    return float(cross / np.sqrt(one * two)) if one > 0 and two > 0 else 0.0
+
+
+def _hsic(first, second):
+    """N(N-3) times the unbiased estimate; K, L are products of centred rows.
+
+    A row of K without its diagonal sums to minus that, so 1KL1 = sum_n K_nn L_nn, which
+    is also what tr KL loses.
+    """
+    one_N, two_N = _diagonal(first), _diagonal(second)
+    # A cloud keeps its own moments; as a sum of squares, [N, N] serves as well.
+    moments = first.scatter if first is second else _cross(first, second)
+    count, shared = len(first), one_N @ two_N
+    both = one_N.sum() * two_N.sum() / ((count - 1) * (count - 2))
+    return np.sum(moments**2) - shared + both - 2 * shared / (count - 2)
+
+
+def _diagonal(rows):
+    parts = [np.einsum('CD,CD->C', part_CD, part_CD) for part_CD in rows.centred()]
+    return np.concatenate(parts)

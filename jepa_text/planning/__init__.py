@@ -1,0 +1,1 @@
+"""Before a run: parameters, arithmetic, memory, hours, money."""

@@ -1,0 +1,115 @@
+"""How much memory a training step takes on one device, without compiling it.
+
+What the state takes is exact, by sharding.TABLE. What the forward pass keeps for the
+backward pass is read off the traced step; the layer that the backward pass is in needs,
+beside it, what it would keep without rematerialisation, or the word head its logits.
+
+For scanned layers this is within a tenth of what XLA says for TPUs, mostly above it
+(LOG.md). Unrolled layers without rematerialisation need less, as XLA makes again what
+goes element by element. The tensor axis of a mesh splits nothing but the state here.
+"""
+
+import bisect
+import dataclasses
+import math
+
+import jax
+
+from jepa_text import sharding
+from jepa_text import state as states
+from jepa_text.planning import outline
+
+# For what allocators waste and libraries take.
+USABLE = 0.92
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Bytes on one device. `state`: {part: bytes}. `gradients`: as the parameters, twice
+    where parts of a batch add up. For each row: `kept` until the backward pass; `layer`,
+    the work space of one layer; `scores`, all logits and their gradient, of which there
+    are at most `logits` at a time."""
+
+    state: dict
+    gradients: int
+    kept: float
+    layer: float
+    scores: float
+    logits: float
+
+    def work(self, rows):
+        """What the layer or the head that is at work needs beside what is kept."""
+        return max(rows * self.layer, min(rows * self.scores, self.logits))
+
+    def total(self, rows):
+        """With so many rows on the device at a time."""
+        fixed = sum(self.state.values()) + self.gradients
+        return fixed + rows * self.kept + self.work(rows)
+
+    def most_rows(self, memory, limit=2**20):
+        """How many rows at a time fit into USABLE of so many bytes; 0: none."""
+        over = bisect.bisect_right(range(limit), USABLE * memory, key=self.total)
+        return max(0, over - 1)
+
+
+def estimate(made, phase, *, parts, fused):
+    """The Memory of a phase of an outline.Outline on each device of its mesh.
+
+    `parts` of a batch go one after the other. With `fused`, attention keeps no array of
+    [L, L].
+    """
+    state = outline.abstract_state(made, phase)
+    sizes = {
+        name: on_device(tree, made.mesh, name)
+        for name, tree in (
+            ('params', state.params),
+            ('target', state.target),
+            ('opt_state', state.opt_state),
+        )
+    }
+    gradients = sizes['params'] * (1 if parts == 1 else 2)
+    if made.offload:  # to the memory of the host
+        sizes[made.offload] = 0
+    # As kernels do, `blockwise` keeps queries, keys, values and output alone.
+    encoder = made.encoder.clone(attention='blockwise' if fused else 'xla')
+    kept = bare = _kept_per_row(made, phase, state, encoder.clone(remat='none'))
+    if encoder.remat != 'none':
+        kept = _kept_per_row(made, phase, state, encoder)
+    token = getattr(phase.objective, 'mlm', phase.objective)
+    return Memory(
+        state=sizes,
+        gradients=gradients,
+        kept=kept,
+        layer=bare / made.encoder.depth,
+        # Float32, and the gradient.
+        scores=8 * min(token.capacity, made.length) * made.tokenizer.vocab_size,
+        logits=2 * token.logits_mib * 2**20,
+    )
+
+
+def on_device(tree, mesh, name):
+    """Bytes of a part of the state, such as 'params', on one device of a mesh."""
+    total = 0
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        below = jax.tree_util.keystr(path, simple=True, separator='/')
+        spec = sharding.spec(f'{name}/{below}', leaf.shape, mesh)
+        ways = math.prod(mesh.shape[axis] for axis in jax.tree.leaves(tuple(spec)))
+        total += leaf.size * leaf.dtype.itemsize // ways
+    return total
+
+
+def _kept_per_row(made, phase, state, encoder):
+    """Bytes that one row more keeps between the forward and the backward pass."""
+    network = states.Network(encoder, phase.objective)
+    loss = outline.loss(phase, network)
+
+    def kept(rows):
+        batch = outline.abstract_batch(phase, rows, made.length, made.tokenizer)
+
+        def pull(params, state, batch):
+            return jax.vjp(lambda p: loss(p, state, batch), params)[1]
+
+        leaves = jax.tree.leaves(jax.eval_shape(pull, state.params, state, batch))
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+
+    return kept(2) - kept(1)

@@ -1,0 +1,207 @@
+"""What a run will take, before it: parameters, arithmetic, memory, hours, money.
+
+    jepa-text plan --config=configs/desk.py:mlm --hardware=h100:8
+
+Needs no rows and no accelerator. Arithmetic is the formula of flops.py, memory that of
+memory.py. Speed is a share of the chips' peak that is assumed: measure it
+(`throughput/mfu`), then say so with `--mfu`.
+"""
+
+import dataclasses
+
+import jax
+
+from jepa_text import recipe, resolve, sharding, start
+from jepa_text import state as states
+from jepa_text.planning import flops, hardware, memory, outline, plan_tables
+
+# What a phase without MLM is compared with.
+MLM = {'name': 'mlm'}
+
+
+def plan(config, workdir=None):
+    """Prints the plan of a train config, or of each run of a study, and returns
+    {run: Plan}. The section `plan` of the config holds the keywords of `Options`.
+
+    Raises ValueError for what cannot work together.
+    """
+    config = start.complete(recipe.plain(config))
+    options = resolve.call('plan', Options, config.pop('plan', {}))
+    shared = {key: value for key, value in config.items() if key != 'runs'}
+    plans = {}
+    for own in config.get('runs', [{'name': config['name']}]):
+        plans[own['name']] = made = make({**shared, **own}, options)
+        plan_tables.show(own['name'], made)
+    return plans
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """`hardware` as 'h100:8'. `mfu` (share of the peak) and `price` (US dollars per chip
+    and hour) replace those of hardware.CHIPS. `vocab_size` is for a config whose
+    tokenizer is not here. With `compile`, memory is also what the compiler says."""
+
+    hardware: str = 'h100:8'
+    mfu: float | None = None
+    price: float | None = None
+    vocab_size: int | None = None
+    compile: bool = False
+
+    def __post_init__(self):
+        hardware.find(self.hardware)
+        if self.mfu is not None and not 0 < self.mfu <= 1:
+            raise ValueError(f'plan: mfu={self.mfu} is no share of the peak, as 0.4.')
+        if self.price is not None and self.price < 0:
+            raise ValueError(f'plan: price={self.price} US dollars an hour is below 0.')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Phase:
+    """What one phase takes. `parameters` are {part: how many}; `flops`, {part: FLOPs of a
+    step}; `factor`, the step against plain MLM on the same rows; `computed`, the FLOPs
+    that the program holds for one that counts; `compiled`, bytes that the compiler says a
+    device needs."""
+
+    name: str
+    steps: int
+    parameters: dict
+    flops: dict
+    factor: float
+    computed: float
+    memory: memory.Memory
+    compiled: int | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Rows of `length` make a batch; `parts` of `rows_at_once` go over each device."""
+
+    options: Options
+    chip: hardware.Chip
+    devices: int
+    rows: int
+    length: int
+    rows_at_once: int
+    parts: int
+    phases: tuple
+    dtype: str
+    fused: bool
+
+    @property
+    def mfu(self):
+        return self.chip.mfu if self.options.mfu is None else self.options.mfu
+
+    @property
+    def price(self):
+        return self.chip.price if self.options.price is None else self.options.price
+
+    def seconds(self, chip, mfu):
+        """Of the whole run, on as many of a chip."""
+        return sum(p.steps * self.step_seconds(p, chip, mfu) for p in self.phases)
+
+    def step_seconds(self, phase, chip, mfu):
+        """Of one step: its arithmetic, but at least the reading and writing of the state,
+        which is what small models wait for."""
+        arithmetic = sum(phase.flops.values()) / (self.devices * chip.peak * mfu)
+        return max(arithmetic, 2 * sum(phase.memory.state.values()) / chip.bandwidth)
+
+    @property
+    def tokens(self):
+        """Places in rows that the run reads, padding too."""
+        return sum(phase.steps for phase in self.phases) * self.rows * self.length
+
+
+def make(config, options):
+    """The Plan of a train config as plain dicts."""
+    chip, devices = hardware.find(options.hardware)
+    mesh = sharding.abstract_mesh(devices, **config['mesh'])
+    fused = config['model'].get('attention', 'auto') != 'xla'
+    # Nothing runs here, so no kernel need be able to.
+    traced = config | {'model': config['model'] | {'attention': 'xla'}}
+    made = outline.make(traced, mesh, options.vocab_size)
+    ways, parts = mesh.shape['data'] * mesh.shape['fsdp'], config['accumulate']
+    if made.batch_size % (ways * parts):
+        raise ValueError(
+            f'{made.batch_size} rows a step are not a multiple of {ways} (mesh data x '
+            f'fsdp) x {parts} (accumulate); change one of them, or --hardware.'
+        )
+    compiled = [None] * len(made.phases)
+    if options.compile:
+        from jepa_text.planning import ahead
+
+        compiled = ahead.peaks(config, options.hardware, options.vocab_size)
+    return Plan(
+        options=options,
+        chip=chip,
+        devices=devices,
+        rows=made.batch_size,
+        length=made.length,
+        rows_at_once=made.batch_size // ways // parts,
+        parts=parts,
+        dtype=made.encoder.dtype,
+        fused=fused,
+        phases=tuple(
+            Phase(
+                name=section['objective']['name'],
+                steps=phase.stop - phase.start,
+                parameters=parameters(phase),
+                flops=flops.step(
+                    phase.network, phase.objective, made.batch_size, made.length
+                ),
+                factor=factor(made, phase, section['objective']),
+                computed=computed(made, phase),
+                memory=memory.estimate(made, phase, parts=parts, fused=fused),
+                compiled=peak,
+            )
+            for phase, section, peak in zip(made.phases, config['phases'], compiled)
+        ),
+    )
+
+
+def parameters(phase):
+    """{part: how many}: the embedding, the encoder without it, and what is on top."""
+    params = jax.eval_shape(lambda: phase.network.init(0))
+    counts = {
+        name: sum(leaf.size for leaf in jax.tree.leaves(tree))
+        for name, tree in params.items()
+    }
+    embedding = params['encoder']['embedding'].size
+    counts = {'embedding': embedding, **counts}
+    counts['encoder'] -= embedding
+    return {name: count for name, count in counts.items() if count}
+
+
+def factor(made, phase, section):
+    """FLOPs of a step for each of an MLM step on the same rows: of the objective's own
+    MLM part, or with the rate that MLM has by default."""
+    own = outline.mlm_section(section, phase.objective)
+    plain = resolve.build(
+        'objectives',
+        own or {**MLM, 'tied': phase.objective.tied},
+        tokenizer=made.tokenizer,
+        length=made.length,
+        steps=phase.stop - phase.start,
+    )
+    if section['name'] == 'mlm':
+        plain = phase.objective
+    mine, its = (
+        flops.per_token(
+            states.Network(made.encoder, objective),
+            objective,
+            made.batch_size,
+            made.length,
+        )
+        for objective in (phase.objective, plain)
+    )
+    return mine / its
+
+
+def computed(made, phase, rows=2):
+    """FLOPs of the products that the traced step holds, with XLA's attention, for one of
+    the formula."""
+    state = outline.abstract_state(made, phase)
+    batch = outline.abstract_batch(phase, rows, made.length, made.tokenizer)
+    gradient = jax.value_and_grad(outline.loss(phase))
+    held = flops.traced(gradient, state.params, state, batch)
+    counted = flops.step(phase.network, phase.objective, rows, made.length)
+    return held / sum(counted.values())

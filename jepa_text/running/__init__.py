@@ -1,0 +1,1 @@
+"""What a long run needs around its steps: checkpoints, signals, metrics."""

@@ -1,0 +1,288 @@
+"""State and meta -> sealed steps on disk, in the background; and back after a crash.
+
+What a step's folder holds, and reading it without a writer, is in `restore`.
+"""
+
+import contextlib
+import errno
+import json
+import logging
+import shutil
+import threading
+from pathlib import Path
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
+
+from jepa_text.running import restore, seal
+
+_log = logging.getLogger(__name__)
+_HEADROOM = 1.2
+
+
+class Checkpointer:
+    """Saves and restores the state of one run; a context manager.
+
+    Keeps the `keep` newest sealed steps and, with `keep_every`, every sealed step that is
+    a multiple of it. Opening cleans up after a crash: temporary folders are removed;
+    unsealed steps, and damaged ones newer than the newest good one, are moved aside to
+    `damaged-<step>`, so that their numbers are free again and nothing is lost. Hence one
+    Checkpointer for a folder at a time (`workdir` sees to that). Every process of a
+    distributed job calls every method; process 0 seals and cleans.
+    """
+
+    def __init__(self, folder, *, keep=3, keep_every=None):
+        if keep < 1 or (keep_every is not None and keep_every < 1):
+            raise ValueError(
+                f'keep={keep} and keep_every={keep_every} must be at least 1 '
+                '(keep_every may be None): the newest checkpoint is always kept.'
+            )
+        self.folder = Path(folder).expanduser().absolute()
+        self._keep, self._keep_every = keep, keep_every
+        self._thread = self._failure = self._saving = None
+        newest = _open(self.folder) if jax.process_index() == 0 else None
+        self._newest = _from_first_process(newest)
+        self._stack = contextlib.ExitStack()
+        self._stack.enter_context(restore.quiet())
+        self._orbax = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler())
+        self._stack.callback(self._orbax.close)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        try:
+            self.close()
+        except (OSError, RuntimeError):
+            # The error that ended the run matters more than that of its last save.
+            if kind is None:
+                raise
+            _log.exception('The last save failed as well, in %s.', self.folder)
+
+    @property
+    def last_step(self):
+        """The newest step that is sealed or being saved; None when there is none."""
+        return self._newest if self._saving is None else self._saving
+
+    def save(self, state, meta, *, wait=False):
+        """Starts to save `state` as step `state.step`, with a dict `meta` of JSON values.
+
+        Blocks for the copy to the host and for the rest of the save before; writing and
+        sealing go on in the background. Returns True, or False when there is no room on
+        the disk, with a warning: training goes on. With `wait=True` (the final save)
+        returns when the step is sealed, and a full disk raises OSError. Raises ValueError
+        for a step that is not newer than `last_step`, a leaf that is no array, and a meta
+        that is not JSON; RuntimeError when this save or the one before failed for another
+        reason than a full disk.
+        """
+        step = int(state.step)
+        self.wait()
+        if self.last_step is not None and step <= self.last_step:
+            raise ValueError(
+                f'Step {step} cannot be saved in {self.folder}: step {self.last_step} is '
+                'there already, and saves must go forward. To go back, move the newer '
+                'steps away or use another folder.'
+            )
+        parts = self._parts(state, meta, step)
+        error = self._room(state, step) or self._start(step, parts)
+        if wait and not error:
+            error = self._settle()
+        if wait and error:
+            raise error
+        return self._tell(error)
+
+    def newest_good(self):
+        """(step, meta) of the newest step whose seal fits, or None.
+
+        Warns once for each newer step that it passes over, with the reason.
+        """
+        self.wait()
+        first = jax.process_index() == 0
+        step = restore.newest_good_step(self.folder) if first else None
+        step = _from_first_process(step)
+        if step is None:
+            return None
+        return step, restore.read_json(self.folder / str(step), 'meta')
+
+    def restore(self, step, abstract_state):
+        """The state of a step, bit for bit and placed as asked; see `restore.state`."""
+        self.wait()
+        path = self.folder / str(step)
+        first = jax.process_index() == 0 and path.is_dir()
+        reason = restore.why_not(path) if first else None
+        if _from_first_process(int(reason is not None)):
+            raise restore.distrust(path, reason or 'process 0 says why')
+        return restore.read_state(path, abstract_state)
+
+    def wait(self):
+        """Returns when the last save is sealed; only warns when the disk was full.
+
+        Raises RuntimeError when the save failed for another reason.
+        """
+        self._tell(self._settle())
+
+    def close(self):
+        """Waits for the last save and lets go of everything; may be called twice."""
+        with self._stack:
+            self.wait()
+
+    def _parts(self, state, meta, step):
+        try:
+            meta = json.loads(json.dumps(meta))
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f'The meta of step {step} in {self.folder} is not JSON: {error}. Use '
+                'only numbers, texts, booleans, None, lists and dicts.'
+            ) from error
+        return ocp.args.Composite(
+            state=ocp.args.StandardSave(state),
+            leaves=ocp.args.JsonSave(restore.describe(state)),
+            meta=ocp.args.JsonSave(meta),
+        )
+
+    def _room(self, state, step):
+        """None, or the OSError that says how much room is missing."""
+        needed = int(_HEADROOM * sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
+        free = shutil.disk_usage(self.folder).free
+        if not _from_first_process(int(free < needed)):
+            return None
+        return _full(
+            f'Step {step} cannot be saved in {self.folder}: it needs '
+            f'{needed / 1e6:.1f} MB and the disk has {free / 1e6:.1f} MB free.'
+        )
+
+    def _start(self, step, parts):
+        """Copies to the host and starts the background thread; None or the error."""
+        self._saving = step
+        try:
+            self._orbax.save(self.folder / str(step), args=parts)
+        except (OSError, ValueError, RuntimeError) as error:
+            self._failure = error
+            return self._settle()
+        # Not a daemon: a program that ends at once still seals its last step.
+        self._thread = threading.Thread(target=self._finish, args=(step,), name='seal')
+        self._thread.start()
+        return None
+
+    def _finish(self, step):
+        """In the background: awaits the end of the writing, seals, removes old steps."""
+        try:
+            self._orbax.wait_until_finished()
+            if jax.process_index() == 0:
+                seal.seal(self.folder / str(step))
+                _retain(self.folder, self._keep, self._keep_every)
+        except Exception as error:  # raised or told by the next call
+            self._failure = error
+
+    def _settle(self):
+        """Joins the background thread; None, or the error of its save as a paragraph."""
+        if self._thread:
+            self._thread.join()
+        step, failure = self._saving, self._failure
+        self._thread = self._failure = self._saving = None
+        if failure is None:
+            self._newest = self._newest if step is None else step
+            return None
+        if jax.process_index() == 0:
+            _discard(self.folder, step)
+        if _is_full(failure):
+            error = _full(
+                f'The disk was full while step {step} was saved in {self.folder}.'
+            )
+        else:
+            error = RuntimeError(
+                f'Step {step} could not be saved in {self.folder}: '
+                f'{type(failure).__name__}: {failure}. The checkpoints before it are '
+                'untouched. Remove the cause and run the same command again to resume.'
+            )
+        error.__cause__ = failure
+        return error
+
+    def _tell(self, error):
+        """True when there is no error; warns of a full disk; raises any other error."""
+        if error is None:
+            return True
+        if not isinstance(error, OSError):
+            raise error
+        _log.warning('%s Training goes on without this checkpoint.', error.strerror)
+        return False
+
+
+def _open(folder):
+    """Makes the folder or frees it of what a crash left; the newest good step or None."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.iterdir():
+            if '.orbax-checkpoint-tmp' in path.name or path.name.startswith('deleting-'):
+                shutil.rmtree(path)
+        newest = restore.newest_good_step(folder)
+        for step in restore.steps(folder):
+            sealed = (folder / str(step) / seal.NAME).exists()
+            if newest is None or step > newest or not sealed:
+                aside = _free_name(folder / f'damaged-{step}')
+                (folder / str(step)).rename(aside)
+                _log.warning('Checkpoint %s is now %s.', folder / str(step), aside.name)
+    except OSError as error:
+        raise type(error)(
+            error.errno,
+            f'The checkpoint folder {folder} cannot be used ({error.strerror}: '
+            f'{error.filename}). Make it writable, or use another folder.',
+        ) from error
+    return newest
+
+
+def _retain(folder, keep, keep_every):
+    """Removes old sealed steps. Runs just after a seal, so the newest of them is good."""
+    sealed = [s for s in restore.steps(folder) if (folder / str(s) / seal.NAME).exists()]
+    for step in sealed[:-keep]:
+        if keep_every and step % keep_every == 0:
+            continue
+        # Renamed first: a crash half way must not leave half a step under its number.
+        doomed = _free_name(folder / f'deleting-{step}')
+        try:
+            (folder / str(step)).rename(doomed)
+            shutil.rmtree(doomed)
+        except OSError as error:
+            _log.warning('The old checkpoint %s could not be removed: %s.', doomed, error)
+
+
+def _discard(folder, step):
+    """Gives back the space of a save that failed."""
+    shutil.rmtree(folder / f'{step}.orbax-checkpoint-tmp', ignore_errors=True)
+    if not (folder / str(step) / seal.NAME).exists():
+        shutil.rmtree(folder / str(step), ignore_errors=True)
+
+
+def _free_name(path):
+    free, number = path, 2
+    while free.exists():
+        free = path.with_name(f'{path.name}-{number}')
+        number += 1
+    return free
+
+
+def _full(text):
+    remedy = (
+        'Free some space there (old runs, damaged-* folders), lower checkpoint.keep, or '
+        'use a folder on a larger disk.'
+    )
+    return OSError(errno.ENOSPC, f'{text} {remedy}')
+
+
+def _is_full(error):
+    """Whether a full disk or quota is the cause, also behind Orbax's ValueError."""
+    codes = (errno.ENOSPC, errno.EDQUOT)
+    return getattr(error, 'errno', None) in codes or any(
+        f"os_error_code='{code}'" in str(error) for code in codes
+    )
+
+
+def _from_first_process(number):
+    """Every process gets the number of process 0; None stays None."""
+    if jax.process_count() == 1:
+        return number
+    sent = np.int32(-1 if number is None else number)
+    number = int(multihost_utils.broadcast_one_to_all(sent))
+    return None if number < 0 else number

@@ -1,0 +1,199 @@
+"""One folder, one config, one process: what makes "run it again to resume" safe."""
+
+import contextlib
+import errno
+import fcntl
+import json
+import logging
+import os
+import socket
+from pathlib import Path
+
+import jax
+
+from jepa_text.running import seal
+
+_log = logging.getLogger(__name__)
+_CONFIG, _LOCK = 'config.json', 'lock'
+_SHOWN = 10
+
+
+@contextlib.contextmanager
+def open_workdir(workdir, config, may_change=()):
+    """Locks a run's folder for this process and checks that it belongs to this config.
+
+    Yields the absolute path. The first use makes the folder and writes config.json; a
+    later use compares. Keys under the dotted prefixes `may_change` may differ between
+    resumes (config.json then takes the new values). The lock is the kernel's, so it goes
+    when the process goes, by whatever death. In a job of several processes only
+    process 0 locks and writes.
+
+    Raises RuntimeError when another process holds the folder, ValueError for another
+    config, a folder that is no workdir, or a config that is not JSON, and OSError
+    (FileExistsError, PermissionError, ...) when the folder can't be made or written.
+    """
+    path = Path(workdir).expanduser().absolute()
+    if jax.process_index() > 0:
+        yield path
+        return
+    config = _as_json(config)
+    with _explained(path):
+        _make(path)
+    with _locked(path):
+        with _explained(path):
+            _agree(path, config, may_change)
+        yield path
+
+
+def differences(old, new):
+    """Dotted path -> (old, new) of every value that differs; '(none)' where absent."""
+    old, new = _flatten(old), _flatten(new)
+    absent = '(none)'
+    pairs = {key: (old.get(key, absent), new.get(key, absent)) for key in old | new}
+    return {key: pair for key, pair in sorted(pairs.items()) if pair[0] != pair[1]}
+
+
+def _make(path):
+    """Makes the folder; refuses one that holds files but was not made by a run."""
+    if path.exists() and not path.is_dir():
+        raise FileExistsError(
+            f'The workdir {path} is a file, not a folder. Give another --workdir, '
+            'or move the file away.'
+        )
+    path.mkdir(parents=True, exist_ok=True)
+    # A run that died at once leaves these two and no config.json.
+    strangers = sorted({p.name for p in path.iterdir()} - {_LOCK, _CONFIG + '.tmp'})
+    if strangers and not (path / _CONFIG).exists():
+        raise ValueError(
+            f'The folder {path} is not empty and has no {_CONFIG}, so it is not the '
+            f'workdir of a run (it holds {", ".join(strangers[:5])}). Nothing was '
+            'written. Give an empty or new folder as --workdir.'
+        )
+
+
+def _agree(path, config, may_change):
+    """Writes config.json, or raises ValueError when the one there says otherwise."""
+    file = path / _CONFIG
+    text = json.dumps(config, indent=2, sort_keys=True) + '\n'
+    if not file.exists():
+        seal.replace_file(file, text)
+        return
+    try:
+        old = json.loads(file.read_text(encoding='utf-8'))
+    except ValueError as error:
+        raise ValueError(
+            f'{file} is not readable as JSON ({error}), so it cannot be checked that '
+            'this run belongs here. Restore the file, or give another --workdir.'
+        ) from error
+    changed = differences(old, config)
+    harmful = {k: v for k, v in changed.items() if not _under(k, may_change)}
+    if harmful:
+        raise ValueError(_other_config(path, harmful))
+    if changed:
+        _log.info('%s: changed since the last start: %s', path, _listed(changed))
+        seal.replace_file(file, text)
+
+
+@contextlib.contextmanager
+def _locked(path):
+    with _explained(path):
+        descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        _take(descriptor, path)
+        with _explained(path):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, _myself().encode(), 0)
+        # The file stays: removed, a second process could hold the lock of a ghost.
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor, path):
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 200, 0).decode(errors='replace').strip()
+        own = ' That is this very process: leave the first run first.'
+        raise RuntimeError(
+            f'The workdir {path} is in use by {holder or "another process"}; two runs in '
+            'one folder would destroy each other. Wait for it or stop it, or give '
+            f'another --workdir.{own if holder == _myself() else ""}'
+        ) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
+            raise
+        _log.warning(
+            'The filesystem of %s has no locks (%s): make sure yourself that no second '
+            'process runs in this folder.',
+            path,
+            error.strerror,
+        )
+
+
+@contextlib.contextmanager
+def _explained(path):
+    """Turns the system's errors into a paragraph of the same type."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:  # already a paragraph
+            raise
+        remedies = {
+            errno.ENOSPC: 'The disk is full: free some space',
+            errno.EDQUOT: 'Your quota is used up: free some space',
+            errno.EACCES: 'You may not write there: change the permissions',
+            errno.EPERM: 'You may not write there: change the permissions',
+            errno.EROFS: 'The filesystem is read-only: mount it for writing',
+            errno.ENOTDIR: 'A part of the path is a file: move it away',
+        }
+        remedy = remedies.get(error.errno, 'Make the folder usable')
+        raise type(error)(
+            error.errno,
+            f'The workdir {path} cannot be used ({error.strerror}). {remedy}, or give '
+            'another --workdir.',
+        ) from error
+
+
+def _as_json(config):
+    """The config as JSON gives it back (tuples as lists), so that old and new compare."""
+    try:
+        return json.loads(json.dumps(config))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f'The config cannot be written as {_CONFIG}: {error}. Use only numbers, '
+            'texts, booleans, None, lists and dicts as values.'
+        ) from error
+
+
+def _flatten(value, path=''):
+    """{'a': {'b': 1}, 'c': [2]} -> {'a.b': 1, 'c.0': 2}."""
+    if not value or not isinstance(value, dict | list):
+        return {path: value}
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    flat = {}
+    for key, inner in items:
+        flat |= _flatten(inner, f'{path}.{key}' if path else str(key))
+    return flat
+
+
+def _under(key, prefixes):
+    return any(key == prefix or key.startswith(f'{prefix}.') for prefix in prefixes)
+
+
+def _other_config(path, changed):
+    return (
+        f'The workdir {path} belongs to a run with another config: {_listed(changed)}. '
+        'Start with the same config to resume that run, or give another --workdir to '
+        'start a new one.'
+    )
+
+
+def _listed(changed):
+    lines = [f'{key}: {old!r} -> {new!r}' for key, (old, new) in changed.items()]
+    more = f', and {len(lines) - _SHOWN} more' if len(lines) > _SHOWN else ''
+    return ', '.join(lines[:_SHOWN]) + more
+
+
+def _myself():
+    return f'process {os.getpid()} on {socket.gethostname()}'
