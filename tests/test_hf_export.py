@@ -404,3 +404,32 @@ def test_sentence_transformers_pools_as_said(tmp_path):
     texts = ['Call me Ishmael.', 'My fellow Americans: a longer one, for padding.']
     found = library.SentenceTransformer(str(tmp_path / 'out'), device='cpu').encode(texts)
     assert_allclose(found, model.encode(texts), atol=1e-5)
+
+
+@pytest.mark.peer
+def test_onnx_scores_as_transformers_does(tmp_path):
+    """The recipe of README.md: batches of other sizes than the one it was traced with."""
+    torch = pytest.importorskip('torch')
+    pytest.importorskip('onnxscript')
+    runtime = pytest.importorskip('onnxruntime')
+    export.write(trained(), tmp_path / 'out')
+    tokenizer, other = theirs(tmp_path / 'out', 'AutoModelForMaskedLM')
+    sizes = {0: torch.export.Dim('batch'), 1: torch.export.Dim('length')}
+    names_of = ('input_ids', 'attention_mask')
+    batch = tokenizer([TEXT, 'Call me <mask>.'], padding=True, return_tensors='pt')
+    torch.onnx.export(
+        other,
+        kwargs={name: batch[name] for name in names_of},
+        f=tmp_path / 'model.onnx',
+        dynamo=True,
+        input_names=names_of,
+        output_names=('logits',),
+        dynamic_shapes=dict.fromkeys(names_of, sizes),
+    )
+    session = runtime.InferenceSession(tmp_path / 'model.onnx')
+    texts = ['Whales.', TEXT, 'My fellow Americans: three of another length.']
+    batch = tokenizer(texts, padding=True, return_tensors='pt')
+    (found,) = session.run(['logits'], {name: batch[name].numpy() for name in names_of})
+    real = batch['attention_mask'].bool().numpy()
+    wanted = called(other, batch).logits.numpy()[real]
+    assert np.abs(found[real] - wanted).max() <= export.TOLERANCE * np.abs(wanted).max()
