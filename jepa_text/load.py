@@ -261,7 +261,9 @@ def _read(workdir):
 
 def _model(config, tokenizer, phase, name):
     """A model whose parameters are shapes only."""
-    encoder = resolve.build('models', config['model'], vocab_size=tokenizer.vocab_size)
+    # Not the kernel of where it was trained: it may be read on another machine.
+    section = {**config['model'], 'attention': 'auto'}
+    encoder = resolve.build('models', section, vocab_size=tokenizer.vocab_size)
     length = config['data']['row_length']
     objective = resolve.build(
         'objectives',

@@ -253,8 +253,9 @@ def test_the_closer_look_is_taken_when_due_and_kept_until_the_next():
     assert np.isfinite(seen).all()
 
 
-@pytest.mark.parametrize('rule', ['softmin', 'normalised', 'gradient_ratio'])
-@pytest.mark.parametrize('accumulate', [1, 4])
+@pytest.mark.parametrize(
+    'rule, accumulate', [('softmin', 1), ('normalised', 4), ('gradient_ratio', 1)]
+)
 def test_balances_with_a_memory_learn_it_outside_the_gradient(rule, accumulate):
     run = setup('hybrid', accumulate, look_every=1, balance=dict(name=rule))
     state = run.create()

@@ -135,6 +135,12 @@ def test_vectors_do_not_depend_on_company(folder, tmp_path):
     for layer in (0, 1, -2, -1):
         for pool in ('mean', 'max', 'cls', 'last'):
             assert np.isfinite(model.encode(texts, layer=layer, pool=pool)).all()
+    # As if trained on a GPU, with a kernel that is not here.
+    saved = json.loads((tmp_path / 'run' / 'config.json').read_text())
+    saved['model']['attention'] = 'cudnn'
+    (tmp_path / 'run' / 'config.json').write_text(json.dumps(saved))
+    elsewhere = load.load(tmp_path / 'run').encode(texts)
+    np.testing.assert_array_equal(elsewhere, together)
 
 
 @pytest.mark.slow
