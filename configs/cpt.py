@@ -47,7 +47,7 @@ def get_config(argument='hf:,12k'):
     config.steps = STEPS.get(steps) or int(steps)
     config.phases = (dict(objective=dict(name=objective, rate=0.4, sampler='iid')),)
     config.prepare.tokenizer = 'start'
-    config.data = dict(folder='runs/rows-cpt', row_length=2048, batch_size=1152)
+    config.data.update(folder='runs/rows-cpt', row_length=2048, batch_size=1152)
     # Changes to the model of the start; what is None stays.
     config.model = dict(
         dtype='bfloat16',
@@ -72,7 +72,7 @@ def _desk(config, path):
     )
     # Rows are in the words of the start.
     folder = f'runs/rows-128-{Path(path).name}'
-    config.data = dict(folder=folder, row_length=128, batch_size=4)
+    config.data.update(folder=folder, row_length=128, batch_size=4)
     config.model.update(dtype='float32', scan=False, remat='none')
     config.schedule.peak = 2e-4
     config.log_every = 5

@@ -59,6 +59,7 @@ def get_config(argument='clm_mlm'):
 def _shared():
     config = ConfigDict()
     config.seed = 0
+    config.tokens = 0
     config.baseline = 'none'
     config.prepare = dict(
         source=dict(name='jsonl', path='', field='text'),
@@ -69,7 +70,11 @@ def _shared():
     config.clip_norm = 1.0
     config.accumulate = 1
     config.stop_after_skips = 10
-    config.mesh = dict(data=-1, fsdp=1, tensor=1)
+    config.mesh = dict(data=-1, fsdp=1, tensor=1, dcn_data=1)
+    config.offload = ''
+    config.watchdog = dict(seconds=900, compile=3600, pause=3600)
+    config.profile_steps = (0, 0)
+    config.compilation_cache = 'private'
     config.log_every = 20
     config.telemetry = dict(every=100, on_collapse='warn')
     config.evaluate = dict(every=2000, rate=0.15, most_rows=2048)
@@ -82,7 +87,8 @@ def _as_2507_00994(config, size):
     """Section 2 and Table 1 there: 192 x 12 sequences of 1,024 on average are as many
     tokens as 1,152 rows of 2,048."""
     config.steps = 42_000
-    config.data = dict(folder='runs/rows-2048', row_length=2048, batch_size=1152)
+    rows = dict(batch_size=1152, batch_per_device=0)
+    config.data = dict(folder='runs/rows-2048', row_length=2048, **rows, threads=0)
     config.model = dict(
         name='transformer',
         preset=size,
@@ -110,7 +116,8 @@ def _small(config):
     leads of Wikipedia. SwiGLU of as many parameters as its plain layer of 2,048."""
     config.steps = 300_000
     config.prepare.row_length = 128
-    config.data = dict(folder='runs/rows-128', row_length=128, batch_size=64)
+    rows = dict(batch_size=64, batch_per_device=0)
+    config.data = dict(folder='runs/rows-128', row_length=128, **rows, threads=0)
     config.model = dict(
         name='transformer',
         width=512,

@@ -23,8 +23,10 @@ def get_config():
     config.prepare = dict(
         source=dict(name='bundled'), tokenizer='bundled', row_length=64, shards=4
     )
-    # Rows of all devices together, or of each; the other stays 0.
-    config.data = dict(folder='', row_length=64, batch_size=16, batch_per_device=0)
+    # Rows of all devices together, or of each; the other stays 0. Threads that read: 0
+    # for as many as there are cores, up to four.
+    rows = dict(batch_size=16, batch_per_device=0)
+    config.data = dict(folder='', row_length=64, **rows, threads=0)
 
     # batch -> hidden
     config.model = dict(name='transformer', preset='desk', scan=False, dtype='float32')

@@ -45,8 +45,8 @@ jepa-text supervise [--restarts=5] COMMAND ...
 
 Every key of the config file can be set on the command line; --traceback shows where an
 error arose; --distributed=auto|on|off says whether this is one process of several.
-Exit codes: 0 done, 1 failed, 2 wrong usage or config, 75 stopped with the state saved
-(the same command resumes), 87 hung. Examples that run:
+Exit codes: 0 done, 1 failed, 2 wrong usage or config, or it diverged, 75 stopped with
+the state saved (the same command resumes), 87 hung. Examples that run:
 
   jepa-text study --config=configs/quickstart.py --workdir=runs/quickstart
   jepa-text train --config=configs/desk.py:clm_mlm --workdir=runs/clm_mlm

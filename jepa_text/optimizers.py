@@ -8,7 +8,8 @@ what is subtracted at a learning rate of 1.
     muon             for hidden matrices; adamw for embedding, head, norms and vectors
     sgd              for every leaf, with momentum if asked
     rated            lower rates, or none, for some leaves and layers
-    orthogonal       what muon makes of a matrix
+    check_rates      do all patterns of a section match something?
+    no_balance       a pattern without the weight of two losses
     path_name, mask  leaves by the name of their path
 """
 
@@ -20,8 +21,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from jepa_text import muon as steps
+from jepa_text import ranges
+
 # Matrices between hidden states: of layers and predictors, not of word scores.
 HIDDEN = r'^(encoder|predictor)/.*kernel$'
+DTYPES = ('float32', 'bfloat16', 'float16')
 
 
 def path_name(path):
@@ -68,10 +73,15 @@ def adamw(
     >>> print(updates['up']['kernel'].round(2))
     [[1.5]]
     """
+    for name, beta in (('b1', b1), ('b2', b2)):
+        ranges.number(f'optimizer: {name}', beta, least=0, below=1)
+    ranges.number('optimizer: eps', eps, above=0)
+    ranges.number('optimizer: balance_rate', balance_rate, least=0)
+    _check(weight_decay, decay_paths, momentum_dtype)
     return optax.chain(
         optax.scale_by_adam(b1, b2, eps, mu_dtype=jnp.dtype(momentum_dtype)),
         optax.add_decayed_weights(
-            weight_decay, mask=lambda params: mask(params, decay_paths)
+            weight_decay, mask=lambda params: mask(params, no_balance(decay_paths))
         ),
         optax.masked(
             optax.scale(balance_rate), mask=lambda params: mask(params, r'^balance/')
@@ -105,10 +115,13 @@ def muon(
     >>> print(updates['encoder']['scale'].round(4))
     [1. 1. 1. 1.]
     """
+    ranges.number('optimizer: momentum', momentum, least=0, below=1)
+    ranges.pattern('optimizer: paths', paths)
+    _check(weight_decay, decay_paths, momentum_dtype)
     dtype = jnp.dtype(momentum_dtype)
     matrices = optax.chain(
-        _nesterov(momentum, dtype),
-        optax.stateless(lambda updates, _: jax.tree.map(_like_adamw, updates)),
+        steps.nesterov(momentum, dtype),
+        optax.stateless(lambda updates, _: jax.tree.map(steps.like_adamw, updates)),
         optax.add_decayed_weights(
             weight_decay, mask=lambda params: mask(params, decay_paths)
         ),
@@ -146,7 +159,7 @@ def make(section):
     >>> optimizer = make({'name': 'adamw', 'weight_decay': 0.1, 'b2': 0.98})
     """
     keywords = dict(section)
-    name, rates = keywords.pop('name', None), dict(keywords.pop('rates', ()))
+    name, rates = keywords.pop('name', None), _pairs(keywords.pop('rates', ()))
     if name not in OPTIMIZERS:
         known = ', '.join(OPTIMIZERS)
         raise ValueError(f'optimizer {name!r} does not exist; there are: {known}.')
@@ -157,6 +170,25 @@ def make(section):
     return rated(optimizer, rates) if rates else optimizer
 
 
+def no_balance(pattern):
+    """The pattern, but not of the learned weight of two losses.
+
+    >>> [bool(re.search(no_balance('.'), name)) for name in ('encoder/a', 'balance/a')]
+    [True, False]
+    """
+    return rf'^(?!balance/)(?=.*(?:{pattern}))'
+
+
+def _check(weight_decay, decay_paths, momentum_dtype):
+    ranges.number('optimizer: weight_decay', weight_decay, least=0)
+    ranges.pattern('optimizer: decay_paths', decay_paths)
+    if str(momentum_dtype) not in DTYPES:
+        raise ValueError(
+            f'optimizer: momentum_dtype={momentum_dtype!r}; there are: '
+            f'{", ".join(DTYPES)}.'
+        )
+
+
 def rated(optimizer, rates):
     """The optimizer with the updates of some leaves multiplied: low rates, or 0.
 
@@ -164,8 +196,7 @@ def rated(optimizer, rates):
     its path somewhere. Layers have a number there, scanned or not:
     'encoder/layer_3/ffn/up/kernel'. Decay is part of an update, so with 0 a leaf does
     not move at all; its gradient still counts in the clipped norm. The state is that of
-    the optimizer alone. Raises ValueError, when it sees the parameters, for a pattern
-    that matches none.
+    the optimizer alone.
 
     >>> params = {'encoder': {'norm': {'scale': 1.0}, 'embedding': 1.0}}
     >>> optimizer = rated(sgd(), {'embedding$': 0.0})
@@ -173,10 +204,6 @@ def rated(optimizer, rates):
     >>> jax.tree.map(float, updates)
     {'encoder': {'embedding': 0.0, 'norm': {'scale': 1.0}}}
     """
-
-    def init(params):
-        _check_rates(params, rates)
-        return optimizer.init(params)
 
     def update(grads, state, params=None):
         updates, state = optimizer.update(grads, state, params)
@@ -187,55 +214,7 @@ def rated(optimizer, rates):
 
         return jax.tree_util.tree_map_with_path(scale, updates), state
 
-    return optax.GradientTransformation(init, update)
-
-
-def orthogonal(x_XIO, steps=5):
-    """Nearly U V^T of U S V^T = x, for each matrix [I, O] of x: singular values near 1.
-
-    Newton-Schulz: x / |x|, then `steps` times a x + (b A + c A^2) x with A = x x^T. Its
-    coefficients are Jordan's, steep at 0: after 5 steps singular values that were at
-    least 0.002 |x| lie between 0.68 and 1.21. Float32; 0 stays 0.
-
-    >>> x_IO = jnp.array([[3.0, 0.0, 0.0], [0.0, 0.0, 0.5]])
-    >>> print(jnp.linalg.svdvals(orthogonal(x_IO)).round(1))
-    [1.  0.7]
-    """
-    a, b, c = 3.4445, -4.7750, 2.0315
-    is_tall = x_XIO.shape[-2] > x_XIO.shape[-1]
-
-    def sharpen(_, x_IO):
-        # The product with itself is smaller on the shorter side.
-        gram = x_IO.T @ x_IO if is_tall else x_IO @ x_IO.T
-        power = b * gram + c * (gram @ gram)
-        return a * x_IO + (x_IO @ power if is_tall else power @ x_IO)
-
-    def one(x_IO):
-        unit_IO = x_IO / jnp.maximum(jnp.linalg.norm(x_IO), 1e-7)
-        return jax.lax.fori_loop(0, steps, sharpen, unit_IO)
-
-    # One after the other: a stack of layers gives the bits that single ones give.
-    x_NIO = x_XIO.astype(jnp.float32).reshape(-1, *x_XIO.shape[-2:])
-    return jax.lax.map(one, x_NIO).reshape(x_XIO.shape)
-
-
-def _like_adamw(x_XIO):
-    """The orthogonal update, with AdamW's root mean square."""
-    return 0.2 * max(x_XIO.shape[-2:]) ** 0.5 * orthogonal(x_XIO)
-
-
-def _nesterov(decay, dtype):
-    """(1 - decay) g + decay m, with m <- (1 - decay) g + decay m kept as `dtype`."""
-
-    def init(params):
-        return optax.TraceState(trace=optax.tree.zeros_like(params, dtype=dtype))
-
-    def update(grads, state, params=None):
-        mean = optax.tree.update_moment(grads, state.trace, decay, 1)
-        ahead = optax.tree.update_moment(grads, mean, decay, 1)
-        return ahead, optax.TraceState(trace=optax.tree.cast(mean, dtype))
-
-    return optax.GradientTransformation(init, update)
+    return optax.GradientTransformation(optimizer.init, update)
 
 
 def _names(name, shape):
@@ -261,13 +240,34 @@ def _factor(name, shape, rates):
     return factors.reshape(-1, *[1] * (len(shape) - 1))
 
 
-def _check_rates(params, rates):
+def _pairs(rates):
+    """{pattern: factor} of the pairs that a section holds."""
+    rates = list(rates.items()) if isinstance(rates, dict) else list(rates)
+    for pair in rates:
+        if isinstance(pair, str) or not hasattr(pair, '__len__') or len(pair) != 2:
+            raise ValueError(
+                f'optimizer.rates={rates!r}: pairs of a pattern and a factor, as '
+                "(('embedding$', 0.1), ('layer_[0-3]/', 0.0))."
+            )
+        pattern, factor = pair
+        ranges.pattern('optimizer.rates', pattern)
+        ranges.number(f'optimizer.rates: {pattern!r}', factor, least=0)
+    return dict(map(tuple, rates))
+
+
+def check_rates(section, trees):
+    """Raises ValueError for a pattern of a section's `rates` that matches no parameter of
+    any of the trees: those of the phases, as one may have modules that another lacks.
+
+    >>> check_rates({'rates': (('norm', 0.1),)}, [{'up': 1.0}, {'norm': {'scale': 1.0}}])
+    """
     names = [
         one
+        for params in trees
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)
         for one in _names(path_name(path), jnp.shape(leaf))
     ]
-    for pattern in rates:
+    for pattern in _pairs(section.get('rates', ())):
         if not any(re.search(pattern, name) for name in names):
             raise ValueError(
                 f'optimizer.rates: {pattern!r} matches no parameter. Their names are as '

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from jepa_text import optimizers, resolve, schedules, sharding, tokenizers
+from jepa_text import optimizers, ranges, resolve, schedules, sharding, tokenizers
 from jepa_text import state as states
 from jepa_text import step as steps
 from jepa_text.data import pipeline, prepare
@@ -64,6 +64,7 @@ class Recipe:
 
 def make(config):
     """Builds all parts of a run. Raises ValueError for what cannot work together."""
+    ranges.config(config)
     data, seed = config['data'], config['seed']
     if 'prepare' in config:
         distributed.first(functools.partial(_prepare, config), 'preparing the rows')
@@ -71,13 +72,15 @@ def make(config):
     pipeline.check_row_length(rows.manifest, data['row_length'])
     tokenizer = tokenizers.load(f'{data["folder"]}/tokenizer.json')
     pipeline.check_tokenizer(rows.manifest, tokenizer)
-    mesh = sharding.make_mesh(**config['mesh'])
+    mesh = resolve.call('mesh', sharding.make_mesh, config['mesh'])
     batch_size, steps = size(config)
     _check_batch(batch_size, config['accumulate'], mesh)
     encoder = resolve.build('models', config['model'], vocab_size=tokenizer.vocab_size)
     optimizer = optimizers.make(config['optimizer'])
     sized = config | {'steps': steps}
     phases = make_phases(sized, encoder, tokenizer, rows.row_length, optimizer)
+    trees = [jax.eval_shape(functools.partial(p.network.init, seed)) for p in phases]
+    optimizers.check_rates(config['optimizer'], trees)
     evaluator = None
     if config['evaluate']['every']:
         evaluator = heldout.Evaluator(
@@ -142,7 +145,7 @@ def make_phases(config, encoder, tokenizer, length, optimizer):
             steps=stop - start,
         )
         network = states.Network(encoder, objective)
-        rewarm = section.get('at_switch', {}).get('rewarm', 0) if index else 0
+        reset, rewarm = _at_switch(section, index, stop - start)
         step = steps.make_step(
             network,
             objective,
@@ -153,9 +156,24 @@ def make_phases(config, encoder, tokenizer, length, optimizer):
             accumulate=config['accumulate'],
             look_every=config['telemetry']['every'],
         )
-        reset = section.get('at_switch', {}).get('reset')
         phases.append(Phase(index, start, stop, objective, network, reset, step))
     return tuple(phases)
+
+
+def _at_switch(section, index, steps):
+    """(pattern of what starts afresh or None, steps of a new warm-up) of a phase."""
+    at = section.get('at_switch') or {}
+    if at and not index:
+        raise ValueError('phase 0: at_switch belongs to a later phase; none ends before.')
+    if unknown := set(at) - {'reset', 'rewarm'}:
+        raise ValueError(
+            f'phase {index}: at_switch has {sorted(unknown)}; it takes reset and rewarm.'
+        )
+    if at.get('reset') is not None:
+        ranges.pattern('at_switch.reset', at['reset'])
+    rewarm = at.get('rewarm', 0)
+    ranges.number('at_switch.rewarm', rewarm, least=0)
+    return at.get('reset'), ranges.in_steps(rewarm, steps)
 
 
 def phase_spans(phases, total):
@@ -170,10 +188,15 @@ def phase_spans(phases, total):
                 f'phase {number}: {sorted(phase)}; a phase has an objective, steps or '
                 'share, and maybe at_switch.'
             )
-        rest = total - start
-        length = phase.get(
-            'steps', round(phase['share'] * total) if 'share' in phase else rest
-        )
+        if 'steps' in phase and 'share' in phase:
+            raise ValueError(f'phase {number} has steps and a share: give one of them.')
+        length = total - start
+        if 'steps' in phase:
+            ranges.number(f'phase {number}: steps', phase['steps'], whole=True, least=1)
+            length = int(phase['steps'])
+        elif 'share' in phase:
+            ranges.number(f'phase {number}: share', phase['share'], above=0, most=1)
+            length = round(phase['share'] * total)
         spans.append((start, start + length))
         start += length
     if start != total or any(stop <= begin for begin, stop in spans):

@@ -15,6 +15,8 @@ import inspect
 
 import jax.numpy as jnp
 
+from jepa_text import ranges
+
 
 def make(section, steps):
     """The function that a config section names: `{'name': 'wsd', 'peak': 3e-3, ...}`.
@@ -42,6 +44,8 @@ def make(section, steps):
                 f'schedule {name!r} does not take {key!r}; it takes: '
                 f'{", ".join(parameters)}.'
             )
+    for key, value in keywords.items():
+        ranges.number(f'schedule {name!r}: {key}', value, least=0)
     return SCHEDULES[name](**keywords)
 
 
@@ -89,7 +93,7 @@ def wsd(peak, warmup, decay, steps):
     >>> print(wsd(1.0, warmup=2, decay=4, steps=8)(jnp.arange(8)))
     [0.5  1.   1.   1.   0.75 0.5  0.25 0.  ]
     """
-    warmup, decay = _steps(warmup, steps), _steps(decay, steps)
+    warmup, decay = ranges.in_steps(warmup, steps), ranges.in_steps(decay, steps)
     if warmup + decay > steps:
         raise ValueError(
             f'warmup ({warmup}) + decay ({decay}) exceed the {steps} steps of the run; '
@@ -110,12 +114,18 @@ def wsd(peak, warmup, decay, steps):
 def warmup_cosine(peak, warmup, steps, end=0.0):
     """peak * (k + 1) / warmup for k < warmup, then half a cosine to `end` at `steps`.
 
-    `warmup` is in steps, or a fraction of `steps` when below 1.
+    `warmup` is in steps, or a fraction of `steps` when below 1. Raises ValueError unless
+    it ends before the run does.
 
     >>> print(warmup_cosine(1.0, warmup=2, steps=6)(jnp.array([0, 1, 2, 4, 6])).round(4))
     [0.5 1.  1.  0.5 0. ]
     """
-    warmup = _steps(warmup, steps)
+    warmup = ranges.in_steps(warmup, steps)
+    if warmup >= steps:
+        raise ValueError(
+            f'warmup ({warmup}) takes all {steps} steps of the run: shorten it, or train '
+            'longer.'
+        )
     fall = cosine(peak, end, max(steps - warmup, 1))
 
     def schedule(step):
@@ -147,7 +157,3 @@ SCHEDULES = {
 
 def _fraction(step, steps):
     return jnp.clip(jnp.asarray(step, jnp.float32) / max(steps, 1), 0.0, 1.0)
-
-
-def _steps(value, steps):
-    return round(value * steps) if 0 < value < 1 else int(value)

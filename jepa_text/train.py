@@ -183,10 +183,11 @@ class _Run:
         self.watch(number, values, state, phase)
         if values['train/skipped_in_row'] >= self.config['stop_after_skips']:
             self.save(state, phase, wait=True)
-            raise FloatingPointError(
+            raise exits.Diverged(
                 f'step {number}: loss or gradient was not finite '
                 f'{int(values["train/skipped_in_row"])} times in a row. The state before '
-                'the first of them is saved. Lower schedule.peak, or look at the data.'
+                'the first of them is saved. Look at the data, or begin a new workdir '
+                'with a lower schedule.peak; config.start goes on from this one.'
             )
 
     def watch(self, number, values, state, phase):
@@ -194,7 +195,7 @@ class _Run:
         for kind, text in telemetry.alarms(values).items():
             if self.config['telemetry']['on_collapse'] == 'stop':
                 self.save(state, phase, wait=True)
-                raise FloatingPointError(f'step {number}: {text} The state is saved.')
+                raise exits.Diverged(f'step {number}: {text} The state is saved.')
             if (phase.index, kind) not in self.warned:
                 self.warned.add((phase.index, kind))
                 self.report.say(f'step {number}: {text}')
@@ -256,6 +257,7 @@ class _Run:
             start=start,
             process_index=index,
             process_count=count,
+            threads=self.config['data'].get('threads'),
         )
 
     def _due(self, section, number, phase):

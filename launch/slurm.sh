@@ -73,13 +73,18 @@ tasks() {
 
 # COMMAND with the folder, the preset and the words of one line of tasks.
 specialise() {
-  local folder preset words word i
+  local folder preset words word rest i
   read -r folder preset words <<<"$1"
   for i in "${!COMMAND[@]}"; do
     word=${COMMAND[$i]}
     case "$word" in
       --workdir=*) COMMAND[i]="${word%/}/$folder" ;;
-      --config=*) [ "$preset" = - ] || COMMAND[i]="${word%%:*}:$preset" ;;
+      --config=*)
+        # What follows the preset, as a size, stays unless the preset brings its own.
+        rest=''
+        case "$preset" in *,*) ;; *) case "$word" in *:*,*) rest=",${word#*:*,}" ;; esac ;; esac
+        [ "$preset" = - ] || COMMAND[i]="${word%%:*}:$preset$rest"
+        ;;
     esac
   done
   # Of a list, quoted as a shell would read them, but nothing is expanded or run.

@@ -66,9 +66,9 @@ def test_sbatch_reads_its_directives():
     assert max(i for i, line in enumerate(lines) if line.startswith('#SBATCH')) < first
 
 
-def commands(machine, **env):
+def commands(machine, job=None, **env):
     """The words of each task that a dry run prints."""
-    code, output = machine.run('slurm.sh', '--dry-run', *JOB, **env)
+    code, output = machine.run('slurm.sh', '--dry-run', *(job or JOB), **env)
     assert code == 0, output
     return [shlex.split(line)[2:] for line in output.splitlines()[1:]]
 
@@ -84,6 +84,11 @@ def test_sweeps(machine):
         ['train', f'--config=configs/desk.py:{p}', f'--workdir=/data/first/{p}']
         for p in ('clm', 'mlm')
     ]
+    # A size after the preset stays, unless the preset brings its own.
+    for presets, after in (('mlm', 'mlm,210m'), ('mlm,1b', 'mlm,1b')):
+        job = ('train', '--config=configs/pretrain.py:clm,210m', '--workdir=/data/first')
+        (words,) = commands(machine, job, PRESETS=presets)
+        assert words[1] == f'--config=configs/pretrain.py:{after}'
     both = commands(machine, PRESETS='clm mlm', SEEDS='0 1 2')
     assert len(both) == 6 and len({words[2] for words in both}) == 6
     assert both[4][1:] == [

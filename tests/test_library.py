@@ -18,7 +18,9 @@ from jepa_text import (
     document_masking,
     losses,
     masking,
+    muon,
     optimizers,
+    ranges,
     regularisers,
     schedules,
 )
@@ -26,6 +28,8 @@ from jepa_text import (
 HOST = (masking, document_masking, blocks)
 DEVICE = (losses, regularisers, schedules, balance, balance_rules)
 MODULES = (*HOST, *DEVICE, optimizers)
+# Not for other programs, but their examples run too.
+INNER = (muon, ranges)
 
 
 def short(module):
@@ -47,7 +51,7 @@ def public(module):
 WITHOUT_EXAMPLE = {balance_rules.Balance, balance_rules.Running}
 
 
-@pytest.mark.parametrize('module', MODULES, ids=short)
+@pytest.mark.parametrize('module', (*MODULES, *INNER), ids=short)
 def test_every_example_runs(module):
     done = doctest.testmod(module)
     assert done.attempted > 0 and done.failed == 0

@@ -9,7 +9,7 @@ import optax
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from jepa_text import optimizers, resolve, sharding
+from jepa_text import muon, optimizers, resolve, sharding
 from jepa_text import state as states
 from jepa_text.models import transformer
 
@@ -106,7 +106,7 @@ def test_an_update_of_muon_is_nearly_orthogonal_and_as_large_as_one_of_adamw():
 def test_orthogonal_keeps_directions_and_evens_lengths(shape):
     rng = np.random.default_rng(0)
     x = np.float32(rng.normal(size=shape))
-    made = np.asarray(jax.jit(optimizers.orthogonal)(x))
+    made = np.asarray(jax.jit(muon.orthogonal)(x))
     assert made.shape == shape and made.dtype == np.float32
     u, values, v = np.linalg.svd(x, full_matrices=False)
     # In the singular directions of x it is diagonal.
@@ -116,12 +116,12 @@ def test_orthogonal_keeps_directions_and_evens_lengths(shape):
     assert_allclose(off, 0, atol=1e-4)
     known = values > 0.002 * np.linalg.norm(x, axis=(-2, -1))[..., None]
     assert (evened[known] > 0.68).all() and (evened[known] < 1.21).all()
-    assert_allclose(optimizers.orthogonal(1e4 * x), made, atol=1e-4)
+    assert_allclose(muon.orthogonal(1e4 * x), made, atol=1e-4)
 
 
 def test_orthogonal_of_nothing_is_nothing():
-    assert_array_equal(optimizers.orthogonal(jnp.zeros((2, 3, 4))), 0)
-    assert optimizers.orthogonal(jnp.ones((2, 2), jnp.bfloat16)).dtype == jnp.float32
+    assert_array_equal(muon.orthogonal(jnp.zeros((2, 3, 4))), 0)
+    assert muon.orthogonal(jnp.ones((2, 2), jnp.bfloat16)).dtype == jnp.float32
 
 
 @pytest.mark.peer

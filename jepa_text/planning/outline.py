@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jepa_text import optimizers, recipe, resolve, tokenizers
+from jepa_text import optimizers, ranges, recipe, resolve, tokenizers
 from jepa_text import state as states
 from jepa_text import step as steps
 from jepa_text.data import prepare
@@ -38,6 +38,7 @@ def make(config, mesh, vocab_size=None):
 
     Raises ValueError for what cannot work together.
     """
+    ranges.config(config)
     batch_size = budget.rows(config['data'], mesh.size)
     total = budget.steps(config, batch_size)
     tokenizer = words(config, vocab_size)
