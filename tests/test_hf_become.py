@@ -257,7 +257,7 @@ def test_live_logits_are_those_of_transformers(case, tmp_path):
         assert_allclose(packed, wanted, atol=1e-4, rtol=0)
     # And theirs reads what ours writes of the same model.
     section = configs.to_config(
-        imported.section, imported.record['family'], imported.tied
+        imported.section, imported.record['family'], imported.tied, is_decoder
     )
     ids = {key: value for key, value in config.items() if key.endswith('_token_id')}
     again, _ = make_hf.model_of(section | ids, is_decoder)

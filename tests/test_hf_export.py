@@ -357,10 +357,11 @@ def test_transformers_reads_every_family_back(tmp_path, case):
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize('case', ['qwen3', 'smollm3', 'mistral'])
-def test_decoders_attend_both_ways_in_transformers_too(tmp_path, case):
+@pytest.mark.parametrize('window', ['none', 'two_sided'])
+@pytest.mark.parametrize('case', ['qwen2', 'qwen3', 'smollm3', 'mistral'])
+def test_decoders_attend_both_ways_in_transformers_too(tmp_path, case, window):
     pytest.importorskip('torch')
-    model, _ = imported(tmp_path, case, become={'window': 'none'})
+    model, _ = imported(tmp_path, case, become={'window': window})
     export.write(model, tmp_path / 'out', family=case)
     _, other = theirs(tmp_path / 'out', 'AutoModelForCausalLM')
     import torch

@@ -98,9 +98,10 @@ def test_config_and_section_undo_each_other(case):
     family = config['model_type']
     section = configs.to_section(config)
     tied = kinds.complete(config)[1]['tie_word_embeddings']
-    again = configs.to_config(section, family, tied)
+    causal = kinds.KINDS[family].causal
+    again = configs.to_config(section, family, tied, causal)
     assert configs.to_section(again) == section
-    assert configs.to_config(configs.to_section(again), family, tied) == again
+    assert configs.to_config(configs.to_section(again), family, tied, causal) == again
     module = resolve.build('models', section, vocab_size=V)
     assert configs.canonical(section['name'], module) == section
     # A saved section is JSON, which has no tuples.
@@ -277,9 +278,9 @@ def test_a_missing_size_is_named():
 def test_options_that_a_family_has_no_word_for_are_named():
     section = configs.to_section(CASES['qwen3'][0])
     with pytest.raises(ValueError, match='llama has no word for .*qk_norm=True'):
-        configs.to_config(section, 'llama', False)
+        configs.to_config(section, 'llama', False, True)
     with pytest.raises(ValueError, match='A transformer is no bert'):
-        configs.to_config(section, 'bert', True)
+        configs.to_config(section, 'bert', True, False)
 
 
 def test_only_safetensors_are_read(folder, tmp_path):

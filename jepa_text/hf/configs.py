@@ -26,8 +26,10 @@ def to_section(config, family=None):
         raise ValueError(f'The config of this {family} lacks {error}.') from error
 
 
-def to_config(section, family, tied):
+def to_config(section, family, tied, causal):
     """The config.json of a canonical section, as a dict that `to_section` reads back.
+
+    A decoder that is not `causal` says so, and then attends both ways in transformers.
 
     Raises ValueError where the family has no word for an option of the section.
     """
@@ -48,6 +50,10 @@ def to_config(section, family, tied):
         'tie_word_embeddings': tied,
         **write[kind.model](family, section),
     }
+    if kind.model == 'transformer':
+        found |= _write_window(family, section, causal)
+    if kind.causal and not causal:
+        found['is_causal'] = False
     again = to_section(found)
     if again != section:
         lost = sorted(k for k in section if section[k] != again.get(k))
@@ -106,7 +112,7 @@ def _write_trunk(family, section):
     }
     if family == 'smollm3':
         found['no_rope_layers'] = [int(t is not None) for t in thetas]
-    return found | _write_window(family, section)
+    return found
 
 
 def _turning(config, depth):
@@ -116,7 +122,9 @@ def _turning(config, depth):
 
 
 def _read_window(family, config, depth):
-    """Theirs counts the position itself: i - j < sliding_window."""
+    """Theirs counts the position itself to the left, i - j < sliding_window, and not both
+    ways, |i - j| <= sliding_window."""
+    own = int(config.get('is_causal', kinds.KINDS[family].causal))
     size = config['sliding_window']
     if size is None or not config.get('use_sliding_window', True):
         return None
@@ -127,14 +135,14 @@ def _read_window(family, config, depth):
         slides = [not turns for turns in _turning(config, depth)]
     if config.get('layer_types'):
         slides = [kind == 'sliding_attention' for kind in config['layer_types']]
-    return _alike(size - 1 if does else None for does in slides)
+    return _alike(size - own if does else None for does in slides)
 
 
-def _write_window(family, section):
+def _write_window(family, section, causal):
     windows = section['window']
     if not isinstance(windows, tuple):
         windows = (windows,) * section['depth']
-    size = next((w + 1 for w in windows if w is not None), None)
+    size = next((w + int(causal) for w in windows if w is not None), None)
     if family == 'mistral':
         return {'sliding_window': size}
     if 'use_sliding_window' not in kinds.KINDS[family].defaults:

@@ -61,7 +61,7 @@ def config_of(model, section, causal, family, origin=None):
     """The config.json of a canonical section. Raises ValueError where the family has no
     word for what the model does."""
     try:
-        found = configs.to_config(section, family, tied(model))
+        found = configs.to_config(section, family, tied(model), causal)
     except ValueError as error:
         if family != 'eurobert':
             raise
@@ -78,8 +78,6 @@ def config_of(model, section, causal, family, origin=None):
         ids.pop('mask_token_id')
     if family == 'modernbert':
         ids |= {'cls_token_id': tokenizer.bos_id, 'sep_token_id': tokenizer.eos_id}
-    if kind.causal and not causal:
-        found['is_causal'] = False
     if not has_head:
         base = kind.architecture.removesuffix('ForMaskedLM').removesuffix('ForCausalLM')
         found['architectures'] = [f'{base}Model']
