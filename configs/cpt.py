@@ -12,6 +12,7 @@ steps decay, so that 2k only decays. Any other number of steps decays over its l
 are those of the start; --config.start.weights=new is the same run from scratch.
 """
 
+import hashlib
 import importlib.util
 from pathlib import Path
 
@@ -47,7 +48,9 @@ def get_config(argument='hf:,12k'):
     config.steps = STEPS.get(steps) or int(steps)
     config.phases = (dict(objective=dict(name=objective, rate=0.4, sampler='iid')),)
     config.prepare.tokenizer = 'start'
-    config.data.update(folder='runs/rows-cpt', row_length=2048, batch_size=1152)
+    # Rows are in the words of the start.
+    folder = f'runs/rows-cpt-{_named(path)}'
+    config.data.update(folder=folder, row_length=2048, batch_size=1152)
     # Changes to the model of the start; what is None stays.
     config.model = dict(
         dtype='bfloat16',
@@ -70,8 +73,7 @@ def _desk(config, path):
     config.prepare = dict(
         source=dict(name='bundled'), tokenizer='start', row_length=128, shards=1
     )
-    # Rows are in the words of the start.
-    folder = f'runs/rows-128-{Path(path).name}'
+    folder = f'runs/rows-128-{_named(path)}'
     config.data.update(folder=folder, row_length=128, batch_size=4)
     config.model.update(dtype='float32', scan=False, remat='none')
     config.schedule.peak = 2e-4
@@ -79,6 +81,12 @@ def _desk(config, path):
     config.evaluate = dict(every=50, rate=0.15, most_rows=64)
     config.checkpoint = dict(every=100, keep=1)
     return config
+
+
+def _named(path):
+    """A name for what is made from a start, of its own for each path."""
+    short = hashlib.sha256(path.encode()).hexdigest()[:6]
+    return f'{Path(path.removeprefix("hf:")).name or "none"}-{short}'
 
 
 def _start(path):

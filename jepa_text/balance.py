@@ -32,7 +32,7 @@ def make(section, steps):
     >>> print(latent_weight, token_weight)
     1.0 0.0625
     """
-    if isinstance(section, int | float):
+    if not hasattr(section, 'keys'):
         section = {'name': 'fixed', 'weight': section}
     keywords = dict(section)
     name = keywords.pop('name', None)

@@ -12,76 +12,70 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jepa_text import losses, regularisers, resolve, schedules
+from jepa_text import losses, ranges, regularisers, resolve, schedules
 from jepa_text.models import layers
 from jepa_text.planning import flops
 
-DISTANCES = ('cosine', 'smooth_l1', 'mse', 'info_nce', 'prototypes')
-NORMS = ('layer', 'instance', 'none')
+CHOICES = {
+    'distance': ('cosine', 'smooth_l1', 'mse', 'info_nce', 'prototypes'),
+    'normalise': ('layer', 'instance', 'none'),
+    'ema': ('all', 'layers'),
+}
 REGULARISERS = ('sigreg', 'vicreg', 'visreg')
 PAPER_MOMENTUM = {'name': 'linear', 'start': 0.996, 'end': 1.0}
 
+# What the numbers of a section may be.
+RANGES = {
+    'layer': dict(whole=True),
+    'top': dict(whole=True, least=0),
+    'beta': dict(above=0),
+    'temperature': dict(above=0),
+    'teacher_temperature': dict(above=0),
+    'prototypes': dict(whole=True, least=1),
+}
+REGULARISER_RANGES = {
+    'weight': dict(least=0),
+    'sample': dict(whole=True, least=1),
+    'directions': dict(whole=True, least=1),
+}
+
 
 def make(section, steps):
-    """A Latent from a section of the keywords of `build`; `steps` is the phase's length.
+    """A Latent from a section of its keywords; `steps` is the phase's length.
 
-    Raises ValueError for an unknown keyword or choice.
+    `momentum` is a number or a section of schedules.py; None: no EMA copy.
+    `regularise={'name': 'sigreg', 'weight': 0.05, 'on': 'rows'}` adds a term. Raises
+    ValueError for an unknown keyword or choice, and a number out of range.
     """
-    return resolve.call('latent', build, section, steps=steps)
+    made = {'momentum': PAPER_MOMENTUM, **section}
+    if made['momentum'] is not None:
+        made['momentum'] = _momentum(made['momentum'], steps)
+    if made.get('regularise') is not None:
+        made['regularise'] = resolve.call(
+            'latent regularise', Regulariser, made['regularise']
+        )
+    return resolve.call('latent', Latent, made)
 
 
-def build(
-    steps,
-    layer=-1,
-    top=0,
-    normalise='layer',
-    distance='cosine',
-    beta=1.0,
-    temperature=0.1,
-    prototypes=1024,
-    teacher_temperature=0.04,
-    momentum=PAPER_MOMENTUM,
-    ema='all',
-    stop_gradient=True,
-    regularise=None,
-):
-    """The target is the encoder's `layer` (-1: the last, after its norm), or the average
-    of the `top` last ones, each normalised (data2vec). `distance` compares; `beta` is
-    smooth_l1's, `temperature` that of info_nce and of the student of `prototypes`.
+def _momentum(section, steps):
+    """The schedule; ValueError if it leaves [0, 1] at the start, middle or end."""
+    schedule = schedules.make(section, steps)
+    for step in (0, steps // 2, steps):
+        value = float(schedule(step))
+        ranges.number(f'latent: momentum at step {step}', value, least=0, most=1)
+    return schedule
 
-    `momentum` is a number or a section of schedules.py; None: no EMA copy, the target is
-    the encoder itself, with or without `stop_gradient`. `ema='layers'` shares the
-    embedding. `regularise={'name': 'sigreg', 'weight': 0.05, 'on': 'rows'}` adds a term.
-    """
-    for what, value, known in (
-        ('distance', distance, DISTANCES),
-        ('normalise', normalise, NORMS),
-        ('ema', ema, ('all', 'layers')),
-    ):
-        if value not in known:
+
+def check(what, values, asked):
+    """Raises ValueError for the first of the named values that is out of its range, or
+    is asked to be whole and is no int: shapes and indices are made of them."""
+    for name, bounds in asked.items():
+        value = values[name]
+        ranges.number(f'{what}: {name}', value, **bounds)
+        if bounds.get('whole') and not isinstance(value, int):
             raise ValueError(
-                f'latent: {what}={value!r}.{resolve.nearest(str(value), known)}'
+                f'{what}: {name}={value!r} must be an int: write {value:.0f}.'
             )
-    return Latent(
-        layer=layer,
-        top=top,
-        normalise=normalise,
-        distance=distance,
-        beta=beta,
-        temperature=temperature,
-        prototypes=prototypes,
-        teacher_temperature=teacher_temperature,
-        momentum=None if momentum is None else schedules.make(momentum, steps),
-        ema=ema,
-        stop_gradient=stop_gradient,
-        regulariser=_regulariser(regularise),
-    )
-
-
-def _regulariser(section):
-    if section is None:
-        return None
-    return resolve.call('latent regularise', Regulariser, section)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +97,7 @@ class Regulariser:
                 f'latent: regularise name={self.name!r} on={self.on!r}; there are '
                 f'{", ".join(REGULARISERS)} on tokens or rows.'
             )
+        check('latent: regularise', vars(self), REGULARISER_RANGES)
 
     def passes(self, width, rows, predicted):
         """The flops.Pass of the penalty on a batch."""
@@ -142,28 +137,47 @@ class Prototypes(nn.Module):
         return layers.Linear(self.count, name='output')(losses.unit(x_BMD))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Latent:
-    """See `build`."""
+    """The target is the encoder's `layer` (-1: the last, after its norm; 1: the first; 0:
+    the embedding), or the average of the `top` last ones, each normalised (data2vec).
+    `distance` compares; `beta` is smooth_l1's, `temperature` that of info_nce, which
+    sees one part of a batch at a time, and of the student of `prototypes`.
 
-    layer: int
-    top: int
-    normalise: str
-    distance: str
-    beta: float
-    temperature: float
-    prototypes: int
-    teacher_temperature: float
+    Without `momentum` the target is the encoder itself, with or without
+    `stop_gradient`. `ema='layers'` shares the embedding.
+    """
+
+    layer: int = -1
+    top: int = 0
+    normalise: str = 'layer'
+    distance: str = 'cosine'
+    beta: float = 1.0
+    temperature: float = 0.1
+    prototypes: int = 1024
+    teacher_temperature: float = 0.04
     momentum: Callable | None
-    ema: str
-    stop_gradient: bool
-    regulariser: Regulariser | None
+    ema: str = 'all'
+    stop_gradient: bool = True
+    regularise: Regulariser | None = None
+
+    def __post_init__(self):
+        for what, known in CHOICES.items():
+            if (value := getattr(self, what)) not in known:
+                raise ValueError(
+                    f'latent: {what}={value!r}.{resolve.nearest(str(value), known)}'
+                )
+        check('latent', vars(self), RANGES)
 
     @property
     def regulariser_names(self):
-        return () if self.regulariser is None else (self.regulariser.name,)
+        return () if self.regularise is None else (self.regularise.name,)
 
     def modules(self, encoder):
+        """Raises ValueError for a layer that the encoder does not have."""
+        depth = encoder.depth
+        ranges.number('latent: layer', self.layer, least=-depth, most=depth)
+        ranges.number('latent: top', self.top, most=depth)
         if self.distance != 'prototypes':
             return {}
         return {'prototypes': Prototypes(encoder.width, self.prototypes)}
@@ -194,8 +208,8 @@ class Latent:
         if self.distance == 'prototypes':
             both = [compare(modules=('prototypes',), gradients=g) for g in (2, 0)]
             passes.extend(both)
-        if self.regulariser is not None:
-            passes.append(self.regulariser.passes(encoder.width, rows, predicted))
+        if self.regularise is not None:
+            passes.append(self.regularise.passes(encoder.width, rows, predicted))
         return passes
 
     def targets(self, params, view):
@@ -213,8 +227,9 @@ class Latent:
         )
         segment_ids_BL = view.batch['segment_ids']
         if self.top:
+            # Without the embedding, which comes first.
             target_BLD = losses.average_layers(
-                hidden[1], self.top, lambda x: self._normalised(x, segment_ids_BL)
+                hidden[1][1:], self.top, lambda x: self._normalised(x, segment_ids_BL)
             )
         elif deep:
             target_BLD = self._normalised(hidden[1][self.layer], segment_ids_BL)
@@ -268,23 +283,3 @@ class Latent:
             **memory,
             'centre': jnp.where(seen['count'] > 0, moved_P, memory['centre']),
         }
-
-    def named(self, terms):
-        """The regulariser's term as a metric."""
-        return {f'jepa/{name}': terms[name] for name in self.regulariser_names}
-
-    def penalty(self, view, latents_BMD, where_BM, rows_BD):
-        """{name: this part's share} of the regulariser, or {}."""
-        rule = self.regulariser
-        if rule is None:
-            return {}
-        key = jax.random.fold_in(jax.random.key(0), view.step)
-        if rule.on == 'rows':
-            vectors_ND, where_N = rows_BD, jnp.any(where_BM, axis=-1)
-        else:
-            vectors_ND = latents_BMD.reshape(-1, latents_BMD.shape[-1])
-            where_N = where_BM.reshape(-1)
-            take = jax.random.permutation(key, len(where_N))[: rule.sample]
-            vectors_ND, where_N = vectors_ND[take], where_N[take]
-        share = jnp.sum(where_BM) / jnp.maximum(view.counts[rule.name], 1)
-        return {rule.name: rule(vectors_ND, where_N, key) * share}

@@ -3,12 +3,39 @@
 import dataclasses
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
-from jepa_text import losses, telemetry
-from jepa_text.latent import Latent
+from jepa_text import latent as latents
+from jepa_text import losses, resolve, telemetry
 from jepa_text.measures import pooling
 from jepa_text.objective import Objective
+
+# What sizes in the sections of these objectives may be.
+RANGES = dict.fromkeys(
+    ('predictor_width', 'predictor_depth', 'predictor_heads', 'documents', 'masks'),
+    dict(whole=True, least=1),
+)
+
+
+def check(what, **sizes):
+    """Raises ValueError for a size that is no whole number from 1 on."""
+    latents.check(what, sizes, {name: RANGES[name] for name in sizes})
+
+
+def masked(what, section, **given):
+    """The token objective of a section, an MLM unless it names another.
+
+    Raises ValueError for one that does not predict words where it masks them.
+    """
+    section = {'name': 'mlm', **(section or {})}
+    made = resolve.build('objectives', section, **given)
+    if getattr(made, 'shift', None) != 0:
+        raise ValueError(
+            f'{what}: mlm={section} does not predict words where the mask token stands, '
+            "which the latents need; use name='mlm' with shift=0."
+        )
+    return made
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -24,7 +51,7 @@ class LatentObjective(Objective):
 
     mlm: Any
     balance: Any
-    latent: Latent
+    latent: latents.Latent
     look_names = telemetry.GRADIENTS + telemetry.LATENTS
 
     @property
@@ -81,6 +108,38 @@ class LatentObjective(Objective):
         metrics = {name: value * share for name, value in signs.items()}
         return loss, metrics | {'jepa/loss': loss}, seen
 
+    def penalty(self, view, latents_BMD, where_BM, rows_BD):
+        """{name: this part's share} of the regulariser, or {}.
+
+        A regulariser sees the vectors of one part of a batch at a time. SIGReg, which
+        grows with their number, counts as if it had seen those of the whole batch.
+        """
+        rule = self.latent.regularise
+        if rule is None:
+            return {}
+        key = jax.random.fold_in(jax.random.key(0), view.step)
+        count = jnp.sum(where_BM).astype(jnp.float32)
+        whole = jnp.maximum(view.counts[rule.name], 1).astype(jnp.float32)
+        share = count / whole
+        if rule.on == 'rows':
+            vectors_ND, where_N = rows_BD, jnp.any(where_BM, axis=-1)
+            times = whole / jnp.maximum(count, 1)
+        else:
+            vectors_ND = latents_BMD.reshape(-1, latents_BMD.shape[-1])
+            where_N = where_BM.reshape(-1)
+            # How many a sample holds, of the part and of the batch.
+            most = count * (rule.sample / len(where_N))
+            times = jnp.minimum(whole, most) / jnp.maximum(jnp.minimum(count, most), 1)
+            take = jax.random.permutation(key, len(where_N))[: rule.sample]
+            vectors_ND, where_N = vectors_ND[take], where_N[take]
+        if rule.name == 'sigreg':
+            share = share * jnp.maximum(times, 1)
+        return {rule.name: rule(vectors_ND, where_N, key) * share}
+
+    def named(self, terms):
+        """The regulariser's term as a metric."""
+        return {f'jepa/{name}': terms[name] for name in self.latent.regulariser_names}
+
     def look(self, params, view):
         target_BMD, embedding_BMD, positions_BM, where_BM = self.examine(params, view)
         hidden_BLD = self.mlm.read(params, view)
@@ -94,8 +153,8 @@ class LatentObjective(Objective):
             view.apply, params, view.memory, means['latent'], means['tokens'], view.step
         )
         weights = {'latent': latent, 'tokens': tokens}
-        if self.latent.regulariser is not None:
-            weights[self.latent.regulariser.name] = self.latent.regulariser.weight
+        if self.latent.regularise is not None:
+            weights[self.latent.regularise.name] = self.latent.regularise.weight
         return weights
 
     def remember(self, memory, seen, means, look):

@@ -91,14 +91,9 @@ class Pretrained:
                 f'{self.name} has no {lacks}, so it can fill nothing: load it with '
                 "become=dict(), which gives a decoder what it lacks, or head='new'."
             )
-        # The space before a word belongs to its token, so the mask hides that too.
-        parts = text.replace(' <mask>', '<mask>').split('<mask>')
-        if len(parts) < 2:
+        if '<mask>' not in text:
             raise ValueError(f'{text!r} has no <mask> to fill.')
-        ids = [*begin, *tokenizer.encode(parts[0])]
-        for part in parts[1:]:
-            ids += [tokenizer.mask_id, *tokenizer.encode(part)]
-        ids = np.array([*ids, *end], np.int32)
+        ids = np.array([*begin, *tokenizer.encode_hidden(text), *end], np.int32)
         if len(ids) > self.length:
             raise ValueError(f'{len(ids)} tokens, but the model reads {self.length}.')
         tokens_BL, segments_BL, positions_BL, _ = self.pad([ids], 1)
@@ -182,11 +177,18 @@ class Pretrained:
 def load(workdir, step=None, **options):
     """The model of a workdir's newest good checkpoint, or of the one at `step`.
 
+    It reads as the objective of that step did: to the left after CLM. Both ways it is
+    `dataclasses.replace(model, causal=False)`.
     With 'hf:' before it, `workdir` is a folder of Hugging Face's format or a name on
     their hub, and `options` are those of hf/load.load: revision, become, family, mesh.
     Raises FileNotFoundError when the folder holds no run or no good checkpoint.
     """
     if str(workdir).startswith('hf:'):
+        if step is not None:
+            raise ValueError(
+                f'{workdir} has no steps, so step={step} means nothing: leave it out. '
+                'For another state of a model on the hub, give revision.'
+            )
         return _foreign(str(workdir), options)
     if options:
         raise ValueError(
@@ -217,8 +219,7 @@ def abstract(workdir, step=None):
 
 def _foreign(name, options):
     found = hf_load.load(name.removeprefix('hf:'), **options)
-    shift = int(found.record['advice'] == 'mntp')
-    section = {'name': 'mlm', 'tied': found.tied, 'shift': shift}
+    section = {'name': 'mlm', 'tied': found.tied, 'shift': found.shift}
     objective = resolve.build(
         'objectives', section, tokenizer=found.tokenizer, length=found.length, steps=1
     )
@@ -235,17 +236,21 @@ def _foreign(name, options):
         pool=pooling_of.pool if pooling_of else 'mean',
         pool_specials=pooling_of is not None,
         normalise=pooling_of is not None and pooling_of.normalise,
-        shift=shift,
+        shift=found.shift,
         record=found.record,
     )
 
 
 def untrained(workdir):
-    """The model that the run of a workdir started from: its seed, no step taken."""
+    """The model that the run of a workdir started from: its seed, no step taken.
+
+    It reads as what the run ends with does, beside which it is looked at.
+    """
     config, tokenizer = _read(workdir)
     model = _model(config, tokenizer, 0, f'{workdir} untrained')
     params = jax.jit(functools.partial(model.network.init, config['seed']))()
-    return dataclasses.replace(model, params=params)
+    last = _model(config, tokenizer, -1, model.name)
+    return dataclasses.replace(model, params=params, causal=last.causal, shift=last.shift)
 
 
 def _read(workdir):
@@ -262,17 +267,22 @@ def _read(workdir):
 def _model(config, tokenizer, phase, name):
     """A model whose parameters are shapes only."""
     # Not the kernel of where it was trained: it may be read on another machine.
-    section = {**config['model'], 'attention': 'auto'}
-    encoder = resolve.build('models', section, vocab_size=tokenizer.vocab_size)
+    encoder = {**config['model'], 'attention': 'auto'}
+    encoder = resolve.build('models', encoder, vocab_size=tokenizer.vocab_size)
     length = config['data']['row_length']
+    section = config['phases'][phase]['objective']
     objective = resolve.build(
-        'objectives',
-        config['phases'][phase]['objective'],
-        tokenizer=tokenizer,
-        length=length,
-        steps=1,
+        'objectives', section, tokenizer=tokenizer, length=length, steps=1
     )
     network = states.Network(encoder, objective)
     params = jax.eval_shape(functools.partial(network.init, config['seed']))
-    shift = getattr(objective, 'shift', 0)
-    return Pretrained(network, params, tokenizer, length, name, shift=shift)
+    return Pretrained(
+        network,
+        params,
+        tokenizer,
+        length,
+        name,
+        causal=getattr(objective, 'attends', 'both') == 'left',
+        # At a position, CLM names the next token.
+        shift=getattr(objective, 'shift', int(section['name'] == 'clm')),
+    )

@@ -242,8 +242,8 @@ def _factor(name, shape, rates):
 
 def _pairs(rates):
     """{pattern: factor} of the pairs that a section holds."""
-    rates = list(rates.items()) if isinstance(rates, dict) else list(rates)
-    for pair in rates:
+    rates = list(rates.items()) if isinstance(rates, dict) else rates
+    for pair in rates if isinstance(rates, list | tuple) else [rates]:
         if isinstance(pair, str) or not hasattr(pair, '__len__') or len(pair) != 2:
             raise ValueError(
                 f'optimizer.rates={rates!r}: pairs of a pattern and a factor, as '

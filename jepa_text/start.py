@@ -14,9 +14,13 @@ import json
 from pathlib import Path
 
 from jepa_text import load, resolve, transplant
+from jepa_text.data import prepare, rows
 from jepa_text.hf import load as hf_load
+from jepa_text.running import workdir
 
 FILE = 'start.json'
+# Options of a model that may be a list, one for each layer.
+BY_LAYER = ('rope_theta', 'window')
 TOKEN_OBJECTIVES = ('clm', 'mlm', 'mntp')
 
 
@@ -54,6 +58,11 @@ class Start:
                 raise ValueError(f'start: {what}={value!r}; there are: {known}.')
         if self.weights == 'new' and self.optimizer == 'kept':
             raise ValueError("start: moments of weights that are new: optimizer='fresh'.")
+        if self.head == 'new' and self.optimizer == 'kept':
+            raise ValueError(
+                "start: head='new' has no moments to keep, and with optimizer='kept' all "
+                "parameters stay: take optimizer='fresh', or head='keep'."
+            )
         theirs = self.step is not None or self.optimizer == 'kept'
         if self.is_foreign and theirs:
             raise ValueError(
@@ -94,17 +103,58 @@ def complete(config, folder=None):
     if not config.get('start'):
         return config
     start = of(config['start'])
-    saved = folder and Path(folder, FILE)
-    found = json.loads(saved.read_text()) if saved and saved.is_file() else look(start)
+    found = json.loads(Path(folder, FILE).read_text()) if asked(folder) else look(start)
     model = dict(config.get('model') or {})
     if 'name' not in model:
         changes = {key: value for key, value in model.items() if value is not None}
-        model = {**found['model'], **changes}
+        model = _changed(found['model'], changes, start.layers)
     phases = [
         {**phase, 'objective': _with_tied(phase['objective'], found['tied'])}
         for phase in config['phases']
     ]
     return {**config, 'model': model, 'phases': phases}
+
+
+def asked(folder):
+    """Has the run in the folder begun, so that what it asked its start is in a file?"""
+    saved = folder and Path(folder, FILE).is_file()
+    return bool(saved) and workdir.has_step(Path(folder, 'checkpoints'))
+
+
+def check_words(config, folder):
+    """Raises ValueError if prepare.tokenizer='start', and a new run in the folder would
+    read rows that lie there already, in the words of another start."""
+    named = (config.get('prepare') or {}).get('tokenizer')
+    place = (config.get('data') or {}).get('folder')
+    if not config.get('start') or named != 'start' or asked(folder):
+        return
+    if not place or not Path(place, rows.MANIFEST).is_file():
+        return
+    theirs = rows.read_manifest(place)['tokenizer_fingerprint']
+    words = prepare.tokenizer_of(config)
+    if words.fingerprint != theirs:
+        raise ValueError(
+            f'The rows in {place} are not in the words of {config["start"]["path"]}: the '
+            f'fingerprint of their tokenizer is {theirs[:16]}..., its own is '
+            f'{words.fingerprint[:16]}... Name another data.folder, where rows are then '
+            'prepared for this start.'
+        )
+
+
+def _changed(section, changes, how):
+    """The section with the changes. What it lists by layer goes with the layers, and
+    one number for all changes no layer that has none, as those without positions."""
+    found = {**section, **changes}
+    for key in BY_LAYER:
+        listed, new = section.get(key), changes.get(key)
+        if not isinstance(listed, list | tuple) or isinstance(new, list | tuple):
+            continue
+        if new is not None:
+            listed = [one if one is None else new for one in listed]
+        depth = changes.get('depth', len(listed))
+        rows_N, _ = transplant.layer_rows(len(listed), depth, how)
+        found[key] = [listed[row] for row in rows_N]
+    return found
 
 
 def look(start):

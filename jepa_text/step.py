@@ -28,8 +28,10 @@ def make_step(
 
     `schedule` gives the learning rate at a global step; `phase_start` is the first
     step of the phase, from which the objective counts. Metrics are float32 scalars
-    of the whole batch. `accumulate` parts give the same gradient as one. Every
-    `look_every` steps (0: never) the objective is looked at closely (`telemetry.look`).
+    of the whole batch. `accumulate` parts give the same gradient as one, but for InfoNCE
+    and regularisers, which compare the vectors of one part at a time. Every `look_every`
+    steps (0: never), or more often for its balance, the objective is looked at closely
+    (`telemetry.look`), on the first part.
     """
 
     def step(state, batch):
@@ -42,7 +44,7 @@ def make_step(
             step=phase_step,
             counts=objective.counts(batch),
         )
-        look, fresh = _look(objective, state, view, look_every)
+        look, fresh = _look(objective, state, view, look_every, accumulate)
         (loss, (metrics, seen, means)), grads = _gradients(
             objective, state.params, view, accumulate
         )
@@ -91,15 +93,27 @@ def _derived(metrics, look):
     return derived
 
 
-def _look(objective, state, view, look_every):
+def _interval(objective, look_every):
+    """Steps from one closer look to the next: the least that is asked for, 0 if none."""
+    if not objective.look_names:
+        return 0
+    asked = (look_every, objective.balance.every)
+    return min((every for every in asked if every), default=0)
+
+
+def _look(objective, state, view, look_every, accumulate):
     """The last closer look, taken now if it is due; and the same, NaN if it was not."""
     last = state.memory['look']
     nothing = jax.tree.map(lambda value: jnp.full_like(value, jnp.nan), last)
-    if not objective.look_names or not look_every:
+    look_every = _interval(objective, look_every)
+    if not look_every:
         return last, nothing
+    # One part: two gradients of the whole batch would need the memory that parts save.
+    batch = _first(_parts(view.batch, accumulate))
+    part = view.replace(batch=batch, counts=objective.counts(batch))
     return jax.lax.cond(
         view.step % look_every == 0,
-        lambda: (telemetry.look(objective, state.params, view),) * 2,
+        lambda: (telemetry.look(objective, state.params, part),) * 2,
         lambda: (last, nothing),
     )
 
@@ -135,20 +149,28 @@ def _gradients(objective, params, view, accumulate):
 
     if accumulate == 1:
         return value_and_grad(view.batch)
-    # Every part takes rows from every device, so that none idles.
-    parts = {
-        key: rearrange(rows, '(b a) ... -> a b ...', a=accumulate)
-        for key, rows in view.batch.items()
-    }
+    parts = _parts(view.batch, accumulate)
 
     def add(total, part):
         return jax.tree.map(jnp.add, total, value_and_grad(part)), None
 
-    first = {key: rows[0] for key, rows in parts.items()}
-    shapes = jax.eval_shape(value_and_grad, first)
+    shapes = jax.eval_shape(value_and_grad, _first(parts))
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     total, _ = jax.lax.scan(add, zeros, parts)
     return total
+
+
+def _parts(batch, accumulate):
+    """The batch in parts, [A, B / A, ...]; each takes rows from every device, so that
+    none idles."""
+    return {
+        key: rearrange(rows, '(b a) ... -> a b ...', a=accumulate)
+        for key, rows in batch.items()
+    }
+
+
+def _first(parts):
+    return {key: rows[0] for key, rows in parts.items()}
 
 
 @jax.named_scope('optimizer')

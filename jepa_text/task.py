@@ -7,6 +7,8 @@ texts     nothing                          geometry only
 """
 
 import dataclasses
+import math
+import re
 
 import numpy as np
 
@@ -71,13 +73,41 @@ def scores(values, where):
     found = []
     for number, value in enumerate(values, 1):
         try:
-            found.append(float(value))
-        except (TypeError, ValueError) as error:
+            score = float(value)
+        except (TypeError, ValueError):
+            score = math.nan
+        if not math.isfinite(score):
             raise ValueError(
-                f'{where}, row {number}: {value!r} is no number. Scores are numbers; '
-                'classes belong into the task `labelled`.'
-            ) from error
+                f'{where}, row {number}: {value!r} is no number. Scores are finite '
+                'numbers; classes belong into the task `labelled`.'
+            )
+        found.append(score)
     return np.array(found)
+
+
+def labels(values, where, known=None):
+    """Classes as strings, 1.0 as '1'; ValueError with the first that is missing.
+
+    With `known` all are among these, and '1.0' is '1' too.
+    """
+    found = []
+    for number, value in enumerate(values, 1):
+        is_float = isinstance(value, float)
+        if value is None or not str(value).strip() or (is_float and math.isnan(value)):
+            raise ValueError(
+                f'{where}, row {number}: the label is {value!r}. Give it a class, or '
+                'leave the row out.'
+            )
+        label = str(int(value)) if is_float and value.is_integer() else str(value)
+        if known is not None:
+            label = re.sub(r'\.0+$', '', label)
+            if label not in known:
+                raise ValueError(
+                    f'{where}, row {number}: the label is {value!r}, but must be one of '
+                    f'{", ".join(known)}.'
+                )
+        found.append(label)
+    return found
 
 
 def sample(task, train, test, seed):
@@ -92,21 +122,42 @@ def sample(task, train, test, seed):
 def halves(whole, seed=0, test_share=0.4):
     """(train, test) of Examples that come as one: dealt by the seed.
 
-    A text that occurs twice is on one side only.
+    A text that occurs twice is on one side only: examples that share a text, also by
+    way of others, stay together. Groups too large for the test set are trained on.
     """
-    keys = list(dict.fromkeys(_keys(whole)))
-    order = np.random.default_rng(seed).permutation(len(keys))
-    place = dict(zip(keys, order))
-    is_test_N = np.array([place[k] < test_share * len(keys) for k in _keys(whole)])
+    groups = {}
+    for number, root in enumerate(_roots(whole)):
+        groups.setdefault(root, []).append(number)
+    groups, is_test_N = list(groups.values()), np.zeros(len(whole), bool)
+    room = math.ceil(test_share * len(whole))
+    for place in np.random.default_rng(seed).permutation(len(groups)):
+        if len(groups[place]) <= room:
+            is_test_N[groups[place]] = True
+            room -= len(groups[place])
+    if not is_test_N.any() and len(groups) > 1:
+        is_test_N[min(groups, key=len)] = True
     if is_test_N.all() or not is_test_N.any():
+        largest = max(map(len, groups))
         raise ValueError(
-            f'{len(keys)} different texts cannot be dealt into two sides. Give more.'
+            f'{len(whole)} examples cannot be dealt into two sides without a text on '
+            f'both: {largest} hang together by the texts that they share. Give more, or '
+            'a folder with files `train` and `test`.'
         )
     return whole.take(np.flatnonzero(~is_test_N)), whole.take(np.flatnonzero(is_test_N))
 
 
-def _keys(whole):
-    return list(zip(whole.first, whole.second)) if whole.second else list(whole.first)
+def _roots(whole):
+    """The same text for all examples that hang together (union-find)."""
+    parent = {text: text for text in whole.texts()}
+
+    def root(text):
+        while parent[text] != text:
+            parent[text] = text = parent[parent[text]]
+        return text
+
+    for first, second in zip(whole.first, whole.second or ()):
+        parent[root(second)] = root(first)
+    return [root(text) for text in whole.first]
 
 
 def _is_text(text):

@@ -42,6 +42,9 @@ NAMES = {
     'mask': ('<mask>', '[MASK]', '<|mask|>', '<|mask_token|>'),
 }
 
+# Of tokenizers in other formats.
+OLDER = ('tokenizer.model', 'spiece.model', 'sentencepiece.bpe.model', 'vocab.txt')
+
 CONTRACTIONS = ("'s", "'t", "'d", "'m", "'re", "'ve", "'ll")
 
 
@@ -67,6 +70,30 @@ class Tokenizer:
         """ids of a text, int32 [n], without specials."""
         ids = self.backend.encode(text, add_special_tokens=False).ids
         return np.array(ids, np.int32)
+
+    def encode_hidden(self, text):
+        """ids of a text in which '<mask>' is the mask token, int32 [n].
+
+        As in an exported model: the mask takes the space before it, and what comes after
+        does not begin a text. Other special tokens stay text.
+        """
+        text = text.replace('<mask>', self.backend.id_to_token(self.mask_id))
+        ids = self._seeing_masks.encode(text, add_special_tokens=False).ids
+        return np.array(ids, np.int32)
+
+    @functools.cached_property
+    def _seeing_masks(self):
+        content = json.loads(self.content)
+        added = {token['id']: token for token in content.get('added_tokens') or ()}
+        plain = dict(single_word=False, rstrip=False, normalized=False)
+        name = self.backend.id_to_token(self.mask_id)
+        mask = plain | added.get(self.mask_id, {'id': self.mask_id, 'content': name})
+        # The library finds tokens in a text that are not special.
+        added[self.mask_id] = mask | {'lstrip': True, 'special': False}
+        content['added_tokens'] = [added[i] for i in sorted(added)]
+        backend = backend_library.Tokenizer.from_str(json.dumps(content))
+        backend.encode_special_tokens = True
+        return backend
 
     def encode_many(self, texts):
         """A list of int32 [n_i]; uses all cores (RAYON_NUM_THREADS limits them)."""
@@ -150,10 +177,7 @@ def load(path, optional=()):
     """
     path = pathlib.Path(path)
     if not path.is_file():
-        raise FileNotFoundError(
-            f'No tokenizer at {path}. Give the path of a tokenizer.json, or make one '
-            'with `jepa-text tokenizer`.'
-        )
+        raise FileNotFoundError(f'No tokenizer at {path}. {_remedy(path.parent)}')
     try:
         content = json.loads(path.read_text(encoding='utf-8'))
     except ValueError as error:
@@ -163,6 +187,20 @@ def load(path, optional=()):
             'model.'
         ) from error
     return parse(content, str(path), optional)
+
+
+def _remedy(folder):
+    found = [name for name in OLDER if (folder / name).is_file()]
+    if not found:
+        return (
+            "Give the path of a tokenizer.json, or 'bundled', or make one: "
+            'jepa_text.tokenizers.train(texts, vocab_size=32768).save(path).'
+        )
+    return (
+        f'The folder has {", ".join(found)}; in transformers, '
+        f"AutoTokenizer.from_pretrained('{folder}').save_pretrained('{folder}') writes "
+        'tokenizer.json.'
+    )
 
 
 def parse(content, where, optional=()):

@@ -58,13 +58,16 @@ def train(config, folder):
             allocator.keep_freed_memory()
             compilation.use_cache(config['compilation_cache'])
             config = start.complete(config, folder)
+            start.check_words(config, folder)
             config = baseline.matched(config, folder)
             recipe = recipes.make(config)
             trace = profiling.Trace(f'{folder}/profile', config['profile_steps'])
             guard = _guard(config, folder)
         distributed.same('The rows or the seeds', recipe.fingerprint)
         with distributed.together('the workdir'):
-            stack.enter_context(workdir.open_workdir(folder, config, MAY_CHANGE))
+            stack.enter_context(
+                workdir.open_workdir(folder, config, MAY_CHANGE, steps=_steps(config))
+            )
         stop = stack.enter_context(signals.Requests())
         stack.enter_context(guard)
         store = stack.enter_context(
@@ -97,6 +100,14 @@ def train(config, folder):
                 state = run.phase(phase, state)
         store.wait()
         return state
+
+
+def _steps(config):
+    """Where a step must lie before the config is settled; None if it is at once."""
+    matched = config['baseline']
+    # Times measured for one config are read from the folder, and are none of another's.
+    timed = matched != 'none' and matched['by'] == 'time'
+    return None if timed else 'checkpoints'
 
 
 def _guard(config, folder):

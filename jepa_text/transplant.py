@@ -10,7 +10,8 @@
     head     one that was tied and gets a kernel of its own starts as the embedding
 
 Stacking is that of Gong et al. 2019; with `identity` the model computes what it did (Wu
-et al. 2024, arXiv 2401.02415).
+et al. 2024, arXiv 2401.02415), but not a BERT, whose norms stand after each sum: where 0
+is added, they norm once more.
 """
 
 import re

@@ -118,6 +118,12 @@ def fit(params, old, shapes, new, start):
             'depth out of the model section.'
         )
     rows_N, is_copy_N = transplant.layer_rows(*depths, start.layers)
+    # A norm after the last layer: the others stand before what they feed.
+    if is_copy_N.any() and start.layers == 'identity' and 'norm' not in params['encoder']:
+        raise ValueError(
+            "start: layers='identity' would change what a BERT computes, as it norms "
+            "after each sum: take 'stack' or 'interleave'."
+        )
     keeps = start.head == 'keep'
     if keeps and 'output' in params['lm_head'] and 'output' not in shapes['lm_head']:
         raise ValueError(

@@ -181,6 +181,19 @@ def write_tokenizer(folder, words=WORDS):
     backend.save(str(Path(folder) / 'tokenizer.json'))
 
 
+def write_metaspace(folder):
+    """A tokenizer.json of letters, V in all, where only what begins a text, and what
+    follows a space, begins with the sign of a space."""
+    words = [*WORDS[:4], '▁', 'a', 'b', ',', '.', *(f'x{i}' for i in range(9, V))]
+    backend = tokenizers.Tokenizer(
+        tokenizers.models.BPE({w: i for i, w in enumerate(words)}, [], unk_token='.')
+    )
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(prepend_scheme='first')
+    backend.decoder = tokenizers.decoders.Metaspace(prepend_scheme='first')
+    backend.add_special_tokens(words[:4])
+    backend.save(str(Path(folder) / 'tokenizer.json'))
+
+
 def batch():
     """tokens, segment_ids, positions [3, 20]: each document padded, and both packed."""
     tokens = np.zeros((3, 20), np.int32)

@@ -150,6 +150,9 @@ def test_again_it_reads_what_it_kept(results, folder, monkeypatch):
     assert sorted(map(repr, got)) == sorted(map(repr, expected))
 
 
+SAME = [dict(name='sentences', made='word_order', most=60, seed=n) for n in (0, 1)]
+
+
 @pytest.mark.parametrize(
     ('changes', 'words'),
     [
@@ -161,10 +164,28 @@ def test_again_it_reads_what_it_kept(results, folder, monkeypatch):
         (dict(poolings=['men']), "Did you mean 'mean'"),
         (dict(controls=['random']), "no control 'random'"),
         (dict(halfs=3), "Did you mean 'halves'"),
+        (dict(halves=1), 'halves=1: one has no spread'),
+        (dict(halves=-1), 'halves=-1: must be at least 0'),
+        (dict(test=3), 'test=3: must be at least 8'),
+        (dict(train=1), 'train=1: must be at least 2'),
+        (dict(tasks=SAME), "Two tasks are called 'word_order'"),
+        (dict(tasks=[dict(name='one')]), "one: all 18 training labels are 'a', but"),
+        (dict(tasks=[dict(name='few')]), 'few has 6 test examples, but needs 8'),
         (dict(tasks=[dict(name='labelled', path='', label='x')]), 'no file|name begins'),
     ],
 )
 def test_what_cannot_be_analysed_is_said(changes, words, folder):
+    # Before any model is read.
+    made = {'one': ['a'] * 30, 'few': list('aaabbb') * 2 + list('aab')}
+    for task in changes.get('tasks', ()):
+        if task['name'] in made:
+            labels = made[task['name']]
+            path = folder / f'{task["name"]}.jsonl'
+            lines = (
+                json.dumps(dict(text=f't{n}', label=x)) for n, x in enumerate(labels)
+            )
+            path.write_text('\n'.join(lines))
+            task |= dict(name='labelled', path=str(path))
     with pytest.raises((ValueError, FileNotFoundError), match=words):
         analyse.analyse(config(folder, **changes), folder / 'bad')
 
@@ -186,9 +207,27 @@ def test_names_of_runs():
     named = analyse.named
     assert named(['r/a-0', 'r/a-1', 'hf:x/m-2'])['hf:x/m-2'] == ('m-2', 0)
     assert named(['r/mlm_seed3', 'q/mlm_seed4'])['r/mlm_seed3'] == ('mlm', 3)
+    assert named(['hf:x/m-1', 'hf:x/m-2'])['hf:x/m-1'] == ('m-1', 0)
     # Two that would be called the same keep their paths.
     assert set(named(['r/a', 'q/a']).values()) == {('r/a', 0), ('q/a', 0)}
     assert named(['hf:there/minilm/model'])['hf:there/minilm/model'] == ('minilm', 0)
+
+
+def test_runs_that_differ_in_more_than_the_seed_keep_their_names(tmp_path):
+    def run(folder, **config):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / 'config.json').write_text(json.dumps(config))
+        return str(tmp_path / folder)
+
+    steps = [run(f'cpt-{n}', seed=0, steps=n, name=f'cpt_{n}') for n in (200, 900)]
+    assert set(analyse.named(steps).values()) == {('cpt-200', 0), ('cpt-900', 0)}
+    starts = [
+        run(f'on-{n}', seed=n, steps=5, log_every=n, start=dict(path=f'runs/mlm-{n}'))
+        for n in (3, 4)
+    ]
+    assert set(analyse.named(starts).values()) == {('on', 3), ('on', 4)}
+    starts = [run(f'off-{n}', seed=n, start=dict(path=f'a-{n}00')) for n in (3, 4)]
+    assert set(analyse.named(starts).values()) == {('off-3', 0), ('off-4', 0)}
 
 
 def test_attention_and_weights_are_trained_and_kept(folder, tmp_path, monkeypatch):
@@ -260,9 +299,22 @@ def test_pairs_are_read_off(kind):
     found = cells.split(rows_ND, task)
     np.testing.assert_array_equal(found.test_second_ND, vectors[1][1])
     values, single = readouts.answers(task, found)
-    assert values['alignment'].value < 1e-6
+    once = cells.once(task)
+    geometry, _ = cells.geometry_values(
+        rows_ND[-240:][once.index_M],
+        np.full((240, 1), 6),
+        halves=2,
+        units_N=once.units_M,
+        pairs_P2=once.positives_P2,
+    )
+    for form in ('raw', 'centred', 'whitened', 'length_controlled'):
+        # Length is taken out fold by fold, and a pair may be in two of them.
+        most = 0.01 if form == 'length_controlled' else 1e-6
+        assert abs(geometry['alignment', form].value) < most
+        assert geometry['alignment', form].high < most
     if kind == 'labels':
         assert values['probe_f1'].value > 0.9 and len(single['probe_accuracy']) == 120
+        assert single['probe_f1'].mean() == pytest.approx(values['probe_f1'].value)
     else:
         assert values['cosine_spearman'].value > 0.8
         assert single['cosine_spearman'].mean() == pytest.approx(
@@ -288,9 +340,10 @@ def test_quantiles_and_tails_agree_with_scipy():
     for freedom in (1, 2, 3, 7, 15, 40):
         expected = stats.t.ppf(0.975, freedom)
         assert cells.quantile(freedom) == pytest.approx(expected, rel=0.01)
-    for t in (0.5, 2.0, 4.0):
-        expected = 2 * stats.t.sf(t, 15)
-        assert findings._two_sided(-t, 15) == pytest.approx(expected, rel=0.02)
+    for t in (0.0, 0.5, 2.0, 9.0):
+        for freedom in (1, 2, 3, 8, 15, 31):
+            expected = 2 * stats.t.sf(t, freedom)
+            assert cells.two_sided(-t, freedom) == pytest.approx(expected, rel=1e-6)
 
 
 def row(model, metric, value, *, control='', form='raw', reach=0.01, seed=0):

@@ -128,8 +128,8 @@ def test_softmin_minimises_what_it_says():
     divergence = x * np.log(x / 0.3) + (1 - x) * np.log((1 - x) / 0.7)
     best = x[np.argmin(x * 1.0 + (1 - x) * 4.0 + 2.0 * divergence)]
     assert_allclose(found, best, atol=1e-4)
-    # Before anything was seen, from the losses at hand.
-    assert_allclose(weights_of(rule, latent=1.0, tokens=4.0)[0], closed, rtol=1e-6)
+    # Before anything was seen every part of a batch has the same one.
+    assert_allclose(weights_of(rule, latent=1.0, tokens=4.0)[0], 0.3, rtol=1e-6)
 
 
 def test_running_means_are_right_from_the_first_number_on():
@@ -149,8 +149,9 @@ def test_running_means_are_right_from_the_first_number_on():
 
 def test_normalised_losses_count_as_their_weight_and_collapse_gains_nothing():
     rule = balance.make(dict(name='normalised', weight=0.2), 10)
-    assert_allclose(weights_of(rule, latent=0.5, tokens=8.0), (0.4, 0.1), rtol=1e-6)
     memory = rule.memory()
+    # Before anything was seen every part of a batch has the same weights.
+    assert_allclose(weights_of(rule, latent=0.5, tokens=8.0), (0.2, 0.8), rtol=1e-6)
     for _ in range(3):
         memory = rule.update(memory, observe(0.05, 4.0))
         a, b = weights_of(rule, memory, latent=9.0, tokens=9.0)
@@ -168,12 +169,23 @@ def test_gradient_ratio_in_closed_form():
     found, rest = weights_of(rule, memory)
     assert_allclose(found * 3.0 / (rest * 2.0), 0.5, rtol=1e-6)
     # Clamped where a gradient vanishes, whichever it is.
-    for norms, clamp in (((0.0, 1.0), 0.99), ((1.0, 0.0), 0.01), ((0.0, 0.0), 0.01)):
+    for norms, clamp in (((0.0, 1.0), 0.9), ((1.0, 0.0), 0.01), ((0.0, 0.0), 1 / 3)):
         memory = rule.update(rule.memory(), observe(1.0, 8.0, *norms))
         assert_allclose(weights_of(rule, memory)[0], clamp, rtol=1e-6)
 
 
-@pytest.mark.parametrize('ratio', [0.25, 1.0, 4.0])
+def test_gradient_ratio_forgets_the_norms_of_untrained_weights():
+    """As in jepa_mlm, where the first norm is far above the later ones. Running means of
+    the norms themselves forget it only in tens of measurements."""
+    rule = balance.make(dict(name='gradient_ratio', ratio=0.5), 10)
+    memory = rule.update(rule.memory(), observe(1.0, 8.0, 6.8, 2.1))
+    for _ in range(10):
+        memory = rule.update(memory, observe(1.0, 8.0, 0.2, 0.7))
+    found, rest = weights_of(rule, memory)
+    assert_allclose(found * 0.2 / (rest * 0.7), 0.5, rtol=0.01)
+
+
+@pytest.mark.parametrize('ratio', [0.25, 1.0, 2.0])
 def test_gradient_ratio_holds_its_ratio_within_a_tenth(ratio):
     """A toy encoder of 8 numbers, two quadratic losses of different scale and distance;
     noisy norms, measured every tenth step."""
@@ -187,7 +199,7 @@ def test_gradient_ratio_holds_its_ratio_within_a_tenth(ratio):
         norms = jnp.stack([jnp.linalg.norm(latent), jnp.linalg.norm(tokens)])
         a, b = rule.weights(None, {}, memory, 0.0, 0.0, number)
         theta = theta - 3e-5 * (a * latent + b * tokens)
-        noisy = norms * (1 + 0.05 * jax.random.normal(key, (2,)))
+        noisy = norms * (1 + 0.02 * jax.random.normal(key, (2,)))
         noisy = jnp.where(number % 10 == 0, noisy, jnp.nan)
         memory = rule.update(memory, observe(0.0, 0.0, *noisy))
         return (theta, memory, number + 1), a * norms[0] / (b * norms[1])
@@ -318,6 +330,11 @@ def test_its_own_learning_rate_factor_and_no_weight_decay():
         (dict(name='normalised', least=0), 'least=0 is not above 0'),
         (dict(name='gradient_ratio', ratio=-2), 'ratio=-2 is not above 0'),
         (dict(name='gradient_ratio', high=0.4), 'high=0.4'),
+        (dict(name='gradient_ratio', every=0), 'every=0 is not a whole number'),
+        ('half', r"weight='half' is not in \[0, 1\]"),
+        (None, r'weight=None is not in'),
+        (dict(name='fixed', weight=[0.5]), r'weight=\[0.5\] is not in'),
+        (dict(name='softmin', temperature='hot'), "temperature='hot' is not above 0"),
         (
             dict(name='schedule', of=dict(name='linear', start=0, end=2)),
             r'schedule at step 10: weight=2.0 is not in \[0, 1\]',

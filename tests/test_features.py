@@ -87,6 +87,37 @@ def test_a_shared_direction_costs_no_precision(model):
     np.testing.assert_allclose(kept, true, atol=2e-3 * spread + 2e-5)
 
 
+def test_texts_that_are_alike_give_no_scale_for_the_others(model, monkeypatch):
+    # Three alike ones stand for the 64 shortest of a thousand.
+    monkeypatch.setattr(features, '_batches', lambda *_: [np.arange(3), np.array([3])])
+    texts = [*['The whale'] * 3, TEXTS[2]]
+    found = features.of(model, texts, ('mean',), layers=[0, 2])
+    for layer in (0, 2):
+        true = model.encode(texts, layer=layer)
+        atol = 2e-3 * np.abs(true).max()
+        np.testing.assert_allclose(found.vectors(layer, 'mean'), true, atol=atol)
+
+
+def test_the_first_batch_is_of_all_lengths_and_every_text_is_in_one():
+    rows = [np.zeros(1 + n // 3) for n in range(300)][::-1]
+    batches = features._batches(rows, 64)
+    assert sorted(np.concatenate(batches)) == list(range(300))
+    lengths = [len(rows[i]) for i in batches[0]]
+    assert min(lengths) == 1 and max(lengths) == 100 and len(set(lengths)) == 64
+    assert [len(batch) for batch in features._batches(rows[:5], 64)] == [5]
+
+
+def test_what_float16_cannot_hold_is_said_and_not_kept(model, monkeypatch, tmp_path):
+    monkeypatch.setattr(features, '_centre', lambda x_CD: np.append(0 * x_CD[0], 1e-9))
+    with pytest.raises(ValueError, match='2/mean of text 1 is more than 65,000 times'):
+        features.of(model, TEXTS, ('mean',), layers=[-1], folder=tmp_path)
+    assert not list(tmp_path.iterdir())
+    broken = jax.tree.map(lambda x: x * np.nan, model.params)
+    broken = dataclasses.replace(model, params=broken)
+    with pytest.raises(ValueError, match='2/mean hold NaN .* did its training diverge'):
+        features.of(broken, TEXTS, ('mean',), layers=[-1])
+
+
 def test_a_damaged_file_is_not_believed(tmp_path):
     cache = array_cache.ArrayCache(tmp_path)
     cache.put('rows', np.arange(100, dtype=np.float16))
@@ -121,6 +152,8 @@ def test_objects_are_never_unpickled(tmp_path):
         (dict(poolings=('maen',)), "no pooling 'maen'. Did you mean 'mean'"),
         (dict(poolings=('attention',)), "'attention' needs weights"),
         (dict(texts=['']), 'no tokens'),
+        (dict(layers=[9]), r'no layer 9: 0 \(embedding\) to 2, or -1'),
+        (dict(layers=[-4]), 'no layer -4'),
     ],
 )
 def test_what_cannot_be_pooled_is_said(model, call, words):

@@ -126,6 +126,8 @@ def test_a_window_needs_a_choice(folder):
         (dict(head='best'), "head='best'"),
         (dict(window='left'), "window='left'"),
         (dict(vocab_multiple=0), 'vocab_multiple=0'),
+        (dict(vocab_multiple='64'), "vocab_multiple='64' must be a whole number"),
+        (dict(mask=None), "mask=None; it is 'auto', 'new'"),
     ],
 )
 def test_bad_choices_are_named(section, words):
@@ -197,6 +199,46 @@ def test_other_poolings_and_modules_are_refused(tmp_path):
         sentence.read(tmp_path)
     (tmp_path / 'modules.json').unlink()
     assert sentence.read(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    'file, content, words',
+    [
+        ('sentence_bert_config.json', dict(do_lower_case=True), 'lowers the case'),
+        (
+            'config_sentence_transformers.json',
+            dict(prompts=dict(query='Find: '), default_prompt_name='query'),
+            "puts 'Find: ' before texts",
+        ),
+    ],
+)
+def test_texts_that_would_be_changed_are_refused(tmp_path, file, content, words):
+    sentences(tmp_path, pooling_mode_mean_tokens=True)
+    (tmp_path / 'config_sentence_transformers.json').write_text('{"prompts": {}}')
+    assert sentence.read(tmp_path).length == 8
+    (tmp_path / file).write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=f'{words}.*switch it off'):
+        sentence.read(tmp_path)
+
+
+def test_hidden_words_are_encoded_as_the_exported_tokenizer_does(tmp_path):
+    hf_cases.write_metaspace(tmp_path)
+    tokenizer = tokenizers.load(tmp_path / 'tokenizer.json')
+    name = tokenizer.backend.id_to_token
+
+    def read(text):
+        return ' '.join(name(int(i)) for i in tokenizer.encode_hidden(text))
+
+    assert read('ab <mask>, ba') == '▁ a b <mask> , ▁ b a'
+    assert read('<mask> a<mask>') == '<mask> ▁ a <mask>'
+    # Only the mask is a token in a text.
+    assert '<eos>' not in read('a <eos> <mask>')
+    # In a file that has another name for it, and does not list it.
+    hf_cases.write_tokenizer(tmp_path, [w.replace('<mask>', '[MASK]') for w in WORDS])
+    content = json.loads((tmp_path / 'tokenizer.json').read_text())
+    content['added_tokens'] = content['added_tokens'][:-1]
+    tokenizer = tokenizers.parse(content, 'here')
+    assert tokenizer.encode_hidden('w7 <mask> w9').tolist() == [7, 3, 9]
 
 
 def test_a_loaded_decoder_reads_left_and_fills_one_before(folder):

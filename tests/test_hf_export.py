@@ -265,6 +265,7 @@ def test_the_card_says_what_is_known():
         step=7,
         history=({'start': 0, 'stop': 7, 'objective': {'name': 'mlm', 'rate': 0.3}},),
         measured={'heldout/mlm_loss': 2.5},
+        measured_at=6,
         start={'lines': ['from      runs/old'], 'family': None},
     )
     text = card.text(trained(), 'EuroBertForMaskedLM', 1234, facts, 'mit')
@@ -273,14 +274,92 @@ def test_the_card_says_what_is_known():
         'pipeline_tag: fill-mask',
         'steps 0 to 7: name=mlm, rate=0.3',
         '| heldout/mlm_loss | 2.5000 |',
+        'at step 6. The weights are those of step 7.',
+        'Needs transformers 5.3 or later.',
         'from      runs/old',
         'AutoModelForMaskedLM',
         'Unknown: the rows are no longer',
     ):
         assert part in text
+    at_once = dataclasses.replace(facts, measured_at=7)
+    assert 'The weights are' not in card.text(trained(), 'BertModel', 1, at_once)
     shifted = dataclasses.replace(trained(), shift=1)
     text = card.text(shifted, 'EuroBertForMaskedLM', 1234)
     assert 'license: unknown' in text and 'at the position before it' in text
+
+
+def test_the_card_of_a_decoder_says_how_it_attends():
+    model = trained()
+    text = card.text(model, 'Qwen3ForCausalLM', 1234)
+    assert 'pipeline_tag: feature-extraction' in text and 'cannot generate' in text
+    assert 'AutoModel.from_pretrained' in text and "pooled by 'mean'" in text
+    assert 'Unknown: not trained here.' in text and 'Needs transformers' not in text
+    left = dataclasses.replace(model, causal=True, shift=1)
+    text = card.text(left, 'Qwen3ForCausalLM', 1234)
+    assert 'pipeline_tag: text-generation' in text and 'MNTP' not in text
+    assert 'pooled by' not in text and 'cannot generate' not in text
+
+
+def test_the_card_names_the_step_of_what_was_measured(tmp_path):
+    rows = [
+        {'step': 4, 'heldout/mlm_loss': 3.0, 'heldout/old': 1.0},
+        {'step': 6, 'heldout/mlm_loss': 2.0},
+        {'step': 7, 'train/loss': 1.0},
+        {'step': 8, 'heldout/mlm_loss': 1.0},
+    ]
+    lines = ''.join(json.dumps(row) + '\n' for row in rows)
+    assert card._measured(tmp_path, 7) == (None, {})
+    (tmp_path / card.metrics.FILE).write_text(lines)
+    assert card._measured(tmp_path, 7) == (6, {'heldout/mlm_loss': 2.0})
+
+
+@pytest.mark.parametrize('causal, shift', [(False, 1), (False, 0), (True, 1), (True, 0)])
+def test_the_shift_of_the_head_comes_back(tmp_path, causal, shift):
+    """MNTP names a token one before it; a masked model that reads to the left, there."""
+    model = dataclasses.replace(trained(), causal=causal, shift=shift)
+    export.write(model, tmp_path / 'out')
+    again = load.load(f'hf:{tmp_path / "out"}')
+    assert again.shift == shift and again.fill(TEXT) == model.fill(TEXT)
+    assert ('jepa_text' in config_of(tmp_path / 'out')) == (shift != int(causal))
+    other = dataclasses.replace(model, shift=1 - shift)
+    with pytest.raises(RuntimeError, match='shift of its head'):
+        export.compared(other, tmp_path / 'out')
+
+
+def test_a_decoder_that_became_an_encoder_keeps_its_advice(tmp_path):
+    model, _ = imported(tmp_path, 'qwen3', become={})
+    export.write(model, tmp_path / 'out', family='qwen3')
+    again = load.load(f'hf:{tmp_path / "out"}')
+    assert again.record['advice'] == model.record['advice'] == 'mntp'
+
+
+def test_a_decoder_of_sentence_transformers_keeps_its_pooling(tmp_path):
+    model, _ = imported(tmp_path, 'llama')
+    changes = dict(pool='last', pool_specials=True, normalise=True)
+    model = dataclasses.replace(model, **changes)
+    export.write(model, tmp_path / 'out')
+    again = load.load(f'hf:{tmp_path / "out"}')
+    assert again.causal and {k: getattr(again, k) for k in changes} == changes
+    texts = ['w7 w9 w11', 'w20']
+    assert_allclose(again.encode(texts), model.encode(texts), atol=1e-6)
+    assert "pooled by 'last'" in (tmp_path / 'out' / 'README.md').read_text()
+    for other in (dict(pool='mean'), dict(normalise=False), dict(pool_specials=False)):
+        with pytest.raises(RuntimeError, match=r'\(pool, normalise\) is'):
+            export.compared(dataclasses.replace(model, **other), tmp_path / 'out')
+
+
+def test_a_prefix_lm_has_no_class_there(tmp_path, monkeypatch):
+    objective = {'name': 'clm', 'prefix': [0.2, 0.6]}
+    facts = card.Facts(history=({'start': 0, 'stop': 1, 'objective': objective},))
+    monkeypatch.setattr(export.loading, 'load', lambda *_: trained())
+    monkeypatch.setattr(export.card, 'facts', lambda *_: facts)
+    with pytest.raises(ValueError, match='prefix both ways.*go on with clm, mlm'):
+        export.of_run(tmp_path, 1)
+
+
+def test_models_of_others_have_no_steps(tmp_path):
+    with pytest.raises(ValueError, match='step=12 means nothing: leave it out'):
+        export.run({'to': tmp_path / 'x', 'step': 12}, 'hf:x')
 
 
 def test_the_command_line():
@@ -405,6 +484,35 @@ def test_sentence_transformers_pools_as_said(tmp_path):
     texts = ['Call me Ishmael.', 'My fellow Americans: a longer one, for padding.']
     found = library.SentenceTransformer(str(tmp_path / 'out'), device='cpu').encode(texts)
     assert_allclose(found, model.encode(texts), atol=1e-5)
+
+
+@pytest.mark.peer
+def test_sentence_transformers_reads_a_decoder_s_last_token(tmp_path):
+    library = pytest.importorskip('sentence_transformers')
+    changes = dict(pool='last', pool_specials=True, normalise=True, causal=True)
+    model = dataclasses.replace(trained('clm'), shift=1, **changes)
+    export.write(model, tmp_path / 'out')
+    texts = ['Call me Ishmael.', 'My fellow Americans: a longer one, for padding.']
+    found = library.SentenceTransformer(str(tmp_path / 'out'), device='cpu').encode(texts)
+    assert_allclose(found, model.encode(texts), atol=1e-5)
+
+
+@pytest.mark.peer
+def test_the_pipeline_and_fill_agree_on_metaspace(tmp_path):
+    """What follows a mask does not begin a text."""
+    transformers = pytest.importorskip('transformers')
+    pytest.importorskip('torch')
+    path = tmp_path / 'eurobert'
+    path.mkdir()
+    tensors = tensors_of('eurobert')
+    hf_cases.write(path, CASES['eurobert'][0], tensors)
+    hf_cases.write_metaspace(path)
+    model = load.load(f'hf:{path}')
+    export.write(model, tmp_path / 'out')
+    pipeline = transformers.pipeline('fill-mask', model=str(tmp_path / 'out'))
+    text = 'ab <mask>, ba'
+    wanted = [word for word, _ in model.fill(text, top=3)[0]]
+    assert [one['token_str'] for one in pipeline(text, top_k=3)] == wanted
 
 
 @pytest.mark.peer

@@ -256,6 +256,21 @@ def test_all_that_does_not_fit_is_in_one_error(folder):
 
 
 @pytest.mark.parametrize(
+    'case, window', [('mistral', (3, 2)), ('qwen3', (4, 3)), ('modernbert', (3, 3))]
+)
+def test_windows_are_counted_as_attention_is(case, window):
+    """Both ways, the position itself does not count; ModernBERT is never causal."""
+    config = dict(use_sliding_window=True, max_window_layers=0, sliding_window=4)
+    config |= CASES[case][0]
+    found = [
+        configs.to_section(config | changes)
+        for changes in (dict(is_causal=False), {}, dict(is_causal=True))
+    ]
+    key = 'local_window' if case == 'modernbert' else 'window'
+    assert [section[key] for section in found] == [*window, window[1]]
+
+
+@pytest.mark.parametrize(
     ('changes', 'words'),
     [
         (dict(model_type='lama'), "Did you mean 'llama'"),
@@ -263,11 +278,64 @@ def test_all_that_does_not_fit_is_in_one_error(folder):
         (dict(rope_parameters=dict(rope_type='yarn')), "type 'yarn'"),
         (dict(quantization_config={}), 'quantised'),
         (dict(vocab_size=39), 'the tokenizer has 40 words, but the embedding 39 rows'),
+        (dict(hidden_size=None), 'json: hidden_size=None must be a whole number'),
+        (dict(hidden_size='32'), "json: hidden_size='32' must be a whole number"),
+        (dict(num_hidden_layers=0), 'num_hidden_layers=0 must be .* at least 1'),
+        (dict(max_position_embeddings=None), 'max_position_embeddings=None must be'),
+        (dict(jepa_text=dict(shift=2)), 'jepa_text=.*with 0 or 1, or left out'),
+        (dict(jepa_text=3), 'jepa_text=3; it is as'),
     ],
 )
 def test_configs_that_cannot_be_read_say_why(folder, changes, words):
     with pytest.raises(ValueError, match=words):
         load.load(folder('llama', **changes))
+
+
+def test_json_of_another_kind_is_told(folder):
+    path = folder('llama')
+    for index in ('{}', '{"weight_map": []}'):
+        (path / files.INDEX).write_text(index)
+        with pytest.raises(ValueError, match='has no "weight_map"'):
+            load.load(path)
+    (path / files.INDEX).write_text('[]')
+    with pytest.raises(ValueError, match='holds no JSON object, but a list'):
+        load.load(path)
+    (path / 'config.json').write_text('[]')
+    with pytest.raises(ValueError, match=r'config\.json holds no JSON object'):
+        load.load(path)
+
+
+def test_tokenizers_of_other_formats_are_told_how_to_be_written_again(folder):
+    path = folder('llama')
+    (path / 'tokenizer.json').rename(path / 'tokenizer.model')
+    with pytest.raises(FileNotFoundError, match='tokenizer.model; in transformers, Auto'):
+        load.load(path)
+
+
+@pytest.mark.parametrize(
+    'case, written', [('llama', False), ('bert_untied', False), ('llama_tied', True)]
+)
+def test_a_head_with_other_values_is_not_tied(folder, case, written):
+    """Though the config says so; one that is written twice is."""
+    tensors = dict(tensors_of(case))
+    if written:
+        tensors['lm_head.weight'] = tensors['model.embed_tokens.weight']
+    path = folder(case, tensors, tie_word_embeddings=True)
+    imported = load.load(path)
+    assert imported.tied == written == load.sketch(path)[1]
+    padded, _ = hf_cases.by_document(logits_of(imported))[0]
+    assert_allclose(padded, references()[1][f'{case}/0'], atol=1e-4, rtol=0)
+
+
+def test_tensors_are_compared_a_block_of_rows_at_a_time(folder, tmp_path):
+    tensors = dict(tensors_of('llama'))
+    tensors['lm_head.weight'] = tensors['model.embed_tokens.weight'].copy()
+    found = files.Tensors(folder('llama', tensors))
+    pair = 'lm_head.weight', 'model.embed_tokens.weight'
+    assert found.alike(*pair, block=7)
+    tensors['lm_head.weight'][-1, -1] += 1
+    assert not files.Tensors(folder('llama', tensors)).alike(*pair, block=7)
+    assert not found.alike('lm_head.weight', 'model.norm.weight')
 
 
 def test_a_missing_size_is_named():
@@ -351,3 +419,39 @@ def test_a_name_on_the_hub_is_read_from_its_cache(folder, tmp_path, monkeypatch)
 def test_a_revision_of_a_folder_means_nothing(folder):
     with pytest.raises(ValueError, match='is a folder'):
         load.load(folder(), revision='main')
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize('case', ['mistral', 'qwen2', 'qwen3', 'smollm3'])
+def test_windows_of_both_sides_are_those_of_transformers(case, folder):
+    """Decoders whose config says is_causal=false, with a window; also if it is short."""
+    torch = pytest.importorskip('torch')
+    transformers = pytest.importorskip('transformers')
+    changes = dict(is_causal=False, use_sliding_window=True, sliding_window=2)
+    path = folder(case, max_window_layers=1, **changes)
+    imported = load.load(path)
+    assert not imported.causal and 2 in np.atleast_1d(imported.section['window'])
+    auto = transformers.AutoModelForCausalLM
+    model = auto.from_pretrained(path, attn_implementation='eager', dtype='float32')
+    tokens, segments = (torch.tensor(x[:2]).long() for x in hf_cases.batch()[:2])
+    with torch.no_grad():
+        wanted = model.eval()(tokens, attention_mask=(segments > 0).long()).logits
+    found = hf_cases.by_document(logits_of(imported))
+    for row, (padded, packed) in enumerate(found):
+        assert_allclose(padded, wanted[row, : len(padded)], atol=1e-4, rtol=0)
+        assert_allclose(packed, wanted[row, : len(padded)], atol=1e-4, rtol=0)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize('case', ['llama', 'bert_untied', 'modernbert_biases'])
+def test_transformers_unties_heads_with_other_values_too(case, folder):
+    torch = pytest.importorskip('torch')
+    transformers = pytest.importorskip('transformers')
+    path = folder(case, tie_word_embeddings=True)
+    kind = f'AutoModelFor{"CausalLM" if CASES[case][1] else "MaskedLM"}'
+    model = getattr(transformers, kind).from_pretrained(path, dtype='float32').eval()
+    tokens = torch.tensor(hf_cases.DOCUMENTS[0][None]).long()
+    with torch.no_grad():
+        wanted = model(tokens).logits[0]
+    padded, _ = hf_cases.by_document(logits_of(load.load(path)))[0]
+    assert_allclose(padded, wanted, atol=1e-4, rtol=0)

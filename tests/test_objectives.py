@@ -217,11 +217,64 @@ def test_hybrid_counts_latents_only_under_true_masks():
     assert not (hidden & ~np.asarray(batch['loss_mask'])).any()
 
 
-def test_hybrid_at_lambda_zero_is_mlm_bit_for_bit():
-    hybrid, mlm = build('hybrid', balance=0.0, mlm=dict(rate=0.3)), build('mlm', rate=0.3)
-    assert_array_equal(
-        evaluate(hybrid, batch_of(hybrid))[0], evaluate(mlm, batch_of(mlm))[0]
+@pytest.mark.parametrize('name', ['hybrid', 'ijepa', 'sentence'])
+def test_at_lambda_zero_all_are_mlm_bit_for_bit(name):
+    both, mlm = build(name, balance=0.0, mlm=dict(rate=0.3)), build('mlm', rate=0.3)
+    row = rows(np.random.default_rng(0), 1)[0]
+    made, alone = (x.corrupt(row, np.random.default_rng(1)) for x in (both, mlm))
+    assert alone['loss_mask'].any()
+    for key, value in alone.items():
+        assert_array_equal(made[key], value)
+    # The rest draws from the row's generator too: the next row has one of its own.
+    batch = batch_of(both)
+    assert_array_equal(evaluate(both, batch)[0], evaluate(mlm, batch)[0])
+
+
+@pytest.mark.parametrize('name', ['hybrid', 'ijepa', 'sentence'])
+@pytest.mark.parametrize('mlm', ['mntp', 'clm', 'mixture'])
+def test_latents_need_a_word_at_its_mask(name, mlm):
+    with pytest.raises(ValueError, match=f"'{mlm}'.* use name='mlm' with shift=0"):
+        build(name, mlm=dict(name=mlm, **NEEDS.get(mlm, {})))
+    with pytest.raises(ValueError, match="'shift': 1"):
+        build(name, mlm=dict(shift=1))
+
+
+@pytest.mark.parametrize(
+    'latent, words',
+    [
+        (dict(layer=3), 'latent: layer=3 .* at most 2'),
+        (dict(layer=-3), 'latent: layer=-3 .* at least -2'),
+        (dict(top=3), 'latent: top=3 .* at most 2'),
+    ],
+)
+def test_layers_that_an_encoder_does_not_have_are_named(latent, words):
+    objective = build('hybrid', latent=latent)
+    with pytest.raises(ValueError, match=words):
+        states.Network(transformer.make('tiny', vocab_size=V), objective)
+    for layer in (-2, 0, 2):
+        assert build('hybrid', latent=dict(layer=layer, top=2)).modules(
+            transformer.make('tiny', vocab_size=V)
+        )
+
+
+def test_the_average_of_all_layers_leaves_the_embedding_out():
+    latent = build('hybrid', latent=dict(top=2, normalise='none')).latent
+    layers_NBLD = jnp.array([9.0, 1.0, 2.0]).reshape(3, 1, 1, 1)
+    seen = []
+
+    def average(layers, k, normalise):
+        seen.append(layers)
+        return layers[-1]
+
+    view = types.SimpleNamespace(
+        apply=lambda *_, **__: (layers_NBLD[-1], layers_NBLD),
+        target={},
+        batch=dict.fromkeys(('tokens', 'segment_ids', 'positions')),
     )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(losses, 'average_layers', average)
+        latent.targets({'encoder': {}}, view)
+    assert_array_equal(seen[0].ravel(), [1.0, 2.0])
 
 
 def test_hybrid_latent_loss_is_the_formula():
@@ -273,6 +326,10 @@ def test_hybrid_options_train_the_encoder(predictor, distance):
     assert all((np.asarray(g) == 0).all() for g in jax.tree.leaves(grads['lm_head']))
 
 
+NEGATIVE = dict(name='sigreg', weight=-1)
+NO_SAMPLE = dict(name='sigreg', weight=1, sample=0)
+
+
 @pytest.mark.parametrize(
     ('name', 'section', 'words'),
     [
@@ -289,6 +346,24 @@ def test_hybrid_options_train_the_encoder(predictor, distance):
         ('hybrid', dict(balance=2.0), 'weight=2.0'),
         ('hybrid', dict(balance=dict(name='magic')), 'sigmoid'),
         ('hybrid', dict(latent=dict(momentum=dict(name='wave'))), 'linear'),
+        ('hybrid', dict(latent=dict(momentum=1.5)), 'momentum at step 0=1.5'),
+        (
+            'hybrid',
+            dict(latent=dict(momentum=dict(name='linear', start=0.9, end=2))),
+            'momentum at step 50=1.45.* at most 1',
+        ),
+        ('hybrid', dict(latent=dict(beta=0)), 'beta=0 .* above 0'),
+        ('hybrid', dict(latent=dict(temperature=0)), 'temperature=0 .* above 0'),
+        ('hybrid', dict(latent=dict(prototypes=-1)), 'prototypes=-1'),
+        ('hybrid', dict(latent=dict(top='3')), "top='3'"),
+        ('hybrid', dict(latent=dict(top=2.0)), 'top=2.0 must be an int'),
+        ('hybrid', dict(latent=dict(regularise=NEGATIVE)), 'weight=-1'),
+        ('hybrid', dict(latent=dict(regularise=NO_SAMPLE)), 'sample=0'),
+        ('hybrid', dict(predictor_width=0), 'hybrid: predictor_width=0'),
+        ('ijepa', dict(predictor_heads=0), 'ijepa: predictor_heads=0'),
+        ('ijepa', dict(masks=0), 'ijepa: masks=0'),
+        ('sentence', dict(documents=0), 'sentence: documents=0'),
+        ('hybrid', dict(balance='half'), "weight='half'"),
         ('mml', {}, "'mlm'"),
     ],
 )
@@ -392,6 +467,20 @@ def test_mixture_by_steps_takes_turns():
     ('name', 'section', 'words'),
     [
         ('clm', dict(prefix=(0.9, 0.1)), 'prefix'),
+        ('clm', dict(prefix=0.5), 'prefix=0.5 is not'),
+        ('clm', dict(prefix=(0.1, 0.2, 0.3)), 'is not .low, high.'),
+        ('clm', dict(prefix=(0.1, 2)), 'at most 1'),
+        ('clm', dict(prefix=('a', 0.2)), "whose low='a'"),
+        ('clm', dict(logits_mib=-1), 'logits_mib=-1'),
+        ('clm', dict(z_weight=-1), 'z_weight=-1'),
+        ('mlm', dict(logits_mib='all'), "logits_mib='all'"),
+        ('mlm', dict(z_weight=-1), 'z_weight=-1'),
+        ('mlm', dict(sampler='span', span_length=0), 'span_length=0'),
+        ('mlm', dict(span_length=4), "needs sampler='span', not 'fixed'"),
+        ('mlm', dict(rate=[0.5, 0.2]), 'two ascending rates'),
+        ('mlm', dict(rate=[0.2]), 'two ascending rates'),
+        ('mlm', dict(rate=[]), 'two ascending rates'),
+        ('mlm', dict(rate=['a', 0.2]), "of which='a'"),
         ('mlm', dict(attends='right'), 'both, left'),
         ('mlm', dict(rate=[0.0, 0.5]), 'between 0 and 1'),
         ('mixture', dict(parts=(dict(name='mlm'),)), 'two or more'),

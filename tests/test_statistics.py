@@ -137,11 +137,12 @@ FOUND = statistics.Interval(-0.16, -0.19, -0.13)
 @pytest.mark.parametrize(
     ('control', 'higher', 'kind'),
     [
-        (-0.15, False, 'explained'),
+        (-0.15, False, 'unclear'),
+        (-0.16, False, 'explained'),
         (-0.30, False, 'explained'),
         (-0.05, False, 'beyond'),
         (statistics.Interval(-0.10, -0.14, -0.06), False, 'unclear'),
-        (-0.17, True, 'explained'),
+        (-0.17, True, 'unclear'),
         (0.40, True, 'explained'),
         (-0.30, True, 'beyond'),
         (statistics.Interval(-0.25, -0.30, -0.18), True, 'unclear'),
@@ -154,6 +155,17 @@ def test_verdicts(control, higher, kind):
     )
     assert found.kind == kind
     assert 'the untrained encoder' in found.words and '-0.16 (-0.19 to' in found.words
+
+
+def test_a_paired_test_decides_where_intervals_meet():
+    def verdict(control, p):
+        return statistics.explained_by_control(FOUND, control, p=p)
+
+    found = verdict(-0.17, 0.4)
+    assert found.kind == 'explained' and 'do not differ (p = 0.4)' in found.words
+    assert verdict(-0.17, 6e-5).kind == 'unclear'
+    assert verdict(-0.30, 0.4).kind == 'beyond'
+    assert verdict(-0.15, 6e-5).kind == 'explained'
 
 
 def test_bad_input_says_what_is_wrong():

@@ -85,6 +85,50 @@ def test_accumulated_is_whole(name):
         assert_allclose(four_metrics[key], one_metrics[key], rtol=1e-5)
 
 
+def test_parts_save_memory_in_steps_with_a_closer_look_too():
+    def taken(accumulate):
+        run = setup('hybrid', accumulate, look_every=1)
+        batch = {
+            key: np.concatenate([rows] * 16)
+            for key, rows in batch_of(run.objective).items()
+        }
+        compiled = run.step.lower(jax.eval_shape(run.create), batch).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    assert taken(8) < taken(1) / 3
+
+
+@pytest.mark.parametrize('rule', ['softmin', 'normalised'])
+def test_parts_of_the_first_step_weigh_both_losses_the_same(rule):
+    plain = dict(optimizer=dict(name='sgd'), balance=dict(name=rule))
+    whole, parts = setup('hybrid', **plain), setup('hybrid', 4, **plain)
+    batch = batch_of(whole.objective)
+    one, one_metrics = whole.step(whole.create(), batch)
+    four, four_metrics = parts.step(parts.create(), batch)
+    close(four.params, one.params, atol=1e-6)
+    assert_allclose(four_metrics['jepa/lambda'], one_metrics['jepa/lambda'], rtol=1e-5)
+
+
+@pytest.mark.parametrize('on, sample', [('rows', 1024), ('tokens', 1024), ('tokens', 24)])
+def test_sigreg_weighs_the_same_in_parts(on, sample):
+    """Of vectors that are all the same, where it is N times a constant."""
+    rule = dict(name='sigreg', weight=0.1, directions=8, on=on, sample=sample)
+    objective = setup('hybrid', latent=dict(regularise=rule)).objective
+    where_BM = np.random.default_rng(0).random((B, 6)) < 0.8
+    where_BM[:, 0] = True
+
+    def penalty(where_BM):
+        counts = {'sigreg': jnp.int32(whole)}
+        view = types.SimpleNamespace(step=jnp.int32(0), counts=counts)
+        rows = len(where_BM)
+        ones_BMD, ones_BD = jnp.ones((rows, 6, 4)), jnp.ones((rows, 4))
+        return float(objective.penalty(view, ones_BMD, where_BM, ones_BD)['sigreg'])
+
+    whole = where_BM.sum()
+    parts = sum(penalty(where_BM[part::4]) for part in range(4))
+    assert_allclose(parts, penalty(where_BM), rtol=0.15)
+
+
 def test_target_moves_by_one_minus_momentum_exactly():
     run = setup('hybrid', latent=dict(momentum=0.75))
     before = run.create()
@@ -126,13 +170,16 @@ def test_a_step_that_is_not_finite_changes_counters_only():
     assert (int(healed.skipped), int(healed.skipped_in_row)) == (1, 0)
 
 
-def test_lambda_zero_trains_as_mlm_bit_for_bit():
-    hybrid = setup('hybrid', balance=0.0, mlm=dict(rate=0.3), clip_norm=1e9)
+@pytest.mark.parametrize('name', ['hybrid', 'sentence'])
+def test_lambda_zero_trains_as_mlm_bit_for_bit(name):
+    hybrid = setup(name, balance=0.0, mlm=dict(rate=0.3), clip_norm=1e9)
     mlm = setup('mlm', rate=0.3, clip_norm=1e9)
     a, b = hybrid.create(), mlm.create()
     for seed in range(3):
-        a, _ = hybrid.step(a, batch_of(hybrid.objective, seed))
-        b, _ = mlm.step(b, batch_of(mlm.objective, seed))
+        # Both would hide the same of it: tests/test_objectives.py.
+        batch = batch_of(hybrid.objective, seed)
+        a, _ = hybrid.step(a, batch)
+        b, _ = mlm.step(b, batch)
     for name in ('encoder', 'lm_head'):
         equal(a.params[name], b.params[name])
 
@@ -269,6 +316,23 @@ def test_balances_with_a_memory_learn_it_outside_the_gradient(rule, accumulate):
         if name != 'look' and not np.array_equal(value, before[name])
     }
     assert moved
+
+
+@pytest.mark.parametrize(
+    'asked, every, wanted', [(0, 20, 20), (100, 20, 20), (5, 20, 5), (100, 0, 100)]
+)
+def test_a_balance_is_measured_as_often_as_it_asks(asked, every, wanted):
+    balance = dict(name='gradient_ratio', every=every) if every else 0.5
+    objective = setup('hybrid', balance=balance).objective
+    assert step._interval(objective, asked) == wanted
+
+
+def test_gradient_ratio_learns_without_telemetry():
+    run = setup('hybrid', look_every=0, balance=dict(name='gradient_ratio', ratio=0.5))
+    state, _ = run.step(run.create(), batch_of(run.objective))
+    _, metrics = run.step(state, batch_of(run.objective, 1))
+    assert float(metrics['jepa/lambda']) != 0.5
+    assert float(metrics['jepa/latent_grad_norm']) > 0
 
 
 def test_gradient_ratio_keeps_its_ratio():

@@ -100,6 +100,20 @@ def test_one_file_is_dealt_without_a_text_on_both_sides(tmp_path):
     assert again.test.first == task.test.first
 
 
+def test_pairs_that_share_texts_stay_together(tmp_path):
+    # Three pairs of one first text, and two of these joined by a second text.
+    rows = [dict(text_a=f'a{n // 3}', text_b=f'b{n}', score=n) for n in range(60)]
+    rows[4]['text_b'] = rows[1]['text_b']
+    jsonl(tmp_path / 'p.jsonl', rows)
+    for seed in range(5):
+        task = build('pairs', path=str(tmp_path / 'p.jsonl'), seed=seed)
+        assert not set(task.train.texts()) & set(task.test.texts())
+        assert len(task.train) + len(task.test) == 60 and 18 <= len(task.test) <= 24
+    jsonl(tmp_path / 'hub.jsonl', [row | dict(text_a='a') for row in rows])
+    with pytest.raises(ValueError, match='60 hang together by the texts that they share'):
+        build('pairs', path=str(tmp_path / 'hub.jsonl'))
+
+
 def test_pairs_without_scores_get_strangers(tmp_path):
     jsonl(tmp_path / 'p.jsonl', [{'a': t, 'b': t.upper()} for t in TEXTS])
     task = build('pairs', path=str(tmp_path / 'p.jsonl'), first='a', second='b', score='')
@@ -107,6 +121,39 @@ def test_pairs_without_scores_get_strangers(tmp_path):
         same_N = np.array([a.upper() == b for a, b in zip(part.first, part.second)])
         np.testing.assert_array_equal(same_N, part.target == 1.0)
         assert same_N.sum() == len(part) / 2
+
+
+@pytest.mark.parametrize('name', ['sst2', 'mrpc', 'mnli', 'cola', 'stsb'])
+def test_a_title_names_the_task(name, tmp_path):
+    glue(tmp_path, name)
+    assert build(name, path=str(tmp_path), title='other').name == 'other'
+    made = build('sentences', made='word_order', most=60, title='shuffled')
+    assert made.name == 'shuffled'
+
+
+@pytest.mark.parametrize('name', ['mrpc', 'cola'])
+def test_classes_zero_and_one_may_be_written_as_floats(name, tmp_path):
+    for values in ([1.0, 0.0], ['1.0', '0'], [1, 0]):
+        sides = [('train', values * 5), ('dev', values * 4)]
+        for side, labels in sides:
+            rows = [
+                dict(sentence=t, sentence1=t, sentence2=t + '.', label=x)
+                for t, x in zip(TEXTS, labels)
+            ]
+            jsonl(tmp_path / f'{side}.jsonl', rows)
+        task = build(name, path=str(tmp_path))
+        assert task.test.target.tolist() == ['1', '0'] * 4
+    rows[3]['label'] = -1
+    jsonl(tmp_path / 'dev.jsonl', rows)
+    with pytest.raises(ValueError, match='row 4: the label is -1, but must be one of 0'):
+        build(name, path=str(tmp_path))
+
+
+def test_whole_floats_are_classes_like_whole_numbers(tmp_path):
+    rows = [dict(text=t, label=float(n % 2)) for n, t in enumerate(TEXTS)]
+    jsonl(tmp_path / 'set.jsonl', rows)
+    task = build('labelled', path=str(tmp_path / 'set.jsonl'))
+    assert set(task.train.target) | set(task.test.target) == {'0', '1'}
 
 
 def test_any_text_file_will_do(tmp_path):
@@ -140,6 +187,10 @@ def write_bad(folder):
     (folder / 'no.parquet').write_text('not parquet')
     jsonl(folder / 'empty.jsonl', [{'text': ' ', 'label': 1}] * 9)
     jsonl(folder / 'words.jsonl', [{'text_a': 'a', 'text_b': 'b', 'score': 'high'}] * 9)
+    for name, label in (('null', None), ('blank', ' '), ('nan', float('nan'))):
+        jsonl(folder / f'{name}.jsonl', [dict(text=t, label=label) for t in TEXTS])
+    rows = [dict(text_a=t, text_b=t, score=float('nan')) for t in TEXTS]
+    jsonl(folder / 'scores.jsonl', rows)
     (folder / 'folder').mkdir()
 
 
@@ -155,6 +206,10 @@ def write_bad(folder):
         ('labelled', 'empty.jsonl', '0 usable examples of 9'),
         ('labelled', 'folder', "no file whose name begins with 'train'"),
         ('pairs', 'words.jsonl', "row 1: 'high' is no number"),
+        ('pairs', 'scores.jsonl', 'row 1: nan is no number. Scores are finite'),
+        ('labelled', 'null.jsonl', 'row 1: the label is None. Give it a class'),
+        ('labelled', 'blank.jsonl', "row 1: the label is ' '"),
+        ('labelled', 'nan.jsonl', 'row 1: the label is nan'),
         ('texts', 'none.txt', 'There is no text file'),
         ('sst2', 'fields.jsonl', 'there is no such file'),
     ],

@@ -1,5 +1,6 @@
 """A run begins with another model: what stays, what is new; resuming is exact."""
 
+import dataclasses
 import functools
 import importlib.util
 import json
@@ -28,7 +29,8 @@ from jepa_text import (
 )
 from jepa_text import state as states
 from jepa_text.data import prepare
-from jepa_text.running import restore
+from jepa_text.hf import export
+from jepa_text.running import restore, workdir
 
 MLM = (dict(objective=dict(name='mlm')),)
 
@@ -254,6 +256,104 @@ def model_of(workdir):
     return found.network, found.params
 
 
+def test_a_bert_has_no_identity_copies(old):
+    params = {'embedding_norm': {}, 'embedding': jnp.ones((9, 2))}
+    params['layers'] = {'ffn_norm': {'scale': jnp.ones((2, 2))}}
+    deeper = params | {'layers': {'ffn_norm': {'scale': jnp.ones((4, 2))}}}
+    tokenizer = tokenizers.load(tokenizers.BUNDLED)
+    trees = [{'encoder': x, 'lm_head': {}} for x in (params, deeper)]
+
+    def fit(layers):
+        how = start.Start(path='x', layers=layers)
+        return warm.fit(trees[0], tokenizer, trees[1], tokenizer, how)
+
+    with pytest.raises(ValueError, match="as it norms .*'stack' or 'interleave'"):
+        fit('identity')
+    assert 'layers    4, stack of 2' in fit('stack')[1]
+
+
+@pytest.mark.parametrize(
+    'changes, how, theta, window',
+    [
+        ({}, None, [1e4, None], [None, 4]),
+        (dict(rope_theta=5e5), None, [5e5, None], [None, 4]),
+        (dict(depth=4), 'stack', [1e4, None, 1e4, None], [None, 4, None, 4]),
+        (dict(depth=4), 'interleave', [1e4, 1e4, None, None], [None, None, 4, 4]),
+        (dict(depth=1, rope_theta=5.0), 'first', [5.0], [None]),
+        (dict(rope_theta=[1.0, 2.0], window=3), None, [1.0, 2.0], [None, 3]),
+    ],
+)
+def test_what_is_listed_by_layer_goes_with_the_layers(changes, how, theta, window):
+    """And layers without positions stay so."""
+    section = dict(name='transformer', depth=2, rope_theta=[1e4, None], window=[None, 4])
+    found = start._changed(section, changes, how)
+    assert (found['rope_theta'], found['window']) == (theta, window)
+    assert found['depth'] == len(theta)
+    if len(theta) == 4:
+        with pytest.raises(ValueError, match='say how, start.layers='):
+            start._changed(section, changes, None)
+
+
+def test_a_run_of_clm_is_read_to_the_left(folder, old, tmp_path):
+    """By load as by what is exported; words are then named one before them."""
+    model, (exported, _) = load.load(old), export.of_run(old)
+    for one in (model, exported, load.untrained(old)):
+        assert one.causal and one.shift == 1
+    texts = ['The whale saw.', 'The whale spoke.']
+    first, second = model.encode(texts, pool='cls')
+    assert_array_equal(first, second)
+    both = dataclasses.replace(model, causal=False).encode(texts, pool='cls')
+    assert np.abs(both[0] - both[1]).max() > 0
+    export.write(exported, tmp_path / 'out')
+    again = load.load(f'hf:{tmp_path / "out"}')
+    text = 'The whale saw the <mask>.'
+    for one, two in zip(model.fill(text)[0], again.fill(text)[0], strict=True):
+        assert one[0] == two[0] and abs(one[1] - two[1]) < 1e-5
+
+
+def test_what_did_not_fit_can_be_corrected_in_the_same_folder(folder, old, tmp_path):
+    """Until a step is saved; what the run that failed had found is not believed."""
+    path, seal = tmp_path / 'run', tmp_path / 'run' / 'checkpoints' / '1' / 'SEAL.json'
+    wrong = recipe.plain(config_of(folder, old, model=dict(depth=3)))
+
+    def opened(config):
+        with workdir.open_workdir(path, config, train.MAY_CHANGE, train._steps(config)):
+            return json.loads((path / 'config.json').read_text())
+
+    opened(wrong)
+    stale = {'model': {'name': 'nothing'}, 'tied': True, 'family': None, 'lines': []}
+    (path / start.FILE).write_text(json.dumps(stale))
+    right = wrong | {'start': wrong['start'] | {'layers': 'interleave'}}
+    assert start.complete(right, path)['model']['preset'] == 'tiny'
+    assert opened(right)['start']['layers'] == 'interleave'
+    # Times that a baseline was matched by are those of the config there.
+    timed = right | {'baseline': {'by': 'time', 'ratios': [1.5]}}
+    with pytest.raises(ValueError, match='belongs to a run with another config'):
+        opened(timed)
+    seal.parent.mkdir(parents=True)
+    seal.write_text('')
+    with pytest.raises(ValueError, match='belongs to a run with another config'):
+        opened(wrong)
+    assert start.complete(right, path)['model']['name'] == 'nothing'
+
+
+def test_rows_in_the_words_of_another_start_are_told(folder, foreign, tmp_path):
+    config = config_of(folder, f'hf:{foreign}', prepare=dict(tokenizer='start'))
+    with pytest.raises(
+        ValueError, match='The rows in .* are not in the words.*Name another data.folder'
+    ):
+        train.train(config, tmp_path / 'run')
+    assert not (tmp_path / 'run').exists()
+    # A run that is resumed, or names its words itself, asks the start nothing.
+    named = config | {'prepare': dict(tokenizer='bundled')}
+    start.check_words(named, tmp_path / 'run')
+    (tmp_path / 'run' / 'checkpoints' / '1').mkdir(parents=True)
+    for file in (start.FILE, 'checkpoints/1/SEAL.json'):
+        (tmp_path / 'run' / file).write_text('')
+    gone = config | {'start': dict(path='hf:gone')}
+    start.check_words(gone, tmp_path / 'run')
+
+
 def test_heads(folder, old, tmp_path):
     """Kept, made anew, or, where it was tied, a copy of the embedding."""
     kept = load.load(old).params
@@ -317,6 +417,7 @@ def test_moments_are_kept_where_they_fit(folder, old, tmp_path):
         (dict(path='x', head='tied'), "head='tied'"),
         (dict(path='x', weights='none'), "weights='none'"),
         (dict(path='x', weights='new', optimizer='kept'), 'weights that are new'),
+        (dict(path='x', head='new', optimizer='kept'), "head='new' has no moments"),
         (dict(path='x', layers='twice'), "layers='twice'"),
         (dict(path='hf:x', step=3), 'neither steps nor moments'),
         (dict(path='x', become=dict(mask='auto')), 'about models of others'),
@@ -431,9 +532,15 @@ def test_rates_multiply_updates_exactly(name, scan):
 
 
 def test_rates_that_match_nothing_are_told():
-    optimizer = optimizers.make({'name': 'adamw', 'rates': (('layer_7/', 0.0),)})
+    section = {'name': 'adamw', 'rates': (('layer_7/', 0.0),)}
     with pytest.raises(ValueError, match="'layer_7/' matches no parameter.*encoder/"):
-        optimizer.init(params_of(True))
+        optimizers.check_rates(section, [params_of(True)])
+    # One pair is not a list of pairs.
+    for rates in (('embedding$', 0.0), 'embedding$', 0.0):
+        with pytest.raises(
+            ValueError, match=r"pairs of a pattern.*\(\('embedding\$', 0.1"
+        ):
+            optimizers.check_rates({'rates': rates}, [params_of(True)])
 
 
 # The config.
@@ -461,7 +568,16 @@ def test_the_config_of_continued_pretraining(old, foreign, tmp_path):
         objective = config['phases'][0]['objective']['name']
         assert objective == ('mntp' if 'mntp' in argument else 'mlm')
     desk = recipe.plain(cpt.get_config(f'{old},300,mlm,desk'))
-    assert desk['data']['folder'] == 'runs/rows-128-old' and desk['steps'] == 300
+    assert desk['data']['folder'].startswith('runs/rows-128-old-')
+    assert desk['steps'] == 300
+    # Rows are of the words of one start, whatever else is called so.
+    arguments = [
+        f'{path},2k,mlm{size}'
+        for path in ('hf:a/x', 'hf:b/x', 'runs/x')
+        for size in ('', ',desk')
+    ]
+    folders = [cpt.get_config(one).data.folder for one in arguments]
+    assert len(set(folders)) == 6 and 'runs/rows-cpt-x-' in folders[0]
     for argument in (f'{old},soon', f'{old},2k,clm', f'{old},2k,mlm,big'):
         with pytest.raises(ValueError, match='soon|clm|big'):
             cpt.get_config(argument)

@@ -27,6 +27,12 @@ COLUMNS = (
     *('task', 'model', 'seed', 'control', 'layer', 'pooling', 'form', 'metric'),
     *('value', 'low', 'high', 'count', 'other'),
 )
+# Keys of a run that do not change what is learned, and its seed.
+NOT_LEARNED = (
+    *('name', 'seed', 'checkpoint', 'compilation_cache', 'evaluate', 'geometry'),
+    *('log_every', 'mesh', 'profile_steps', 'telemetry', 'watchdog'),
+)
+LEAST_TEST = 8  # examples, without which there is nothing to correlate
 KEYS = (
     *('name', 'seed', 'models', 'tasks', 'layers', 'poolings', 'train', 'test'),
     *('halves', 'controls', 'cache', 'threads'),
@@ -41,6 +47,7 @@ def analyse(config, workdir):
     """
     config, began = _checked(config), time.monotonic()
     chosen = [_task(section, config) for section in config['tasks']]
+    _check_titles([task.name for task in chosen])
     names = named(config['models'])
     folder = Path(workdir)
     folder.mkdir(parents=True, exist_ok=True)
@@ -70,22 +77,41 @@ def analyse(config, workdir):
 
 
 def named(paths):
-    """{path: (name, seed)}: runs whose folders differ by a last number are seeds of one.
+    """{path: (name, seed)}: runs whose folders differ by a last number are seeds of one,
+    if their configs differ in nothing else that a model learns from.
 
     >>> named(['runs/a-0', 'runs/a-1', 'runs/b-2'])
     {'runs/a-0': ('a', 0), 'runs/a-1': ('a', 1), 'runs/b-2': ('b-2', 0)}
     """
     stems = {path: _stem(path) for path in paths}
     parts = {p: re.fullmatch(r'(.+?)[-_](?:seed)?(\d+)', s) for p, s in stems.items()}
-    bases = [part[1] for part in parts.values() if part]
-    found = {}
-    for path, stem in stems.items():
-        part = parts[path]
-        is_seed = part and bases.count(part[1]) > 1 and not path.startswith('hf:')
-        found[path] = (part[1], int(part[2])) if is_seed else (stem, 0)
+    recipes = {}
+    for path, part in parts.items():
+        if part and not path.startswith('hf:'):
+            recipes.setdefault(part[1], {})[path] = _recipe(path, part[2])
+    found = {path: (stem, 0) for path, stem in stems.items()}
+    for base, runs in recipes.items():
+        if len(runs) > 1 and len(set(runs.values())) == 1:
+            found |= {path: (base, int(parts[path][2])) for path in runs}
     if len(set(found.values())) < len(found):
         return {path: (path, 0) for path in paths}
     return found
+
+
+def _recipe(path, number):
+    """What a run learns by, as text, but for its seed and the `number` of its folder."""
+    file = Path(path) / 'config.json'
+    config = json.loads(file.read_text()) if file.is_file() else {}
+    # What it starts from may be a run of the same seed, and its rows be named by that.
+    own = re.compile(rf'[-_](seed)?({number}|{config.get("seed", number)})$')
+
+    def plain(value):
+        if isinstance(value, dict):
+            return {key: plain(item) for key, item in value.items()}
+        return own.sub('', value) if isinstance(value, str) else value
+
+    kept = {key: value for key, value in config.items() if key not in NOT_LEARNED}
+    return json.dumps(plain(kept), sort_keys=True)
 
 
 def write(folder, results):
@@ -133,6 +159,11 @@ def _checked(config):
             raise ValueError(
                 f'There is no control {name!r}.{resolve.nearest(name, controls.CONTROLS)}'
             )
+    for key, least in (('train', 2), ('test', LEAST_TEST), ('halves', 0)):
+        if not isinstance(config[key], int) or config[key] < least:
+            raise ValueError(f'{key}={config[key]}: must be at least {least}.')
+    if config['halves'] == 1:
+        raise ValueError('halves=1: one has no spread. Take 16, or 0 for no intervals.')
     features.combinations(1, None, config['poolings'])
     if not config['poolings'] or config['poolings'][0] in (*features.TRAINED, 'last4'):
         raise ValueError(
@@ -144,7 +175,29 @@ def _checked(config):
 
 def _task(section, config):
     task = resolve.build('tasks', section)
-    return tasks_.sample(task, config['train'], config['test'], config['seed'])
+    task = tasks_.sample(task, config['train'], config['test'], config['seed'])
+    if len(task.test) < LEAST_TEST:
+        raise ValueError(
+            f'{task.name} has {len(task.test)} test examples, but needs {LEAST_TEST}. '
+            'Give more, or another task.'
+        )
+    labels = set(task.train.target.tolist()) if task.kind == 'labels' else ()
+    if len(labels) == 1:
+        raise ValueError(
+            f'{task.name}: all {len(task.train)} training labels are {labels.pop()!r}, '
+            'but a probe needs two classes. Name another field, or raise `train`.'
+        )
+    return task
+
+
+def _check_titles(names):
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(
+                f'Two tasks are called {name!r}, and their values would be one. Give one '
+                "a `title`, as in dict(name='labelled', path='...', title='other'), or "
+                'leave it out.'
+            )
 
 
 def _stem(path):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jepa_text.measures import forms, geometry, statistics
+from jepa_text.measures import class_geometry, forms, geometry, statistics
 from jepa_text.measures.statistics import Interval
 
 HALVED_ROWS = 1000  # of so many texts the halves are taken
@@ -46,27 +46,63 @@ def split(rows_ND, task):
     return Vectors(parts[0], parts[2], parts[1], parts[3])
 
 
-def geometry_values(rows_ND, lengths_NF, labels_N=None, halves=0, seed=0):
+class Once(NamedTuple):
+    """The test texts of a task, each once: as repeated rows would be neighbours.
+
+    `index_M`: their places in task.test.texts(); `units_M`: the example of each;
+    `positives_P2`: which of them make a pair that says the same, or None.
+    """
+
+    index_M: np.ndarray
+    units_M: np.ndarray
+    positives_P2: np.ndarray | None
+
+
+def once(task):
+    """Once of a task."""
+    place = {}
+    for i, text in enumerate(task.test.texts()):
+        place.setdefault(text, i)
+    index_M = np.array(list(place.values()))
+    number = {text: n for n, text in enumerate(place)}
+    pairs_P2 = None
+    if task.test.second is not None and task.positive is not None:
+        target_N = task.test.target
+        is_score = task.kind == 'scores'
+        same_N = target_N >= task.positive if is_score else target_N == task.positive
+        pairs = zip(task.test.first, task.test.second)
+        places_N2 = np.array([[number[text] for text in pair] for pair in pairs])
+        pairs_P2 = places_N2[same_N] if same_N.sum() >= 2 else None
+    return Once(index_M, index_M % len(task.test), pairs_P2)
+
+
+def geometry_values(
+    rows_ND, lengths_NF, labels_N=None, halves=0, seed=0, units_N=None, pairs_P2=None
+):
     """({(metric, form): Interval}, {(metric, form): deviations_R}).
 
     Intervals come from `halves` random halves of at most HALVED_ROWS texts (see
     statistics.half_sample_interval), whose standard error is scaled by the root of the
     sizes; without halves, low and high are NaN. The same seed and number of texts give
-    the same halves, so deviations of two models are paired.
+    the same halves, so deviations of two models are paired. Rows of one of `units_N` are
+    drawn together, as the two texts of a pair, which are no two independent texts.
+    `pairs_P2` are rows that say the same, for the alignment.
     """
-    values = _by_form(forms.summary(rows_ND, lengths_NF, labels_N, seed=seed))
-    deviations = {}
-    if halves and len(rows_ND) >= 8:
+    values = _summary(rows_ND, lengths_NF, labels_N, pairs_P2, seed)
+    units_N = np.arange(len(rows_ND)) if units_N is None else np.asarray(units_N)
+    units, deviations = np.unique(units_N), {}
+    if halves and len(units) >= 8:
         rng = np.random.default_rng(seed)
-        chosen_M = rng.permutation(len(rows_ND))[:HALVED_ROWS]
+        most = max(8, HALVED_ROWS * len(units) // len(rows_ND))
+        chosen_U = rng.permutation(units)[:most]
         found = []
         for _ in range(halves):
-            index_M = rng.permutation(chosen_M)[: len(chosen_M) // 2]
+            drawn_U = rng.permutation(chosen_U)[: len(chosen_U) // 2]
+            index_M = np.flatnonzero(np.isin(units_N, drawn_U))
             labels_M = None if labels_N is None else np.asarray(labels_N)[index_M]
-            found.append(
-                _by_form(forms.summary(rows_ND[index_M], lengths_NF[index_M], labels_M))
-            )
-        scale = math.sqrt(len(chosen_M) / len(rows_ND))
+            part = rows_ND[index_M], lengths_NF[index_M], labels_M
+            found.append(_summary(*part, _within(pairs_P2, index_M)))
+        scale = math.sqrt(len(chosen_U) / len(units))
         for key in values:
             halves_R = np.array([one[key] for one in found])
             deviations[key] = scale * (halves_R - halves_R.mean())
@@ -77,6 +113,33 @@ def geometry_values(rows_ND, lengths_NF, labels_N=None, halves=0, seed=0):
             reach = quantile(halves - 1) * float(np.std(deviations[key], ddof=1))
         intervals[key] = Interval(float(value), value - reach, value + reach)
     return intervals, deviations
+
+
+def _summary(rows_ND, lengths_NF, labels_N, pairs_P2, seed=0):
+    """{(metric, form): value}."""
+    metrics = dict(geometry.METRICS)
+    if labels_N is not None:
+        metrics |= class_geometry.CLASS_METRICS
+    if pairs_P2 is not None:
+        metrics['alignment'] = lambda rows: _alignment(rows.rows_ND, pairs_P2)
+    return _by_form(forms.summary(rows_ND, lengths_NF, labels_N, metrics, seed))
+
+
+def _alignment(rows_ND, pairs_P2):
+    """Wang & Isola's, of pairs that say the same; NaN if there are none."""
+    if not len(pairs_P2):
+        return math.nan
+    return geometry.alignment(*(rows_ND[one_P] for one_P in pairs_P2.T))
+
+
+def _within(pairs_P2, index_M):
+    """Pairs of which both rows are among those, as places there."""
+    if pairs_P2 is None:
+        return None
+    place = np.full(max(pairs_P2.max(), index_M.max()) + 1, -1)
+    place[index_M] = np.arange(len(index_M))
+    places_P2 = place[pairs_P2]
+    return places_P2[(places_P2 >= 0).all(axis=1)]
 
 
 def _by_form(summary):
@@ -112,3 +175,22 @@ def quantile(freedom, level=0.95):
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
     third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
     return z + first / freedom + second / freedom**2 + third / freedom**3
+
+
+def two_sided(t, freedom):
+    """P(|T| > |t|) of Student's t with a whole number of degrees of freedom; exact.
+
+    The finite sums of Abramowitz & Stegun 26.7.3 and 26.7.4; what is below 1e-15 is 0.
+
+    >>> print(round(two_sided(-2.262157, 9), 6))
+    0.05
+    """
+    angle, is_odd = math.atan(abs(t) / math.sqrt(freedom)), freedom % 2
+    term, within = math.cos(angle) ** is_odd, 0.0
+    for k in range(2 + is_odd, freedom + 1, 2):
+        within += term
+        term *= math.cos(angle) ** 2 * (k - 1) / k
+    within *= math.sin(angle)
+    if is_odd:
+        within = (angle + within) * 2 / math.pi
+    return max(0.0, 1.0 - within)

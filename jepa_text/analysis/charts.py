@@ -14,7 +14,6 @@ import numpy as np
 from jepa_text import plots
 from jepa_text.analysis import controls
 
-CHANCE = 'largest class'
 MARKERS = {'': 'o', controls.UNTRAINED: 'o', controls.BAG: 's', controls.TF_IDF: '^'}
 DASHES = {
     '': 'solid',
@@ -155,8 +154,11 @@ def eigenspectra(values, title, models):
     return figure
 
 
-def likeness(values_RC, title, rows, columns):
-    """A map of CKA: layers of `rows` (its name) down, of `columns` across; 0 to 1."""
+def likeness(values_RC, title, rows, columns, layers=None):
+    """A map of CKA: layers of `rows` (its name) down, of `columns` across; 0 to 1.
+
+    `layers`: the numbers of both sides' layers; None: 0, 1, ...
+    """
     values_RC = np.asarray(values_RC)
     figure, axes = plots.blank(
         title, f'layer of {rows}', f'layer of {columns}', height=3.6
@@ -181,8 +183,10 @@ def likeness(values_RC, title, rows, columns):
                 fontsize=7.5 if values_RC.size <= 64 else 6,
                 color='white' if value > 0.6 else plots.INK,
             )
-    for axis, size in ((axes.set_xticks, 1), (axes.set_yticks, 0)):
-        axis(range(0, values_RC.shape[size], max(1, values_RC.shape[size] // 12)))
+    layers = layers or tuple(range(size) for size in values_RC.shape)
+    for axis, numbers in ((axes.set_yticks, layers[0]), (axes.set_xticks, layers[1])):
+        shown = range(0, len(numbers), max(1, len(numbers) // 12))
+        axis(shown, [str(numbers[place]) for place in shown])
     axes.grid(False)
     axes.spines['bottom'].set_visible(False)
     return figure

@@ -1,10 +1,11 @@
-"""What says the same without having learned anything: the baselines of an analysis.
+"""What says the same with less: the baselines of an analysis.
 
     untrained            the same architecture at random initialisation
     bag_of_embeddings    the mean of the model's own input embeddings: no context
     tf_idf               counts of words: no model at all (words.tf_idf)
 
-What a control reaches is no finding about the model.
+What the first or the last reaches is no finding about training; what the bag reaches,
+whose embeddings are trained, is none about the layers.
 """
 
 import dataclasses
@@ -16,6 +17,8 @@ from jepa_text.measures import words
 
 UNTRAINED, BAG, TF_IDF = 'untrained', 'bag of embeddings', 'TF-IDF'
 CONTROLS = (UNTRAINED, BAG, TF_IDF)
+# What needs no vector, and so is always there: readouts.baselines.
+LARGEST, ALWAYS_ONE = 'largest class', 'always 1'
 TF_IDF_WORDS = 1024
 
 

@@ -22,7 +22,7 @@ from jepa_text import resolve
 from jepa_text.analysis import array_cache
 from jepa_text.measures import pooling
 
-VERSION = 1  # of what the numbers mean; another one is another file
+VERSION = 2  # of what the numbers mean; another one is another file
 SPECIALS = '+specials'
 TRAINED = ('attention', 'weighted')
 POOLINGS = (*pooling.POOLINGS, 'inverse_frequency', 'last4', *TRAINED)
@@ -83,9 +83,14 @@ def of(model, texts, poolings=('mean',), *, layers=None, given=None, folder=None
 
 def combinations(depth, layers, poolings):
     """[(layer, pooling)] that there are; ValueError for what there is not."""
-    layers = (
-        range(depth + 1) if layers is None else [layer % (depth + 1) for layer in layers]
-    )
+    for layer in layers or ():
+        if layer not in range(-depth - 1, depth + 1):
+            raise ValueError(
+                f'There is no layer {layer}: 0 (embedding) to {depth}, or -1 for the '
+                'last.'
+            )
+    numbers = range(depth + 1)
+    layers = numbers if layers is None else [numbers[layer] for layer in layers]
     pairs = []
     for name in poolings:
         base = name.removesuffix(SPECIALS)
@@ -175,23 +180,58 @@ def _compute(model, rows, pairs, names, given, cache, batch_size=64):
 
     pooled = _program(model.network, model.causal, tuple(pairs))
     given = {name: jnp.asarray(weights) for name, weights in given.items()}
-    order_N = np.argsort([len(row) for row in rows], kind='stable')
     width = model.network.encoder.width
     keys = [names[pair] for pair in pairs]
     wanted = {key: ((len(rows), width), np.float16) for key in keys}
     wanted |= {f'{key}-centre': ((width + 1,), np.float32) for key in keys}
     with cache.writing(wanted) as arrays:
-        for start in range(0, len(rows), batch_size):
-            chosen = order_N[start : start + batch_size]
+        for start, chosen in enumerate(_batches(rows, batch_size)):
             batch = model.pad([rows[i] for i in chosen], batch_size)
             found = jax.device_get(pooled(model.params, given, *batch))
-            for key, pooled_BD in zip(keys, found):
+            for (layer, name), key, pooled_BD in zip(pairs, keys, found):
                 pooled_CD, centre = pooled_BD[: len(chosen)], arrays[f'{key}-centre']
-                if not start:
-                    centre[:-1] = pooled_CD.mean(axis=0)
-                    # Any scale serves that keeps float16 far from its ends.
-                    centre[-1] = np.abs(pooled_CD - centre[:-1]).max() or 1.0
-                arrays[key][chosen] = (pooled_CD - centre[:-1]) / centre[-1]
+                with np.errstate(over='ignore', invalid='ignore'):
+                    if not start:
+                        centre[:] = _centre(pooled_CD)
+                    kept_CD = ((pooled_CD - centre[:-1]) / centre[-1]).astype(np.float16)
+                _check_finite(pooled_CD, kept_CD, chosen, f'{layer}/{name}')
+                arrays[key][chosen] = kept_CD
+
+
+def _batches(rows, size):
+    """Indices of rows: first some of all lengths, then the others, shortest first."""
+    order_N = np.argsort([len(row) for row in rows], kind='stable')
+    # The first batch gives centre and scale, so it must not be of one kind.
+    spread_N = np.zeros(len(rows), bool)
+    spread_N[np.linspace(0, len(rows) - 1, min(size, len(rows))).astype(int)] = True
+    order_N = np.concatenate([order_N[spread_N], order_N[~spread_N]])
+    return [order_N[start : start + size] for start in range(0, len(rows), size)]
+
+
+def _centre(pooled_CD):
+    """The mean of the vectors, and a scale that keeps float16 far from its ends."""
+    mean_D = pooled_CD.mean(axis=0)
+    size = float(np.abs(pooled_CD).max()) or 1.0
+    # Vectors that are alike differ by rounding error, which is no scale for others.
+    scale = max(float(np.abs(pooled_CD - mean_D).max()), 1e-3 * size)
+    return np.append(mean_D, scale)
+
+
+def _check_finite(pooled_CD, kept_CD, chosen, where):
+    """ValueError for vectors that are not finite, or too far from the others to keep."""
+    bad_C = ~np.isfinite(kept_CD).all(axis=1)
+    if not bad_C.any():
+        return
+    text = f'text {chosen[bad_C.argmax()]}'
+    if not np.isfinite(pooled_CD).all():
+        raise ValueError(
+            f'Features {where} hold NaN or infinity, as of {text}. Look at the model '
+            'before its vectors: did its training diverge?'
+        )
+    raise ValueError(
+        f'The vector {where} of {text} is more than 65,000 times as far from the mean as '
+        'others are, and cannot be kept. Leave this text out, or look at the model.'
+    )
 
 
 def _pool(name, layers, layer, tokens_BL, real_BL, valid_BL, given):

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
-
 from jepa_text import plots
 from jepa_text.analysis import charts, controls, findings
 from jepa_text.running import metrics
@@ -35,7 +33,7 @@ def probe_of(task):
 
 
 def geometry(task, results):
-    """Planes, eigenspectra, ranks by pooling: of the last layer."""
+    """Planes, eigenspectra, ranks by pooling: of the last layer that was measured."""
     found, models = findings.final(results['rows']), models_of(results)
     drawn = []
     for form, title in (('raw', 'raw'), ('length_controlled', 'length taken out')):
@@ -43,7 +41,7 @@ def geometry(task, results):
         for subject in subjects(results, task['name']):
             place = (task['name'], *subject)
             up = found.get((*place, 'class_alignment', form)) or found.get(
-                (*place, 'alignment', '')
+                (*place, 'alignment', form)
             )
             across = found.get((*place, 'uniformity', form))
             if up and across:
@@ -80,9 +78,8 @@ def _by_pooling(task, results):
         if row['layer'] == last[subject]:
             # Rows of seed 'mean' come last, and so win.
             groups.setdefault(row['pooling'], {})[subject] = interval(row)
-    return charts.dots(
-        groups, 'Effective rank by pooling, last layer', 'directions', models_of(results)
-    )
+    title = f'Effective rank by pooling in {deepest(results)}'
+    return charts.dots(groups, title, 'directions', models_of(results))
 
 
 def layers(task, results):
@@ -131,13 +128,11 @@ def likeness(results):
             maps.setdefault((one, other), {})[row['layer'], int(layer)] = row['value']
     figures = []
     for (one, two), values in maps.items():
-        shape = np.max(list(values), axis=0) + 1
-        whole = np.zeros(shape)
-        for place, value in values.items():
-            whole[place] = value
+        numbers = tuple(sorted(set(side)) for side in zip(*values))
+        whole = [[values[i, j] for j in numbers[1]] for i in numbers[0]]
         one, two = (_without_seed(name, seeds) for name in (one, two))
         title = f'CKA within {one}' if one == two else f'CKA of {one} and {two}'
-        figures.append(charts.likeness(whole, title, one, two))
+        figures.append(charts.likeness(whole, title, one, two, numbers))
     if not figures:
         return None
     return {
@@ -179,6 +174,19 @@ def subjects(results, task):
     )
     order = {name: place for place, name in enumerate(('', *controls.CONTROLS))}
     return sorted(found, key=lambda s: (not s[0], order.get(s[1], len(order))))
+
+
+def deepest(results):
+    """'the last layer'; where that is not measured, 'layer 3', or of models 'layer 3 or
+    5'."""
+    wanted = results['config']['layers']
+    if not wanted or -1 in wanted:
+        return 'the last layer'
+    last = {}
+    for row in results['rows']:
+        if row['layer'] is not None:
+            last[row['model']] = max(row['layer'], last.get(row['model'], 0))
+    return f'layer {" or ".join(map(str, sorted(set(last.values()))))}'
 
 
 def models_of(results):

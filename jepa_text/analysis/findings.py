@@ -22,12 +22,21 @@ READ = {
     ('probe_spearman', ''): True,
     ('cosine_spearman', ''): True,
     ('high_overlap_auc', ''): True,
+    ('word_recovery_auc', ''): True,
+    ('cosine_given_overlap', ''): True,
+    ('balance', ''): True,
 }
 GEOMETRY = {
     ('uniformity', 'raw'): False,
     ('uniformity', 'length_controlled'): False,
     ('effective_rank', 'raw'): True,
     ('effective_rank', 'length_controlled'): True,
+}
+# How near what belongs together is: drawn, and read against controls.
+NEARNESS = {
+    (metric, form): False
+    for metric in ('class_alignment', 'distance_ratio', 'alignment')
+    for form in ('raw', 'length_controlled')
 }
 MEAN = 'mean'
 _CERTAIN = 0.05
@@ -50,7 +59,9 @@ def over_seeds(rows):
         values = np.array([row['value'] for row in group])
         halves = np.array([(row['high'] - row['low']) / 2 for row in group])
         reach = cells.quantile(len(group) - 1) * np.std(values, ddof=1)
-        reach = math.hypot(reach / math.sqrt(len(group)), np.nanmean([0.0, *halves]))
+        known = halves[np.isfinite(halves)]
+        within = known.mean() if known.size else 0.0
+        reach = math.hypot(reach / math.sqrt(len(group)), within)
         mean = float(values.mean())
         whole = {'value': mean, 'low': mean - reach, 'high': mean + reach}
         found.append({**group[0], 'seed': MEAN, **whole})
@@ -61,7 +72,7 @@ _PLACE = ('task', 'model', 'control', 'layer', 'pooling', 'form', 'metric')
 
 
 def final(rows, control=None):
-    """Rows of the last layer and the first pooling; of several seeds, the mean.
+    """Rows of the last layer measured and the first pooling; of several seeds, the mean.
 
     {(task, model, control, metric, form): row}; `control` None is all.
     """
@@ -85,63 +96,85 @@ def final(rows, control=None):
 
 
 def compare(rows, deviations, single):
-    """Paired tests between models, and warnings where a control explains a value."""
+    """Paired tests between models, warnings where a control explains a value, and how
+    many values were `examined`: have a control."""
     rows = rows + over_seeds(rows)
     tests = _tests(rows, deviations, single)
-    return {'tests': tests, 'warnings': _warnings(rows) + _fragile(tests)}
+    verdicts = _verdicts(rows, single)
+    warnings = [w for one in verdicts if (w := _warning(*one))] + _fragile(tests)
+    return {'tests': tests, 'warnings': warnings, 'examined': len(verdicts)}
 
 
-def _warnings(rows):
-    """One line for each value of a model that a control reaches as well."""
-    chosen, said = final(rows), []
+def _verdicts(rows, single):
+    """[(row, higher, [(control, Verdict, reached)])] of values that have a control."""
+    chosen, made = final(rows), []
     for (task, model, control, metric, form), row in chosen.items():
-        higher = (READ | GEOMETRY).get((metric, form))
-        if control or not model or higher is None or not math.isfinite(row['low']):
+        higher = (READ | GEOMETRY | NEARNESS).get((metric, form))
+        if control or not model or higher is None or not math.isfinite(row['value']):
             continue
-        found = Interval(row['value'], row['low'], row['high'])
         verdicts = []
-        for name in controls.CONTROLS:
-            # Widths differ, so ranks and spread of TF-IDF say nothing about a model.
-            owner = '' if name == controls.TF_IDF else model
+        for name in _SAID:
+            owner = model if name in (controls.UNTRAINED, controls.BAG) else ''
             other = chosen.get((task, owner, name, metric, form))
-            if other is None or (not owner and (metric, form) in GEOMETRY):
+            # Widths differ, so the geometry of TF-IDF says nothing about a model.
+            is_missing = other is None or not math.isfinite(other['value'])
+            if is_missing or (form and not owner):
                 continue
-            verdict = _verdict(found, other, name, higher)
-            verdicts.append((name, verdict, other['value']))
-        bad = [one for one in verdicts if one[1].kind != 'beyond']
-        if bad:
-            # The strongest: 'explained' before 'unclear'.
-            name, worst, reached = min(bad, key=lambda one: one[1].kind)
-            said.append(
-                {
-                    **{key: row[key] for key in ('task', 'model', 'metric', 'form')},
-                    'kind': worst.kind,
-                    'control': name,
-                    'found': row['value'],
-                    'reached': reached,
-                    'words': worst.words,
-                }
+            verdict = statistics.explained_by_control(
+                _interval(row),
+                _interval(other),
+                control_name=_SAID[name],
+                higher=higher,
+                p=_paired(single, row, other),
             )
-    return said
+            verdicts.append((name, verdict, other['value']))
+        if verdicts:
+            made.append((row, higher, verdicts))
+    return made
 
 
-def _verdict(found, other, name, higher):
-    low, high = (x if math.isfinite(x) else other['value'] for x in _ends(other))
-    reached = Interval(other['value'], low, high)
-    return statistics.explained_by_control(
-        found, reached, control_name=_SAID[name], higher=higher
-    )
+def _warning(row, higher, verdicts):
+    """A line for a value that a control reaches as well; None if none does."""
+    bad = [one for one in verdicts if one[1].kind != 'beyond']
+    if not bad:
+        return None
+    # The strongest: 'explained' before 'unclear', then by what it reaches.
+    sign = -1 if higher else 1
+    name, worst, reached = min(bad, key=lambda one: (one[1].kind, sign * one[2]))
+    return {
+        **{key: row[key] for key in ('task', 'model', 'metric', 'form')},
+        'kind': worst.kind,
+        'control': name,
+        'found': row['value'],
+        'reached': reached,
+        'words': worst.words,
+    }
+
+
+def _interval(row):
+    """The Interval of a row, with its value for ends that were not measured."""
+    ends = (row[key] for key in ('value', 'low', 'high'))
+    return Interval(*(x if math.isfinite(x) else row['value'] for x in ends))
+
+
+def _paired(single, row, other):
+    """p of the test over the sentences of both; None where there is none."""
+    sides = [
+        [values[row['metric']] for values in _of(single, one) if row['metric'] in values]
+        for one in (row, other)
+    ]
+    if row['form'] or not all(sides):
+        return None
+    return significance.sign_flip(*(np.mean(s, axis=0) for s in sides), resamples=5000)
 
 
 _SAID = {
     controls.UNTRAINED: 'the untrained architecture',
     controls.BAG: 'the bag of its input embeddings',
     controls.TF_IDF: 'TF-IDF',
+    controls.LARGEST: 'saying the commonest training label always',
+    controls.ALWAYS_ONE: "saying '1' always",
 }
-
-
-def _ends(row):
-    return row['low'], row['high']
 
 
 def _tests(rows, deviations, single):
@@ -186,7 +219,9 @@ def _geometry_tests(task, pair, chosen, deviations):
         error, freedom = float(np.std(spread_R, ddof=1)), len(spread_R) - 1
         reach = cells.quantile(freedom) * error
         interval = (difference, difference - reach, difference + reach)
-        p = _two_sided(difference / error, freedom) if error else float(not difference)
+        p = float(not difference)
+        if error:
+            p = cells.two_sided(difference / error, freedom)
         found.append(_test(task, pair, metric, form, interval, p))
     return found
 
@@ -201,13 +236,6 @@ def _of(by_cell, row):
         for cell, values in by_cell.items()
         if values and all(getattr(cell, key) == row[key] for key in keys)
     ]
-
-
-def _two_sided(t, freedom):
-    """P(|T| > t): the normal tail of Wallace's (1959) transformation, exact to 1 %."""
-    z = math.sqrt(freedom * math.log1p(t * t / freedom))
-    z *= (8 * freedom + 1) / (8 * freedom + 3)
-    return min(1.0, 2 * statistics.NormalDist().cdf(-z))
 
 
 def _test(task, pair, metric, form, interval, p):

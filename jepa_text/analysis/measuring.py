@@ -27,17 +27,20 @@ class Measured:
         self.rows, self.spectra = [], []
         self.deviations, self.single, self.last = {}, {}, {}
         for task in chosen:
-            for metric, value in readouts.baselines(task).items():
-                cell = Cell(task.name, '', 0, 'largest class', None, '')
-                count = len(task.test)
-                self._row(cell, '', metric, (value, math.nan, math.nan), count)
+            for control, single in readouts.baselines(task).items():
+                cell = Cell(task.name, '', 0, control, None, '')
+                self.single[cell] = single
+                for metric, values_N in single.items():
+                    value = values_N.mean(), math.nan, math.nan
+                    self._row(cell, '', metric, value, len(task.test))
 
     def model(self, model, name, seed):
         """A model, its untrained self and its bag of embeddings on every task."""
         wanted = self.config['controls']
         self._features(model, name, seed, '')
         if controls.UNTRAINED in wanted:
-            fresh = controls.untrained(model, self._seed)
+            # Another draw for each training seed: their spread is that of the control.
+            fresh = controls.untrained(model, self._seed + seed)
             self._features(fresh, name, seed, controls.UNTRAINED)
         if controls.BAG in wanted:
             for task in self.tasks:
@@ -60,9 +63,10 @@ class Measured:
         names = list(self.last)
         for place, one in enumerate(names):
             for two in names[place:]:
-                cka = similarity.similarity_map(self.last[one], self.last[two])
-                for i, values in enumerate(cka):
-                    for j, value in enumerate(values):
+                down, across = self.last[one], self.last[two]
+                cka = similarity.similarity_map([*down.values()], [*across.values()])
+                for i, values in zip(down, cka):
+                    for j, value in zip(across, values):
                         cell = Cell(self.tasks[0].name, *one, '', i, self._pooling)
                         other = f'{two[0]} seed {two[1]} layer {j}'
                         values = (float(value), math.nan, math.nan)
@@ -97,11 +101,11 @@ class Measured:
             self._cells(places, task, lengths_N2, found, labels)
             if task is self.tasks[0] and not control:
                 start = len(texts) - len(task.test.texts())
-                self.last[name, seed] = [
-                    found.vectors(layer, pooling)[start : start + _CKA_TEXTS]
-                    for layer, pooling in found.names
+                self.last[name, seed] = {
+                    layer: found.vectors(layer, pooling)[start : start + _CKA_TEXTS]
+                    for layer, pooling in sorted(found.names)
                     if pooling == self._pooling
-                ]
+                }
 
     def _poolings(self, model, task):
         """The poolings that a task allows, and weights trained on its training split."""
@@ -119,11 +123,14 @@ class Measured:
         `places` are {Cell: its vectors, or where they lie in the features `found`}.
         """
 
+        deepest = max((cell.layer for cell in places), key=lambda layer: layer or 0)
+        once = cells.once(task)
+
         def measure(cell):
             rows_ND = places[cell] if found is None else found.vectors(*places[cell])
             made = _Made([], {}, {}, {})
-            is_last = found is None or cell.layer == found.depth
-            self._geometry(task, rows_ND, lengths_N2, is_last, made)
+            is_last = cell.layer == deepest
+            self._geometry(task, once, rows_ND, lengths_N2, is_last, made)
             if is_last or cell.pooling == self._pooling:
                 split = cells.split(rows_ND, task)
                 is_first = cell.pooling in (self._pooling, 'mean')
@@ -144,21 +151,23 @@ class Measured:
                         {**cell._asdict(), 'form': form, 'values': values}
                     )
 
-    def _geometry(self, task, rows_ND, lengths_N2, is_last, made):
-        """Every measure of the test texts; with intervals in the last layer."""
-        texts = task.test.texts()
-        rows_ND, lengths_N2 = rows_ND[-len(texts) :], lengths_N2[-len(texts) :]
+    def _geometry(self, task, once, rows_ND, lengths_N2, is_last, made):
+        """Every measure of the test texts, each once; in the last layer, intervals."""
+        start = len(rows_ND) - len(task.test.texts())
+        rows_ND, lengths_N2 = (x[start:][once.index_M] for x in (rows_ND, lengths_N2))
         by_class = task.kind == 'labels' and task.test.second is None
         values, deviations = cells.geometry_values(
             rows_ND,
             lengths_N2,
-            task.test.target if by_class else None,
+            task.test.target[once.index_M] if by_class else None,
             self.config['halves'] if is_last else 0,
             self._seed,
+            once.units_M,
+            once.positives_P2,
         )
         made.deviations.update(deviations)
         for (metric, form), interval in values.items():
-            made.values.append((form, metric, interval, len(texts)))
+            made.values.append((form, metric, interval, len(rows_ND)))
         if is_last:
             made.spectra.update(cells.spectra(rows_ND, lengths_N2))
 

@@ -3,27 +3,33 @@
 import numpy as np
 
 from jepa_text import report, study_report
-from jepa_text.analysis import charts, figures, findings
+from jepa_text.analysis import charts, controls, figures, findings
 from jepa_text.running import console
 
 COLUMNS = ('task', 'model', 'probe', 'words', 'uniformity', 'without length', 'rank')
 SHOWN = 6  # warnings on the terminal
 METHODS = """Everything is measured on texts that no probe has learned from. Geometry
 comes in four forms: raw, centred, whitened, and with what the length of a text predicts
-taken out (cross-fitted); raw measures of spread mostly show length. Controls: the same
-architecture at random initialisation, the mean of the model's input embeddings, TF-IDF.
+taken out (cross-fitted); raw measures of spread mostly show length. A text that occurs
+twice counts once there. {controls}
 
-Intervals are 95 %: of probes, a bootstrap over test examples; of geometry, {halves}
-random halves of at most 1,000 texts, scaled to all; over training seeds, Student's t
-joined with the mean interval over sentences. Probes are logistic regression (classes) or
-ridge (scores), the penalty chosen within the training split of at most {train} examples;
-test sets are samples of at most {test}, seed {seed}. Tests are paired over sentences: a
-small p is about these trained models, not about their objectives."""
+Intervals are 95 %: of probes, a bootstrap over test examples, which is too narrow where
+these are alike, as paragraphs of one book are; {geometry}; over training seeds, Student's
+t joined with the mean interval over sentences. Probes are logistic regression (classes)
+or ridge (scores), the penalty chosen within the training split of at most {train}
+examples; test sets are samples of at most {test}, seed {seed}. Tests are paired over
+sentences: a small p is about these trained models, not about their objectives."""
+CONTROLS = {
+    controls.UNTRAINED: 'the same architecture at random initialisation',
+    controls.BAG: "the mean of the model's input embeddings",
+    controls.TF_IDF: 'TF-IDF',
+}
 
 
 def show(results):
     """Prints the short table, and the warnings."""
-    console.table('Last layer', list(COLUMNS), table(results))
+    title = figures.deepest(results).removeprefix('the ').capitalize()
+    console.table(title, list(COLUMNS), table(results))
     for warning in results['warnings'][:SHOWN]:
         print(
             f'\n! {warning["task"]}, {warning["model"]}, {_metric(warning)}: '
@@ -71,7 +77,7 @@ def write(path, results):
     sections.append(
         {
             'heading': 'How it was measured',
-            'text': METHODS.format(**results['config']),
+            'text': methods(results['config']),
             'details': {
                 'Config': results['config'],
                 'Environment': study_report.provenance(),
@@ -90,25 +96,37 @@ def write(path, results):
 
 def headline(results):
     """The sentence to remember: how many values survive their controls."""
-    found = findings.final(results['rows'], control='')
-    watched = findings.READ | findings.GEOMETRY
-    values = [key for key in found if (key[3], key[4]) in watched and key[1]]
     bad = {
         (w['task'], w['model'], w['metric'], w['form'])
         for w in results['warnings']
         if w['control'] != 'length'
     }
     sure = [test for test in results['tests'] if test['p_holm'] <= 0.05]
-    text = (
-        f'Of {len(values)} values that are read here, a control reaches, or may reach, '
-        f'{len(bad)}.'
-    )
+    text = 'No controls were measured.'
+    if results['examined']:
+        text = (
+            f'Of {results["examined"]} values that have a control, {len(bad)} are not '
+            'clearly beyond it.'
+        )
     if results['tests']:
         text += (
             f' Between the models, {len(sure)} of {len(results["tests"])} differences '
             'remain after correction for their number.'
         )
     return text
+
+
+def methods(config):
+    """How it was measured, by this config, in words."""
+    names = [CONTROLS[name] for name in config['controls']]
+    geometry = 'of geometry, none'
+    if config['halves']:
+        geometry = (
+            f'of geometry, {config["halves"]} random halves of at most 1,000 texts, '
+            'the two of a pair together, scaled to all'
+        )
+    said = f'Controls: {", ".join(names)}.' if names else 'No control was asked for.'
+    return METHODS.format(**{**config, 'controls': said, 'geometry': geometry})
 
 
 def _facts(results):
@@ -146,8 +164,10 @@ def _warnings(results):
     columns = ['task', 'model', 'value', 'is', 'control', 'reaches', 'so it']
     return {
         'heading': 'What a control explains',
-        'text': 'Values of the last layer that something without any training reaches as '
-        'well, or better: they are no finding about the model.',
+        'text': f'Values of {figures.deepest(results)} that are not clearly beyond a '
+        'control. What an untrained network or TF-IDF reaches is no finding about '
+        "training; what the bag of the model's own input embeddings reaches, which are "
+        'trained, is none about its layers.',
         'table': {'columns': columns, 'rows': rows},
     }
 
@@ -213,8 +233,8 @@ def _reading(task, results):
         for metric in (*ended, *plain)
     }
     groups = {name: group for name, group in groups.items() if group}
-    models = figures.models_of(results)
-    drawn = [charts.dots(groups, 'Read off the last layer', '', models)]
+    models, deepest = figures.models_of(results), figures.deepest(results)
+    drawn = [charts.dots(groups, f'Read off {deepest}', '', models)]
     return {
         'text': _about(task),
         'table': {'columns': columns, 'rows': rows, 'note': _NOTES[task['kind']]},

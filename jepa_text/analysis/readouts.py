@@ -1,7 +1,7 @@
 """What can be read off the vectors of a task: classes, similarity, words.
 
     answers(task, vectors)    -> values with intervals, and one value a test example
-    baselines(task)           what needs no vector
+    baselines(task)           -> what needs no vector
 
 `vectors` are cells.Vectors.
 """
@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
+from jepa_text.analysis import controls
 from jepa_text.measures import (
-    cloud,
     correlations,
     lexical,
     probes,
@@ -26,7 +26,8 @@ from jepa_text.measures.statistics import Interval
 def answers(task, found, seed=0, token_labels=None):
     """({metric: Interval}, {metric: one value a test example}).
 
-    The second are for paired tests: right or wrong, or the similarity of a pair.
+    The second are for paired tests: their mean is the metric. Right or wrong, or what an
+    example does to a metric that is no mean (its influence), or the AUC of a text.
     `token_labels` are (train, test) of lexical.author_token_labels, for the paper's
     probe. A metric that these texts cannot give is left out.
     """
@@ -36,10 +37,10 @@ def answers(task, found, seed=0, token_labels=None):
     elif task.kind == 'scores':
         values, single = _compared(task, found)
     with contextlib.suppress(_TooFewWords):
-        recovered = _words(task, found, seed)
+        recovered, single['word_recovery_auc'] = _words(task, found, seed)
         values['word_recovery_auc'] = recovered
-        if task.kind == 'labels':
-            majority = _majority(task)
+        majority = _majority(task) if task.kind == 'labels' else 1.0
+        if majority < 1:
             values['balance'] = _shift(
                 Interval(*(np.array(values['probe_accuracy']) - majority)),
                 1 / (1 - majority),
@@ -60,17 +61,23 @@ def _classified(task, found, seed):
         _probed(found.test_ND, found.test_second_ND),
     )
     probe = probes.linear_probe(train, task.train.target, test, task.test.target, seed)
-    right_N = np.array(probe['said']) == task.test.target
+    said_N = np.array(probe['said'])
     values = {'probe_accuracy': Interval(probe['accuracy'], probe['low'], probe['high'])}
     if task.metric in SCORES:
-        said_N = np.array(probe['said'])
         values[f'probe_{task.metric}'] = statistics.bootstrap_interval(
             SCORES[task.metric], said_N, task.test.target, resamples=500, seed=seed
         )
-    if found.test_second_ND is not None and task.positive is not None:
-        positive_N = task.test.target == task.positive
-        values |= _aligned(found, positive_N)
-    return values, {'probe_accuracy': right_N.astype(np.float64)}
+    return values, _one_each(task, said_N)
+
+
+def _one_each(task, said_N):
+    """{metric: one value a test example} of what was said of their classes."""
+    right_N = said_N == task.test.target
+    single = {'probe_accuracy': right_N.astype(np.float64)}
+    if task.metric in SCORES:
+        influence = INFLUENCES[task.metric](said_N, task.test.target)
+        single[f'probe_{task.metric}'] = influence
+    return single
 
 
 def _probed(first_ND, second_ND):
@@ -96,7 +103,6 @@ def _compared(task, found):
         high = lexical.high_overlap(similarity_N, positive_N, overlap_N)
         if math.isfinite(high['auc']):
             values['high_overlap_auc'] = Interval(high['auc'], high['low'], high['high'])
-        values |= _aligned(found, positive_N)
     width = found.train_ND.shape[1]
     train_ND, test_ND = (
         probes.pair_features(*pair)[:, 2 * width :]
@@ -107,19 +113,8 @@ def _compared(task, found):
     )
     said_N = ridge.fit(train_ND, task.train.target).predict(test_ND)[:, 0]
     values['probe_spearman'] = interval(correlations.spearman, said_N, human_N)
-    ranks = [correlations.ranks(x_N) for x_N in (similarity_N, human_N)]
-    first_N, second_N = ((r - r.mean()) / max(r.std(), 1e-12) for r in ranks)
-    return values, {'cosine_spearman': first_N * second_N}
-
-
-def _aligned(found, positive_N):
-    """Wang & Isola's alignment, of the pairs that say the same; and over all pairs."""
-    if positive_N.sum() < 2:
-        return {}
-    first, second = cloud.of(found.test_ND), cloud.of(found.test_second_ND)
-    every_N = np.arange(len(first))
-    square_N = np.sum((first.unit(every_N) - second.unit(every_N)) ** 2, axis=1)
-    return {'alignment': statistics.mean_interval(square_N[positive_N], resamples=1000)}
+    influence_N = correlations.spearman_influence(similarity_N, human_N)
+    return values, {'cosine_spearman': influence_N}
 
 
 class _TooFewWords(ValueError):
@@ -135,7 +130,7 @@ def _words(task, found, seed):
         if 'content word' in str(error):
             raise _TooFewWords(str(error)) from error
         raise
-    return Interval(auc['auc'], auc['low'], auc['high'])
+    return Interval(auc['auc'], auc['low'], auc['high']), auc['values']
 
 
 def _of_the_paper(found, token_labels, semantic, seed):
@@ -161,13 +156,28 @@ def _of_the_paper(found, token_labels, semantic, seed):
 
 def _majority(task):
     """The accuracy of always saying the commonest training label."""
+    return float(np.mean(task.test.target == _commonest(task)))
+
+
+def _commonest(task):
     labels, counts = np.unique(task.train.target, return_counts=True)
-    return float(np.mean(task.test.target == labels[counts.argmax()]))
+    return labels[counts.argmax()]
 
 
 def baselines(task):
-    """{metric: value} of what needs no vector: the largest class."""
-    return {'probe_accuracy': _majority(task)} if task.kind == 'labels' else {}
+    """{control: {metric: one value a test example}} of what needs no vector.
+
+    One class for all: the commonest of the training labels, and, as the F1 of that may
+    be 0, the class that F1 is of. Their means are what a control reaches.
+    """
+    if task.kind != 'labels':
+        return {}
+    size, commonest = len(task.test), _commonest(task)
+    found = {controls.LARGEST: _one_each(task, np.full(size, commonest))}
+    if task.metric == 'f1' and commonest != '1':
+        always = _one_each(task, np.full(size, '1'))
+        found[controls.ALWAYS_ONE] = {'probe_f1': always['probe_f1']}
+    return found
 
 
 def f1(said_N, truth_N):
@@ -190,7 +200,33 @@ def matthews(said_N, truth_N):
     return correlations.pearson(said_N == '1', truth_N == '1')
 
 
+def f1_influence(said_N, truth_N):
+    """One value an example, with `f1` as their mean; see correlations.py.
+
+    >>> f1_influence(np.array(['1', '1', '0']), np.array(['1', '0', '0'])).round(3)
+    array([1.333, 0.   , 0.667])
+    """
+    value = f1(said_N, truth_N)
+    said_N, truth_N = said_N == '1', truth_N == '1'
+    counts_N = said_N.astype(np.float64) + truth_N
+    share = counts_N.mean() or 1.0
+    return value + (2.0 * (said_N & truth_N) - value * counts_N) / share
+
+
+def matthews_influence(said_N, truth_N):
+    """One value an example, with `matthews` as their mean.
+
+    >>> matthews_influence(np.array(['1', '0']), np.array(['1', '0'])).tolist()
+    [1.0, 1.0]
+    """
+    value = matthews(said_N, truth_N)
+    one_N, two_N = ((x_N == '1').astype(np.float64) for x_N in (said_N, truth_N))
+    one_N, two_N = ((x - x.mean()) / (x.std() or 1.0) for x in (one_N, two_N))
+    return value + one_N * two_N - value * (one_N**2 + two_N**2) / 2
+
+
 SCORES = {'f1': f1, 'mcc': matthews}
+INFLUENCES = {'f1': f1_influence, 'mcc': matthews_influence}
 
 
 def _shift(interval, factor, offset):

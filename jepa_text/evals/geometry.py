@@ -19,7 +19,8 @@ class Evaluator:
     """Vectors of the same held-out texts at any parameters; compiled once.
 
     A text is the first piece of a document in a row, mean-pooled without specials, so
-    there is one of each of the first `texts` rows; read both ways, as `load` reads them.
+    there is one of each of the first `texts` rows; read both ways, whatever the
+    objective, so that the phases of a run compare.
     """
 
     def __init__(self, network, rows, tokenizer, mesh, *, batch_size, texts=512):

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import tokenizers as backend_library
 
-from jepa_text import resolve, tokenizers
+from jepa_text import ranges, resolve, tokenizers
 
 HEADS = ('keep', 'tied', 'copy', 'new')
 WINDOWS = ('two_sided', 'none')
@@ -42,8 +42,12 @@ class Choices:
         ):
             if value not in known:
                 raise ValueError(f'become: {what}={value!r}; there are: {known}.')
-        if self.vocab_multiple < 1:
-            raise ValueError(f'become: vocab_multiple={self.vocab_multiple} is below 1.')
+        multiple = self.vocab_multiple
+        ranges.number('become: vocab_multiple', multiple, whole=True, least=1)
+        if not isinstance(self.mask, str):
+            raise ValueError(
+                f"become: mask={self.mask!r}; it is 'auto', 'new' or the name of a token."
+            )
 
 
 def choices(section):

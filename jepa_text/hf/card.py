@@ -23,12 +23,14 @@ LOADING = {
 @dataclasses.dataclass(frozen=True)
 class Facts:
     """What the folder of a run says of a step: its phases so far, the manifest of its
-    rows if that is still there, held-out measurements, and what it started from."""
+    rows if that is still there, the newest held-out measurements until then and their
+    step, and what it started from."""
 
     step: int | None = None
     history: tuple = ()
     manifest: dict | None = None
     measured: dict = dataclasses.field(default_factory=dict)
+    measured_at: int | None = None
     start: dict | None = None
 
 
@@ -37,11 +39,13 @@ def facts(workdir, step):
     workdir = Path(workdir)
     config = json.loads((workdir / 'config.json').read_text(encoding='utf-8'))
     manifest = Path(config['data']['folder'], 'manifest.json')
+    measured_at, measured = _measured(workdir, step)
     return Facts(
         step=step,
         history=tuple(restore.meta(workdir / 'checkpoints', step)['history']),
         manifest=_json(manifest),
-        measured=_measured(workdir, step),
+        measured=measured,
+        measured_at=measured_at,
         start=_json(workdir / START),
     )
 
@@ -49,7 +53,7 @@ def facts(workdir, step):
 def text(model, architecture, parameters, facts=None, license_name=None):
     """The text of README.md: front matter, then what is known, in Markdown."""
     facts = facts or Facts()
-    task = _task(architecture)
+    task = _task(architecture, model.causal)
     front = [
         '---',
         'library_name: transformers',
@@ -66,11 +70,13 @@ def text(model, architecture, parameters, facts=None, license_name=None):
         f'{model.length:,} tokens. License: {said}.',
     ]
     parts = [front, about, _training(facts), _data(facts), _measurements(facts)]
-    parts.append(_usage(model, task))
+    parts.append(_usage(model, architecture, task))
     return '\n\n'.join('\n'.join(part) for part in parts if part) + '\n'
 
 
-def _task(architecture):
+def _task(architecture, causal):
+    if architecture.endswith('ForCausalLM') and not causal:
+        return 'feature-extraction'
     by_end = {
         'ForMaskedLM': 'fill-mask',
         'ForCausalLM': 'text-generation',
@@ -95,6 +101,8 @@ def _training(facts):
 
 
 def _data(facts):
+    if facts.manifest is None and not facts.history:
+        return ['## Data', '', 'Unknown: not trained here.']
     if facts.manifest is None:
         return ['## Data', '', 'Unknown: the rows are no longer where they were.']
     settings = facts.manifest['settings']
@@ -111,14 +119,18 @@ def _measurements(facts):
     if not facts.measured:
         return []
     rows = [f'| {name} | {value:.4f} |' for name, value in sorted(facts.measured.items())]
-    head = ['## Measured', '', f'On held-out rows, at step {facts.step:,}.', '']
+    at = f'On held-out rows, at step {facts.measured_at:,}.'
+    if facts.measured_at != facts.step:
+        at += f' The weights are those of step {facts.step:,}.'
+    head = ['## Measured', '', at, '']
     return [*head, '| metric | value |', '|---|---|', *rows]
 
 
-def _usage(model, task):
-    lines = [
-        '## Use',
-        '',
+def _usage(model, architecture, task):
+    lines = ['## Use', '']
+    if architecture.startswith('EuroBert'):
+        lines += ['Needs transformers 5.3 or later.', '']
+    lines += [
         '```python',
         f'from transformers import AutoTokenizer, {LOADING[task]}',
         '',
@@ -126,13 +138,19 @@ def _usage(model, task):
         f"model = {LOADING[task]}.from_pretrained('FOLDER')",
         '```',
     ]
-    if task not in ('text-generation', 'text-classification', 'token-classification'):
+    if architecture.endswith('ForCausalLM') and not model.causal:
+        lines += [
+            '',
+            'It attends both ways, so AutoModelForCausalLM gives scores of words, but '
+            'cannot generate.',
+        ]
+    if model.pool_specials or task in ('fill-mask', 'feature-extraction'):
         lines += [
             '',
             f'In sentence-transformers, a text is its vectors pooled by {model.pool!r}, '
             'those of its first and last token too.',
         ]
-    if model.shift:
+    if model.shift and not model.causal:
         lines += [
             '',
             'It names a hidden token at the position before it (MNTP), so the fill-mask '
@@ -142,13 +160,13 @@ def _usage(model, task):
 
 
 def _measured(workdir, step):
-    """The newest held-out values up to a step."""
-    found = {}
-    if (workdir / metrics.FILE).is_file():
-        for row in metrics.read(workdir):
-            if row['step'] <= step:
-                found |= {k: v for k, v in row.items() if k.startswith('heldout/')}
-    return found
+    """(step, values) of the newest held-out evaluation up to a step; (None, {})."""
+    rows = metrics.read(workdir) if (workdir / metrics.FILE).is_file() else []
+    for row in reversed([row for row in rows if row['step'] <= step]):
+        found = {k: v for k, v in row.items() if k.startswith('heldout/')}
+        if found:
+            return row['step'], found
+    return None, {}
 
 
 def _json(path):

@@ -6,10 +6,13 @@ embedding has. What a config.json leaves out has the default of its `transformer
 
 import dataclasses
 
+from jepa_text import ranges
 from jepa_text.hf import kinds
 
 # Options of a trunk that say how it computes, not what.
 _HOW = ('scan', 'remat', 'attention', 'dtype', 'name', 'parent')
+# What follows from the others if it is None.
+_MAY_LACK = ('kv_heads', 'head_width')
 
 
 def to_section(config, family=None):
@@ -77,9 +80,22 @@ def canonical(name, encoder):
     return {'name': name, **found}
 
 
+def _sizes(config, words):
+    """Ours of theirs; ValueError for a size that is none."""
+    found = {ours: config[theirs] for ours, theirs in words.items()}
+    for ours, value in found.items():
+        if ours.endswith('bias') or (value is None and ours in _MAY_LACK):
+            continue
+        bounds = dict(above=0) if ours == 'norm_eps' else dict(whole=True, least=1)
+        ranges.number(f'config.json: {words[ours]}', value, **bounds)
+    most = config['max_position_embeddings']
+    ranges.number('config.json: max_position_embeddings', most, whole=True, least=1)
+    return found
+
+
 def _read_trunk(family, config):
     _same(config, 'hidden_act', 'silu')
-    sizes = {ours: config[theirs] for ours, theirs in kinds.TRUNK.items()}
+    sizes = _sizes(config, kinds.TRUNK)
     sizes['kv_heads'] = sizes['kv_heads'] or sizes['heads']
     sizes['head_width'] = sizes['head_width'] or sizes['width'] // sizes['heads']
     theta, scaling = _read_rope(config, config)
@@ -124,7 +140,7 @@ def _turning(config, depth):
 def _read_window(family, config, depth):
     """Theirs counts the position itself to the left, i - j < sliding_window, and not both
     ways, |i - j| <= sliding_window."""
-    own = int(config.get('is_causal', kinds.KINDS[family].causal))
+    own = int(bool(config.get('is_causal', kinds.KINDS[family].causal)))
     size = config['sliding_window']
     if size is None or not config.get('use_sliding_window', True):
         return None
@@ -181,7 +197,7 @@ def _write_rope(theta, scaling=None):
 
 def _read_bert(family, config):
     _same(config, 'position_embedding_type', 'absolute')
-    sizes = {ours: config[theirs] for ours, theirs in kinds.BERT.items()}
+    sizes = _sizes(config, kinds.BERT)
     return {
         'name': 'bert',
         **sizes,
@@ -200,7 +216,7 @@ def _write_bert(family, section):
 
 
 def _read_modern(family, config):
-    sizes = {ours: config[theirs] for ours, theirs in kinds.MODERNBERT.items()}
+    sizes = _sizes(config, kinds.MODERNBERT)
     rope = config['rope_parameters'] or {}
     theta, local = (
         _read_rope({'rope_theta': config[before], 'rope_parameters': rope.get(name)}, {})[

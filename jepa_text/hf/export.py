@@ -23,7 +23,6 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from jepa_text import load as loading
-from jepa_text import resolve
 from jepa_text.data import shards
 from jepa_text.hf import (
     card,
@@ -45,14 +44,14 @@ TOLERANCE = 1e-4
 def run(options, workdir):
     """The command: exports a run, or an 'hf:' model, to the folder `options['to']`.
 
-    Other options: step, family, license. Raises as `load.load` and `write` do.
+    Other options: step, family, license. Raises as `load.load`, `of_run` and `write` do.
     """
     given = {key: options.get(key) for key in ('step', 'family', 'license', 'to')}
     if not given['to']:
         raise ValueError('--to is missing: the folder to write, as exports/first.')
     check_free(given['to'])
     if str(workdir).startswith('hf:'):
-        model, facts = loading.load(workdir), None
+        model, facts = loading.load(workdir, given['step']), None
     else:
         model, facts = of_run(workdir, given['step'])
     found = write(
@@ -69,21 +68,23 @@ def run(options, workdir):
 
 
 def of_run(workdir, step=None):
-    """(load.Pretrained, card.Facts) of a run; it reads as its last objective did."""
+    """(load.Pretrained, card.Facts) of a run.
+
+    Raises ValueError for a prefix-LM, whose reading no family has.
+    """
     if step is None:
         step = restore.newest_good_step(Path(workdir) / 'checkpoints')
     model = loading.load(workdir, step)
     facts = card.facts(workdir, step)
-    objective = resolve.build(
-        'objectives',
-        facts.history[-1]['objective'],
-        tokenizer=model.tokenizer,
-        length=model.length,
-        steps=1,
-    )
-    causal = getattr(objective, 'attends', 'both') == 'left'
+    last = facts.history[-1]['objective']
+    if last['name'] == 'clm' and last.get('prefix') is not None:
+        raise ValueError(
+            f'{workdir} was trained with clm and prefix={last["prefix"]}: it reads a '
+            'prefix both ways and the rest to the left, for which transformers has no '
+            'class. Let it go on with clm, mlm or mntp (config.start) and export that.'
+        )
     name = f'{Path(workdir).resolve().name}-{step}'
-    return dataclasses.replace(model, causal=causal, name=name), facts
+    return dataclasses.replace(model, name=name), facts
 
 
 def write(
@@ -125,7 +126,7 @@ def write(
         _write_json(partial / 'config.json', config)
         _write_tensors(leaves, own, family, partial, shard_bytes)
         vocabulary.write(partial, model, family, load.ends(model.tokenizer))
-        if not model.causal:
+        if _pools(model):
             pooling = sentence.Pooling(model.pool, model.normalise, model.length)
             sentence.write(partial, pooling, encoder.width)
         about = (found['architecture'], found['parameters'], facts, license_name)
@@ -145,9 +146,16 @@ def compared(model, folder, own=None):
         if not np.array_equal(tensors.read(name, *map(slice, x.shape)), x):
             raise _differs(folder, f'{name} has other values')
     ends = vocabulary.ends(model)
-    told = (model.causal, *ends), (again.causal, again.begin, again.end)
-    if told[0] != told[1]:
-        raise _differs(folder, f'(reads left, begin, end) is {told[1]}, not {told[0]}')
+    said, has_head = (model.causal, *ends), 'lm_head' in model.params
+    pooled = (model.pool, model.normalise) if _pools(model) else None
+    read = again.pooling and (again.pooling.pool, again.pooling.normalise)
+    for what, is_now, was in (
+        ('(reads left, begin, end)', (again.causal, again.begin, again.end), said),
+        ('the shift of its head', again.shift, model.shift if has_head else 0),
+        ('(pool, normalise)', read, pooled),
+    ):
+        if is_now != was:
+            raise _differs(folder, f'{what} is {is_now}, not {was}')
     batch = _sample(model, ends)
     wanted = _scores(model.network.encoder, model, outgoing.tied(model), batch)
     found = _scores(again.encoder, again, again.tied, batch)
@@ -156,6 +164,11 @@ def compared(model, folder, own=None):
     if not difference <= TOLERANCE * max(1.0, float(np.abs(wanted).max())):
         raise _differs(folder, f'scores differ by {difference:.1e}')
     return difference
+
+
+def _pools(model):
+    """Do its vectors mean something: those of an encoder, or of sentence-transformers?"""
+    return not model.causal or model.pool_specials
 
 
 def check_free(folder):

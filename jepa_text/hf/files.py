@@ -79,8 +79,8 @@ def _download(name, revision):
         ) from error
 
 
-def read_json(path):
-    """The object in a JSON file; ValueError if it holds none."""
+def read_json(path, kind=dict):
+    """The object, or with `kind` the list, in a JSON file; ValueError if it has none."""
     try:
         found = json.loads(Path(path).read_text(encoding='utf-8'))
     except FileNotFoundError:
@@ -89,8 +89,12 @@ def read_json(path):
         ) from None
     except ValueError as error:
         raise ValueError(f'{path} is not JSON: {error}.') from error
-    if not isinstance(found, dict | list):
-        raise ValueError(f'{path} holds no JSON object.')
+    if not isinstance(found, kind):
+        wanted = 'list' if kind is list else 'object'
+        raise ValueError(
+            f'{path} holds no JSON {wanted}, but a {type(found).__name__}: give a folder '
+            'as `save_pretrained` writes it.'
+        )
     return found
 
 
@@ -122,6 +126,18 @@ class Tensors:
         """The shape of a tensor, as a tuple."""
         return tuple(self._files[name].get_slice(name).get_shape())
 
+    def alike(self, one, two, block=8192):
+        """Do two matrices hold the same? Some rows of them are read at a time."""
+        shape = self.shape(one)
+        if self.shape(two) != shape or len(shape) != 2:
+            return False
+        rows, width = shape
+        starts = range(0, rows, block)
+        parts = ((slice(i, min(i + block, rows)), slice(0, width)) for i in starts)
+        return all(
+            np.array_equal(self.read(one, *part), self.read(two, *part)) for part in parts
+        )
+
     def read(self, name, *index):
         """float32 of a part of a tensor, however it was stored; `index` has slices."""
         part = self._files[name].get_slice(name)[index]
@@ -131,8 +147,13 @@ class Tensors:
 def _shards(folder):
     """{file: names that an index places in it, or None for all}."""
     if (folder / INDEX).is_file():
-        shards = {}
-        for name, file in read_json(folder / INDEX)['weight_map'].items():
+        shards, places = {}, read_json(folder / INDEX).get('weight_map')
+        if not isinstance(places, dict) or not places:
+            raise ValueError(
+                f'{folder / INDEX} has no "weight_map", which says in what file each '
+                'tensor lies: download it again.'
+            )
+        for name, file in places.items():
             shards.setdefault(folder / file, []).append(name)
         missing = sorted(path.name for path in shards if not path.is_file())
         if missing:

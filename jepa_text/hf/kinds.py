@@ -166,6 +166,19 @@ KINDS = {
 }
 
 
+def shift_of(config, causal):
+    """How far before a token its head names it, as our export says; without that as
+    decoders do, or masked models. ValueError for what is neither."""
+    own = config.get('jepa_text', {})
+    shift = own.get('shift', int(causal)) if isinstance(own, dict) else None
+    if shift not in (0, 1):
+        raise ValueError(
+            f'config.json says jepa_text={own!r}; it is as {{"shift": 1}}, with 0 or 1, '
+            'or left out.'
+        )
+    return shift
+
+
 def complete(config, family=None):
     """(family, config with its defaults). Raises ValueError for an unknown family."""
     family = family or config.get('model_type')

@@ -23,6 +23,7 @@ class Imported:
     params      {'encoder': ..., 'lm_head': ...}; without lm_head if the file had none
     causal      it reads to the left
     begin, end  ids before and after a text
+    shift       its head names a token at the position this far before it
     pooling     hf/sentence.Pooling, or None
     record      what was found and decided, for JSON; becoming.lines makes it readable
     """
@@ -36,6 +37,7 @@ class Imported:
     causal: bool
     begin: tuple
     end: tuple
+    shift: int
     pooling: sentence.Pooling | None
     record: dict
 
@@ -67,6 +69,8 @@ def load(name, revision=None, *, family=None, mesh=None, become=None):
         causal=source.causal and become is None,
         begin=begin,
         end=end,
+        # That of a decoder has learned to name the next token.
+        shift=source.shift if 'lm_head' in params and head != 'new' else 0,
         pooling=pooling,
         record={
             'source': str(name),
@@ -80,7 +84,7 @@ def load(name, revision=None, *, family=None, mesh=None, become=None):
 
 
 def sketch(name, revision=None, *, family=None, become=None):
-    """(section, tied, family) of what `load` would give; no tensor is read."""
+    """(section, tied, family) of what `load` would give, without its parameters."""
     source, section, _, _, head = _choose(name, revision, family, become)
     return section, _tied(source, head), source.family
 
@@ -118,8 +122,7 @@ def _decided(found, source, mask, head, used):
             'words': tokenizer.vocab_size,
         },
         'head': f'{head}, {"tied" if found.tied else "its own"}' if has_head else 'none',
-        # The head of a decoder has learned to name the token after its position.
-        'advice': 'mntp' if source.causal and has_head and head != 'new' else 'mlm',
+        'advice': 'mntp' if found.shift else 'mlm',
         'begin': list(found.begin),
         'end': list(found.end),
         'pad': tokenizer.pad_id,
@@ -140,12 +143,13 @@ class _Source:
         self.family, self.config = kinds.complete(config, family)
         self.section = configs.to_section(self.config, self.family)
         self.names = names.FAMILIES[self.family]
-        self.tied = bool(self.config['tie_word_embeddings'])
         reads_left = kinds.KINDS[self.family].causal or self.config.get('is_decoder')
         self.causal = bool(self.config.get('is_causal', reads_left))
+        self.shift = kinds.shift_of(config, self.causal)
         self.tokenizer = self._tokenizer()
         self.tensors = files.Tensors(folder)
         self.spelt = layout.canonical(self.names, self.tensors.names)
+        self.tied = self._is_tied()
         self.has_head = self._has_head()
         shapes = _shapes(self.section, self.tied, self.has_head)
         sizes = {new: self.shape(new) for new in self.spelt}
@@ -161,6 +165,13 @@ class _Source:
                 'together.'
             )
         return found
+
+    def _is_tied(self):
+        """Whatever the config says, transformers unties a head with other values."""
+        paths = 'encoder/embedding', 'lm_head/output/kernel'
+        found = [self.spelt.get(name) for name in map(self.names.theirs, paths)]
+        wanted = bool(self.config['tie_word_embeddings'])
+        return wanted and (None in found or self.tensors.alike(*found))
 
     def _has_head(self):
         if self.names.of_head() & set(self.spelt):

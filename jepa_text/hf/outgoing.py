@@ -81,6 +81,9 @@ def config_of(model, section, causal, family, origin=None):
     if not has_head:
         base = kind.architecture.removesuffix('ForMaskedLM').removesuffix('ForCausalLM')
         found['architectures'] = [f'{base}Model']
+    elif model.shift != int(causal):
+        # What our import takes for granted, a decoder's 1 and an encoder's 0, is not so.
+        found['jepa_text'] = {'shift': model.shift}
     length = model.length + section.get('position_offset', 0)
     return {'dtype': 'float32', 'max_position_embeddings': length, **ids} | found
 

@@ -34,12 +34,13 @@ class Pooling:
 def read(folder):
     """The Pooling of a folder; None if sentence-transformers did not write it.
 
-    Raises ValueError for a module or a pooling that is not among ours.
+    Raises ValueError for a module or a pooling that is not among ours, and for texts
+    that are changed before they are read.
     """
     folder = Path(folder)
     if not (folder / 'modules.json').is_file():
         return None
-    modules = files.read_json(folder / 'modules.json')
+    modules = files.read_json(folder / 'modules.json', list)
     kinds = {module['type'].rsplit('.', 1)[-1]: module['path'] for module in modules}
     unknown = sorted(set(kinds) - {'Transformer', 'Pooling', 'Normalize'})
     if unknown or 'Pooling' not in kinds:
@@ -48,12 +49,27 @@ def read(folder):
             'Transformer, Pooling and maybe Normalize can be read.'
         )
     section = files.read_json(folder / kinds['Pooling'] / 'config.json')
-    cut = folder / 'sentence_bert_config.json'
+    own = _optional(folder / 'sentence_bert_config.json')
+    whole = _optional(folder / 'config_sentence_transformers.json')
+    prompt = (whole.get('prompts') or {}).get(whole.get('default_prompt_name'))
+    for is_so, what in (
+        (own.get('do_lower_case'), 'lowers the case of texts (do_lower_case)'),
+        (prompt, f'puts {prompt!r} before texts (default_prompt_name)'),
+    ):
+        if is_so:
+            raise ValueError(
+                f'{folder} {what}, which is not done here: switch it off in its json '
+                'files, and change the texts yourself.'
+            )
     return Pooling(
         pool=_pool(section, folder),
         normalise='Normalize' in kinds,
-        length=files.read_json(cut).get('max_seq_length') if cut.is_file() else None,
+        length=own.get('max_seq_length'),
     )
+
+
+def _optional(path):
+    return files.read_json(path) if path.is_file() else {}
 
 
 def _pool(section, folder):

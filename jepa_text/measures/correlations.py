@@ -36,6 +36,40 @@ def spearman(first_N, second_N):
     return pearson(ranks(first_N), ranks(second_N))
 
 
+def spearman_influence(first_N, second_N):
+    """One value a pair, with Spearman's correlation as their mean.
+
+    What each pair does to it (its influence function, plus the correlation), so that
+    paired tests of means test correlations. Products of the standardised ranks have that
+    mean too, but vary far more: each rank is one of all others. 0 where a list is
+    constant.
+
+    >>> spearman_influence([1, 2, 3, 4], [1, 2, 4, 3]).mean().round(6).item()
+    0.8
+    """
+    first_N, second_N = _finite(first_N, second_N)
+    one_N, two_N = ((ranks(x_N) - 0.5) / len(x_N) - 0.5 for x_N in (first_N, second_N))
+    size = np.sqrt(np.mean(one_N**2) * np.mean(two_N**2))
+    if size == 0:
+        return np.zeros(len(one_N))
+    value = np.mean(one_N * two_N) / size
+    # A pair also moves the ranks of those above it.
+    shared_N = one_N * two_N + _above(first_N, two_N) + _above(second_N, one_N)
+    spread_N = [
+        (x_N**2 + 2 * _above(given_N, x_N)) / np.mean(x_N**2)
+        for given_N, x_N in ((first_N, one_N), (second_N, two_N))
+    ]
+    found_N = shared_N / size - value / 2 * (spread_N[0] + spread_N[1])
+    return found_N - found_N.mean() + value
+
+
+def _above(given_N, weights_N):
+    """Mean over m of weight_m where given_m is above given_n, half of it where equal."""
+    _, index_N = np.unique(given_N, return_inverse=True)
+    total_K = np.bincount(index_N, weights_N)
+    return (np.cumsum(total_K[::-1])[::-1] - total_K / 2)[index_N] / len(given_N)
+
+
 def partial_correlation(first_N, second_N, controls_NC):
     """The correlation of what the controls do not explain linearly in either list.
 

@@ -24,7 +24,8 @@ def word_recovery(train_ND, train_texts, test_ND, test_texts, vocabulary=None, s
     most) that it has not; AUC is how often the first scores higher, averaged over texts.
     So neither frequency nor the length of a text can help.
 
-    {'auc', 'low', 'high' (over texts), 'chance_corrected' (2 auc - 1), 'words', 'texts'}.
+    {'auc', 'low', 'high' (over texts), 'chance_corrected' (2 auc - 1), 'words', 'texts',
+    'values' (AUCs of the texts that have such words: the same texts for every model)}.
     Raises ValueError when too few texts have content words: see `words.content_words`.
 
     >>> texts = ['the cat', 'the dog', 'the cow', 'the fox'] * 20
@@ -60,6 +61,7 @@ def word_recovery(train_ND, train_texts, test_ND, test_texts, vocabulary=None, s
         'chance_corrected': 2 * auc.value - 1,
         'words': len(vocabulary),
         'texts': len(values),
+        'values': np.array(values),
     }
 
 

@@ -44,8 +44,8 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
     )
     if len(classes) < 2:
         raise ValueError(
-            f'All {len(train_labels_N)} training labels are {classes[0]!r}, and a probe '
-            'needs at least two classes. Choose another label or more documents.'
+            f'All {len(train_labels_N)} training labels are {classes[0].item()!r}, and a '
+            'probe needs at least two classes. Choose another label or more documents.'
         )
     rng = np.random.default_rng(seed)
     mean_D, deviation_D = train_ND.mean(axis=0), train_ND.std(axis=0)

@@ -222,16 +222,20 @@ def bca(value, values_R, left_out_N, level=LEVEL):
     return Interval(float(value), float(low), float(high))
 
 
-def explained_by_control(model, control, *, control_name='the control', higher=True):
+def explained_by_control(
+    model, control, *, control_name='the control', higher=True, p=None
+):
     """A Verdict: does a control (untrained, bag of embeddings, TF-IDF) reach the value?
 
     `model` is an Interval, `control` one or a number; `higher` says which way is better.
-    'explained': the control's value is inside the model's interval or better; 'unclear':
-    only the intervals meet; 'beyond': the model is better than both allow.
+    'explained': the control is as good or better, or the intervals meet and `p`, of a
+    paired test over the same sentences, is above 0.05; 'unclear': the intervals meet;
+    'beyond': they do not. Intervals alone explain nothing: what both models find hard
+    makes each of them wide, and their difference not.
 
     >>> found = Interval(0.62, 0.59, 0.65)
-    >>> explained_by_control(found, 0.60).kind
-    'explained'
+    >>> [explained_by_control(found, 0.60, p=p).kind for p in (0.4, 0.001, None)]
+    ['explained', 'unclear', 'unclear']
     >>> explained_by_control(found, 0.50, control_name='TF-IDF').words
     '0.62 (0.59 to 0.65) is beyond TF-IDF, which reaches 0.5.'
     """
@@ -243,14 +247,21 @@ def explained_by_control(model, control, *, control_name='the control', higher=T
     best = sign * (control.high if higher else control.low)
     if not math.isfinite(worst + best + control.value):
         raise ValueError(f'A verdict needs finite values, not {model} and {control}.')
-    if sign * control.value >= worst:
-        words = f'{control_name} explains {said}: it reaches {control.value:.4g}.'
-        return Verdict('explained', words)
-    reach = f'{control.value:.4g} ({control.low:.4g} to {control.high:.4g})'
-    if best >= worst:
+    meet = max(best, sign * control.value) >= worst
+    is_reached = sign * control.value >= sign * model.value
+    if is_reached or (meet and p is not None and p > 1 - LEVEL):
+        words = f'{control_name} explains {said}: it reaches {control.value:.4g}'
+        if not is_reached:
+            words += f', and over the same sentences they do not differ (p = {p:.2g})'
+        return Verdict('explained', f'{words}.')
+    reach = f'{control.value:.4g}'
+    if control.low < control.high:
+        reach += f' ({control.low:.4g} to {control.high:.4g})'
+    if meet:
         words = f'{said} is not clearly beyond {control_name}, which reaches {reach}.'
+        if p is not None:
+            words += f' Over the same sentences they do differ (p = {p:.2g}).'
         return Verdict('unclear', words)
-    reach = f'{control.value:.4g}' if control.low == control.high else reach
     return Verdict('beyond', f'{said} is beyond {control_name}, which reaches {reach}.')
 
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from jepa_text import ranges
 from jepa_text.objective import TokenObjective
 
 
@@ -15,8 +16,15 @@ def make(tokenizer, length, steps, prefix=None, tied=False, logits_mib=128, z_we
     MiB at a time; `z_weight` weighs the z-loss. Raises ValueError for a prefix out of
     range.
     """
-    if prefix is not None and not 0 <= prefix[0] <= prefix[1] <= 1:
-        raise ValueError(f'clm: prefix={prefix} is not (low, high) within [0, 1].')
+    ranges.number('clm: logits_mib', logits_mib, least=0)
+    ranges.number('clm: z_weight', z_weight, least=0)
+    if prefix is not None:
+        if not isinstance(prefix, list | tuple) or len(prefix) != 2:
+            raise ValueError(f'clm: prefix={prefix!r} is not (low, high), two fractions.')
+        ranges.number(f'clm: prefix={prefix}, whose high', prefix[1], least=0, most=1)
+        ranges.number(f'clm: prefix={prefix}, whose low', prefix[0], least=0)
+        if prefix[0] > prefix[1]:
+            raise ValueError(f'clm: prefix={prefix} is not (low, high): swap the two.')
     return CLM(
         prefix=None if prefix is None else tuple(prefix),
         capacity=length,

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 
 from jepa_text import balance as balances
 from jepa_text import latent as latents
-from jepa_text import losses, resolve
-from jepa_text.latent_objective import LatentObjective
+from jepa_text import losses
+from jepa_text.latent_objective import LatentObjective, check, masked
 from jepa_text.measures import pooling
 from jepa_text.models import heads
 from jepa_text.planning import flops
@@ -38,17 +38,17 @@ def make(
     """`mlm` is a section of objectives/mlm.py, `latent` one of latent.py (target, loss,
     momentum, regulariser), `balance` a number or a section of balance.py.
 
-    Raises ValueError for an unknown choice and for a predictor whose heads do not divide
-    its width.
+    Raises ValueError for an unknown choice, for a predictor whose heads do not divide
+    its width, and for an `mlm` that does not predict words where it masks them.
     """
+    check(
+        'hybrid',
+        predictor_width=predictor_width,
+        predictor_depth=predictor_depth,
+        predictor_heads=predictor_heads,
+    )
     return Hybrid(
-        mlm=resolve.build(
-            'objectives',
-            {'name': 'mlm', **(mlm or {})},
-            tokenizer=tokenizer,
-            length=length,
-            steps=steps,
-        ),
+        mlm=masked('hybrid', mlm, tokenizer=tokenizer, length=length, steps=steps),
         balance=balances.make(balance, steps),
         latent=latents.make(latent or {}, steps),
         predictor=heads.PredictorSizes(
@@ -103,9 +103,9 @@ class Hybrid(LatentObjective):
         terms = {
             'tokens': token_loss,
             'latent': latent_loss,
-            **self.latent.penalty(view, hidden_BMD, latent_BM, rows_BD),
+            **self.penalty(view, hidden_BMD, latent_BM, rows_BD),
         }
-        return terms, {**metrics, **latent_metrics, **self.latent.named(terms)}, seen
+        return terms, {**metrics, **latent_metrics, **self.named(terms)}, seen
 
     def examine(self, params, view):
         batch = view.batch

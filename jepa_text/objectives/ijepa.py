@@ -18,9 +18,9 @@ import numpy as np
 from einops import rearrange, repeat
 
 from jepa_text import balance as balances
-from jepa_text import blocks, losses, masking, resolve
+from jepa_text import blocks, losses, masking
 from jepa_text import latent as latents
-from jepa_text.latent_objective import LatentObjective
+from jepa_text.latent_objective import LatentObjective, check, masked
 from jepa_text.measures import pooling
 from jepa_text.models import heads
 from jepa_text.planning import flops
@@ -48,7 +48,13 @@ def make(
     `mlm`, `latent` and `balance` as in objectives/hybrid.py. Raises ValueError for
     scales out of range and for a predictor whose heads do not divide its width.
     """
-    given = dict(tokenizer=tokenizer, length=length, steps=steps)
+    check(
+        'ijepa',
+        masks=masks,
+        predictor_width=predictor_width,
+        predictor_depth=predictor_depth,
+        predictor_heads=predictor_heads,
+    )
     options = dict(
         count=target_blocks,
         target_scale=tuple(target_scale),
@@ -62,7 +68,7 @@ def make(
     kept = blocks.capacity(max(context_scale), length, documents=8)
     hidden = blocks.capacity(min(1.0, target_blocks * max(target_scale)), length, 8)
     return IJEPA(
-        mlm=resolve.build('objectives', {'name': 'mlm', **(mlm or {})}, **given),
+        mlm=masked('ijepa', mlm, tokenizer=tokenizer, length=length, steps=steps),
         balance=balances.make(balance, steps),
         latent=latents.make(latent or {}, steps),
         predictor=heads.PredictorSizes(
@@ -117,13 +123,15 @@ class IJEPA(LatentObjective):
 
     def corrupt(self, example, rng, step=0):
         tokens_L, segments_L = example['tokens'], example['segment_ids']
+        # First, so that it hides what MLM alone would.
+        row = self.mlm.corrupt(example, rng, step)
         valid_L = masking.maskable(tokens_L, segments_L, self.mlm.special_ids)
         contexts_CL, targets_CL = blocks.several(
             valid_L, rng, segments_L, self.masks, **self.options
         )
         context_CK, context_ok_CK = blocks.kept_indices(contexts_CL, self.kept, rng)
         target_CM, target_ok_CM = blocks.kept_indices(targets_CL, self.hidden, rng)
-        return self.mlm.corrupt(example, rng, step) | {
+        return row | {
             'context': context_CK,
             'context_ok': context_ok_CK,
             'target': target_CM,
@@ -162,9 +170,9 @@ class IJEPA(LatentObjective):
         terms = {
             'tokens': token_loss,
             'latent': latent_loss,
-            **self.latent.penalty(view, prediction_XMD, where_XM, rows_XD),
+            **self.penalty(view, prediction_XMD, where_XM, rows_XD),
         }
-        return terms, {**metrics, **latent_metrics, **self.latent.named(terms)}, seen
+        return terms, {**metrics, **latent_metrics, **self.named(terms)}, seen
 
     def examine(self, params, view):
         target_XM, (segments_XM, positions_XM) = self._gather('target', view.batch)

@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 
-from jepa_text import document_masking, masking, schedules
+from jepa_text import document_masking, masking, ranges, schedules
 from jepa_text.objective import TokenObjective
 
 SAMPLERS = ('fixed', 'iid', 'whole_word', 'span', 'sentence')
@@ -39,6 +39,14 @@ def make(
     Raises ValueError for what is out of range.
     """
     _check(sampler, mask_share, random_share, attends, shift)
+    ranges.number('mlm: logits_mib', logits_mib, least=0)
+    ranges.number('mlm: z_weight', z_weight, least=0)
+    if span_length is not None:
+        ranges.number('mlm: span_length', span_length, whole=True, least=1)
+        if sampler != 'span':
+            raise ValueError(
+                f"mlm: span_length={span_length} needs sampler='span', not {sampler!r}."
+            )
     rates, per_document = _rates(rate, steps)
     words = np.setdiff1d(np.arange(tokenizer.vocab_size), tokenizer.special_ids)
     return MLM(
@@ -106,6 +114,10 @@ def _table(tokenizer, sampler):
 def _rates(rate, steps):
     """The rate at every step of the phase, float64; and (low, high) per document."""
     if isinstance(rate, list | tuple):
+        for share in rate:
+            ranges.number(f'mlm: rate={rate}, of which', share)
+        if len(rate) != 2 or rate[0] > rate[1]:
+            raise ValueError(f'mlm: rate={rate} is not [low, high], two ascending rates.')
         table, documents = np.full(1, max(rate)), tuple(rate)
         lowest = min(rate)
     else:

@@ -13,8 +13,7 @@ import jax.numpy as jnp
 
 from jepa_text import balance as balances
 from jepa_text import latent as latents
-from jepa_text import resolve
-from jepa_text.latent_objective import LatentObjective
+from jepa_text.latent_objective import LatentObjective, check, masked
 from jepa_text.models import heads
 from jepa_text.planning import flops
 
@@ -38,11 +37,11 @@ def make(
     """
     if predictor == 'transformer':
         raise ValueError("sentence: predictor='transformer' has no row to read; use mlp.")
+    check('sentence', documents=documents, predictor_width=predictor_width)
     given = dict(tokenizer=tokenizer, length=length, steps=steps)
-    heavy = {'name': 'mlm', **(mlm or {})}
     return Sentence(
-        mlm=resolve.build('objectives', heavy, **given),
-        light=resolve.build('objectives', {**heavy, 'rate': light_rate}, **given),
+        mlm=masked('sentence', mlm, **given),
+        light=masked('sentence', {**(mlm or {}), 'rate': light_rate}, **given),
         documents=documents,
         balance=balances.make(balance, steps),
         latent=latents.make(latent or {}, steps),
@@ -82,8 +81,9 @@ class Sentence(LatentObjective):
         ]
 
     def corrupt(self, example, rng, step=0):
-        light = self.light.corrupt(example, rng, step)
-        return self.mlm.corrupt(example, rng, step) | {'light': light['inputs']}
+        # The heavy view first, so that it hides what MLM alone would.
+        row = self.mlm.corrupt(example, rng, step)
+        return row | {'light': self.light.corrupt(example, rng, step)['inputs']}
 
     def count_latents(self, batch):
         return jnp.sum(self._present(batch['segment_ids']))
@@ -103,9 +103,9 @@ class Sentence(LatentObjective):
         terms = {
             'tokens': token_loss,
             'latent': latent_loss,
-            **self.latent.penalty(view, pooled_BSD, where_BS, pooled_BSD[:, 0]),
+            **self.penalty(view, pooled_BSD, where_BS, pooled_BSD[:, 0]),
         }
-        return terms, {**metrics, **latent_metrics, **self.latent.named(terms)}, seen
+        return terms, {**metrics, **latent_metrics, **self.named(terms)}, seen
 
     def examine(self, params, view):
         """Beside the pooled targets, the mean input embedding of each document, and its

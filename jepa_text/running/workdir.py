@@ -19,12 +19,14 @@ _SHOWN = 10
 
 
 @contextlib.contextmanager
-def open_workdir(workdir, config, may_change=()):
+def open_workdir(workdir, config, may_change=(), steps=None):
     """Locks a run's folder for this process and checks that it belongs to this config.
 
     Yields the absolute path. The first use makes the folder and writes config.json; a
     later use compares. Keys under the dotted prefixes `may_change` may differ between
-    resumes (config.json then takes the new values). The lock is the kernel's, so it goes
+    resumes (config.json then takes the new values), and all may while its folder
+    `steps` has no sealed one: such a run has nothing to lose, and may have written its
+    config only to learn that its start does not fit. The lock is the kernel's, so it goes
     when the process goes, by whatever death. In a job of several processes only
     process 0 locks and writes.
 
@@ -41,8 +43,14 @@ def open_workdir(workdir, config, may_change=()):
         _make(path)
     with _locked(path):
         with _explained(path):
-            _agree(path, config, may_change)
+            begun = steps is None or has_step(path / steps)
+            _agree(path, config, may_change if begun else None)
         yield path
+
+
+def has_step(folder):
+    """Does a folder of checkpoints hold a step that was sealed, damaged since or not?"""
+    return any(Path(folder).glob(f'*/{seal.NAME}'))
 
 
 def differences(old, new):
@@ -86,9 +94,9 @@ def _agree(path, config, may_change):
             'this run belongs here. Restore the file, or give another --workdir.'
         ) from error
     changed = differences(old, config)
-    harmful = {k: v for k, v in changed.items() if not _under(k, may_change)}
+    harmful = [k for k in changed if may_change is not None and not _under(k, may_change)]
     if harmful:
-        raise ValueError(_other_config(path, harmful))
+        raise ValueError(_other_config(path, {k: changed[k] for k in harmful}))
     if changed:
         _log.info('%s: changed since the last start: %s', path, _listed(changed))
         seal.replace_file(file, text)

@@ -6,15 +6,16 @@ from jepa_text import task as tasks
 HEADER = ('source', 'label', 'star', 'sentence')  # GLUE's TSV has no header line
 
 
-def make(path):
-    """From a folder with train and dev (or validation)."""
+def make(path, title=''):
+    """From a folder with train and dev (or validation); `title` names the task."""
     found = tables.splits(path, test=('dev', 'validation'), header=HEADER)
     sides = []
     for rows, side in zip(found, ('train', 'dev')):
         where = f'cola {side} in {path}'
         if rows is None:
             raise ValueError(f'{where}: there is no such file.')
-        labels = [str(label) for label in tables.column(rows, 'label', where)]
+        labels = tables.column(rows, 'label', where)
+        labels = tasks.labels(labels, where, known=('0', '1'))
         texts = tables.column(rows, 'sentence', where)
         sides.append(tasks.examples(texts, None, labels, where))
-    return tasks.Task('cola', 'labels', 'mcc', *sides)
+    return tasks.Task(title or 'cola', 'labels', 'mcc', *sides)

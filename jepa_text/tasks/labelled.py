@@ -23,5 +23,5 @@ def make(path, text='text', label='label', title='', seed=0):
 def _side(rows, text, label, where):
     if rows is None:
         return None
-    labels = [str(value) for value in tables.column(rows, label, where)]
+    labels = tasks.labels(tables.column(rows, label, where), where)
     return tasks.examples(tables.column(rows, text, where), None, labels, where)

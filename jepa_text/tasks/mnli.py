@@ -8,8 +8,9 @@ NAMES = {'0': 'entailment', '1': 'neutral', '2': 'contradiction'}
 TEST = ('dev_matched', 'validation_matched', 'dev', 'validation')
 
 
-def make(path):
-    """From a folder with train and dev_matched (or validation_matched)."""
+def make(path, title=''):
+    """From a folder with train and dev_matched (or validation_matched); `title` names the
+    task."""
     sides = []
     for rows, side in zip(tables.splits(path, test=TEST), ('train', 'dev_matched')):
         where = f'mnli {side} in {path}'
@@ -29,4 +30,6 @@ def make(path):
         kept = [i for i, label in enumerate(labels) if label in NAMES.values()]
         first, second, labels = ([x[i] for i in kept] for x in (first, second, labels))
         sides.append(tasks.examples(first, second, labels, where))
-    return tasks.Task('mnli', 'labels', 'accuracy', *sides, positive='entailment')
+    return tasks.Task(
+        title or 'mnli', 'labels', 'accuracy', *sides, positive='entailment'
+    )

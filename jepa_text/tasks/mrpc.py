@@ -7,8 +7,8 @@ from jepa_text import task as tasks
 FIELDS = (('#1 String', '#2 String', 'Quality'), ('sentence1', 'sentence2', 'label'))
 
 
-def make(path):
-    """From a folder with train and dev (or validation)."""
+def make(path, title=''):
+    """From a folder with train and dev (or validation); `title` names the task."""
     sides = []
     for rows, side in zip(
         tables.splits(path, test=('dev', 'validation')), ('train', 'dev')
@@ -18,6 +18,6 @@ def make(path):
             raise ValueError(f'{where}: there are no such rows.')
         fields = FIELDS[0] if FIELDS[0][0] in rows[0] else FIELDS[1]
         first, second, labels = (tables.column(rows, name, where) for name in fields)
-        labels = [str(label) for label in labels]
+        labels = tasks.labels(labels, where, known=('0', '1'))
         sides.append(tasks.examples(first, second, labels, where))
-    return tasks.Task('mrpc', 'labels', 'f1', *sides, positive='1')
+    return tasks.Task(title or 'mrpc', 'labels', 'f1', *sides, positive='1')

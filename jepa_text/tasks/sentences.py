@@ -15,9 +15,9 @@ SETS = {
 }
 
 
-def make(made, path='', text='text', most=6000, seed=0):
+def make(made, path='', text='text', most=6000, seed=0, title=''):
     """`made` is one of SETS (see sentence_sets.py), from the texts at `path`, or from
-    paragraphs of the bundled corpus; of at most so many texts."""
+    paragraphs of the bundled corpus; of at most so many texts. `title`: `made`."""
     if made not in SETS:
         raise ValueError(f'sentences: made={made!r}.{resolve.nearest(made, SETS)}')
     texts = _texts(path, text)
@@ -29,7 +29,8 @@ def make(made, path='', text='text', most=6000, seed=0):
     labels = [str(label) for label in found.labels_N]
     where = f'{made} of {path or "the bundled corpus"}'
     whole = tasks.examples(found.texts, None, labels, where)
-    return tasks.Task(made, 'labels', 'accuracy', *tasks.halves(whole, seed))
+    sides = tasks.halves(whole, seed)
+    return tasks.Task(title or made, 'labels', 'accuracy', *sides)
 
 
 def _texts(path, field):

@@ -4,8 +4,9 @@ from jepa_text import tables
 from jepa_text import task as tasks
 
 
-def make(path):
-    """From a folder with train and dev (or validation): `sentence`, `label`."""
+def make(path, title=''):
+    """From a folder with train and dev (or validation): `sentence`, `label`; `title`
+    names the task."""
     sides = []
     for rows, side in zip(
         tables.splits(path, test=('dev', 'validation')), ('train', 'dev')
@@ -13,7 +14,7 @@ def make(path):
         where = f'sst2 {side} in {path}'
         if rows is None:
             raise ValueError(f'{where}: there is no such file.')
-        labels = [str(label) for label in tables.column(rows, 'label', where)]
+        labels = tasks.labels(tables.column(rows, 'label', where), where)
         texts = tables.column(rows, 'sentence', where)
         sides.append(tasks.examples(texts, None, labels, where))
-    return tasks.Task('sst2', 'labels', 'accuracy', *sides)
+    return tasks.Task(title or 'sst2', 'labels', 'accuracy', *sides)

@@ -4,9 +4,9 @@ from jepa_text import tables
 from jepa_text import task as tasks
 
 
-def make(path):
+def make(path, title=''):
     """From a folder with train and dev (or validation): `score`, or `label` of Hugging
-    Face."""
+    Face; `title` names the task."""
     sides = []
     for rows, side in zip(
         tables.splits(path, test=('dev', 'validation')), ('train', 'dev')
@@ -19,4 +19,4 @@ def make(path):
         first = tables.column(rows, 'sentence1', where)
         second = tables.column(rows, 'sentence2', where)
         sides.append(tasks.examples(first, second, values, where))
-    return tasks.Task('stsb', 'scores', 'spearman', *sides, positive=4.0)
+    return tasks.Task(title or 'stsb', 'scores', 'spearman', *sides, positive=4.0)
