@@ -283,6 +283,12 @@ def _model(config, tokenizer, phase, name):
         length,
         name,
         causal=getattr(objective, 'attends', 'both') == 'left',
-        # At a position, CLM names the next token.
-        shift=getattr(objective, 'shift', int(section['name'] == 'clm')),
+        shift=_shift(objective),
     )
+
+
+def _shift(objective):
+    """How far before a hidden token it is named: as by the first of the parts that hides
+    any. Where none does, as in CLM, the next token is named."""
+    parts = getattr(objective, 'parts', (getattr(objective, 'mlm', objective),))
+    return next((part.shift for part in parts if hasattr(part, 'shift')), 1)

@@ -1,12 +1,18 @@
 """Settings for every test: four fake CPU devices, no silent rank promotion."""
 
 import os
+from pathlib import Path
 
 # Before jax is imported: the device count is fixed at the first use of a backend.
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')
 _FLAG = '--xla_force_host_platform_device_count=4'
 if 'host_platform_device_count' not in os.environ.get('XLA_FLAGS', ''):
     os.environ['XLA_FLAGS'] = f'{os.environ.get("XLA_FLAGS", "")} {_FLAG}'.strip()
+# What several tests compile alike is compiled once, by whichever worker or run was first;
+# programs that tests start find it too.
+_CACHE = Path(__file__).parents[1] / '.pytest_cache' / 'jax'
+os.environ.setdefault('JAX_COMPILATION_CACHE_DIR', str(_CACHE))
+os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0.05')
 
 import jax  # noqa: E402
 

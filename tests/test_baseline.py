@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 
 import jax
 import pytest
@@ -103,6 +104,10 @@ def test_time_is_measured_once_and_a_resumed_run_takes_it_again(
         baseline.matched(recipe.plain(given), tmp_path / 'another')
     with pytest.raises(ValueError, match='belongs to a run with another config'):
         train.train(given | {'seed': 1}, tmp_path / 'run')
+    # Before its first checkpoint a run may still become another.
+    shutil.rmtree(tmp_path / 'run' / 'checkpoints')
+    with pytest.raises(AssertionError, match='measured again'):
+        baseline.matched(recipe.plain(given), tmp_path / 'run')
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """The contract of every objective, and what each one promises alone."""
 
+import functools
 import types
 
 import jax
@@ -26,14 +27,16 @@ ALL = resolve.names('objectives')
 NEEDS = {'mixture': dict(parts=(dict(name='mlm'), dict(name='clm')))}
 
 
+BUILT = {}
+
+
 def build(name, **section):
-    return resolve.build(
-        'objectives',
-        {'name': name, **NEEDS.get(name, {}), **section},
-        tokenizer=TOKENIZER,
-        length=L,
-        steps=100,
-    )
+    """The same object for the same section, so that it is compiled once."""
+    section = {'name': name, **NEEDS.get(name, {}), **section}
+    given = dict(tokenizer=TOKENIZER, length=L, steps=100)
+    if repr(section) not in BUILT:
+        BUILT[repr(section)] = resolve.build('objectives', section, **given)
+    return BUILT[repr(section)]
 
 
 def rows(rng, count=B):
@@ -59,17 +62,26 @@ def batch_of(objective, seed=0):
     return {key: jnp.asarray(np.stack([e[key] for e in examples])) for key in examples[0]}
 
 
+@functools.cache
 def network_of(objective):
     encoder = transformer.make('tiny', vocab_size=V, depth=1, scan=False)
     return states.Network(encoder, objective)
 
 
+@functools.partial(jax.jit, static_argnums=(0, 1))
 def init(network, seed=0):
-    return jax.jit(lambda: network.init(seed))()
+    return network.init(seed)
 
 
+@functools.cache
 def jitted(network):
     return jax.jit(network.apply, static_argnums=0, static_argnames='causal')
+
+
+loss_of = jax.jit(steps.loss_of, static_argnums=0)
+slope_of = jax.jit(
+    jax.grad(lambda *given: steps.loss_of(*given)[0], argnums=1), static_argnums=0
+)
 
 
 def view_of(objective, network, batch, counts=None, target=None):
@@ -89,9 +101,7 @@ def evaluate(objective, batch, counts=None, target=None, params=None):
     params = init(network) if params is None else params
     target = params['encoder'] if target is None else target
     view = view_of(objective, network, batch, counts, target)
-    loss, (metrics, _, terms) = jax.jit(lambda p, v: steps.loss_of(objective, p, v))(
-        params, view
-    )
+    loss, (metrics, _, terms) = loss_of(objective, params, view)
     assert set(terms) == set(objective.term_names)
     return loss, metrics
 
@@ -101,7 +111,7 @@ def gradients(objective, batch, params=None, target=None):
     network = network_of(objective)
     params = init(network) if params is None else params
     view = view_of(objective, network, batch, None, target or params['encoder'])
-    return jax.jit(jax.grad(lambda p, v: steps.loss_of(objective, p, v)[0]))(params, view)
+    return slope_of(objective, params, view)
 
 
 @pytest.mark.parametrize('name', ALL)

@@ -21,7 +21,18 @@ V, L, B = 31, 16, 8
 TOKENIZER = types.SimpleNamespace(vocab_size=V, mask_id=3, special_ids=(0, 1, 2, 3))
 
 
-def setup(name, accumulate=1, clip_norm=1.0, optimizer=None, look_every=0, **section):
+MADE = {}
+
+
+def setup(*given, **options):
+    """The same object for the same arguments, so that it is compiled once."""
+    key = repr((given, sorted(options.items())))
+    if key not in MADE:
+        MADE[key] = make(*given, **options)
+    return MADE[key]
+
+
+def make(name, accumulate=1, clip_norm=1.0, optimizer=None, look_every=0, **section):
     objective = resolve.build(
         'objectives', {'name': name, **section}, tokenizer=TOKENIZER, length=L, steps=50
     )

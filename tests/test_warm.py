@@ -294,6 +294,25 @@ def test_what_is_listed_by_layer_goes_with_the_layers(changes, how, theta, windo
             start._changed(section, changes, None)
 
 
+@pytest.mark.parametrize(
+    ('section', 'shift'),
+    [
+        (dict(name='clm'), 1),
+        (dict(name='mlm'), 0),
+        (dict(name='mntp'), 1),
+        (dict(name='hybrid'), 0),
+        (dict(name='mixture', parts=(dict(name='clm'), dict(name='mlm'))), 0),
+        (dict(name='mixture', parts=(dict(name='clm'), dict(name='mntp'))), 1),
+    ],
+)
+def test_where_a_hidden_token_is_named(section, shift):
+    tokenizer = tokenizers.load(tokenizers.BUNDLED)
+    objective = resolve.build(
+        'objectives', section, tokenizer=tokenizer, length=16, steps=1
+    )
+    assert load._shift(objective) == shift
+
+
 def test_a_run_of_clm_is_read_to_the_left(folder, old, tmp_path):
     """By load as by what is exported; words are then named one before them."""
     model, (exported, _) = load.load(old), export.of_run(old)

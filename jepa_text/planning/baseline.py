@@ -18,6 +18,7 @@ from jax.experimental import multihost_utils
 
 from jepa_text import recipe, sharding
 from jepa_text.planning import flops, outline
+from jepa_text.running import workdir
 
 KINDS = ('none', 'flops', 'time')
 ROUNDS, STEPS = 5, 4
@@ -98,9 +99,10 @@ def _stretched(config, factor):
 
 
 def _saved(folder):
-    """Ratios of time that a run in this folder began with; None for a new one."""
+    """Ratios of time that a run in this folder began with; None for a new one, and for
+    one without a checkpoint, whose config may still change."""
     path = Path(folder, 'config.json')
-    if not path.is_file():
+    if not path.is_file() or not workdir.has_step(Path(folder, 'checkpoints')):
         return None
     saved = json.loads(path.read_text(encoding='utf-8')).get('baseline')
     is_same = isinstance(saved, dict) and saved.get('by') == 'time'

@@ -5,15 +5,16 @@ from jepa_text.data.sources import bundled
 from jepa_text.measures import probes
 
 
-def make():
+def make(title='bundled'):
     """Paragraphs of 40 to 80 words; all presidents are one author, as the last ones are
-    held out. Whole documents are held out, so no paragraph's neighbour was seen."""
+    held out. Whole documents are held out, so no paragraph's neighbour was seen. `title`
+    names the task in tables."""
     sides = []
     for split in ('train', 'heldout'):
         pieces = probes.paragraphs(bundled.make(split))
         labels = [_author(document) for _, document in pieces]
         sides.append(tasks.examples([text for text, _ in pieces], None, labels))
-    return tasks.Task('bundled', 'labels', 'accuracy', *sides)
+    return tasks.Task(title, 'labels', 'accuracy', *sides)
 
 
 def _author(document):
