@@ -38,13 +38,14 @@ def presets(
         'mixture': (
             dict(objective=dict(name='mixture', parts=(clm, mlm), shares=(1, 3))),
         ),
-        # After a quarter of CLM: JEPA + MLM on one masked forward.
+        # A quarter of CLM, then JEPA + MLM on one masked forward, at equal weights.
         'clm_jepa_mlm': (dict(share=0.25, objective=clm), hybrid(ema)),
-        # The same from the start. The latent loss moves the encoder half as much as MLM,
-        # or less: where its gradient vanishes, as in the first hundreds of steps at a
-        # desk, `high` is what holds; with 0.9 the targets collapsed there, and stayed so.
+        # Ours: the same, but the latent loss moves the encoder half as much as MLM does,
+        # all along. From nothing that cannot be: before MLM has learned anything the
+        # targets collapse, and the latent gradient with them (LOG.md).
         'jepa_mlm': (
-            hybrid(ema, balance=dict(name='gradient_ratio', ratio=0.5, high=0.5)),
+            dict(share=0.25, objective=clm),
+            hybrid(ema, balance=dict(name='gradient_ratio', ratio=0.5)),
         ),
         # arXiv 2606.05173 as described, faults mended: I-JEPA's blocks, 15 % of 80/10/10,
         # EMA 0.996 to 1, lambda learned and clamped.

@@ -72,6 +72,8 @@ th { color: var(--muted); font-weight: 500; font-size: .84rem; vertical-align: b
 thead tr { border-bottom: 1px solid var(--muted); }
 tbody tr { border-bottom: 1px solid var(--line); }
 .n { text-align: right; font-variant-numeric: tabular-nums; }
+td { vertical-align: top; }
+.long { white-space: normal; min-width: 12rem; }
 td b { color: var(--accent); font-weight: 650; }
 .note { color: var(--muted); font-size: .85rem; margin: .6rem 0 0; max-width: 44rem; }
 .figures {
@@ -104,6 +106,7 @@ li.hit {
 }
 li em { font-style: normal; font-variant-numeric: tabular-nums; }
 details { border: 1px solid var(--line); border-radius: 8px; margin: 0 0 .5rem; }
+details .scroll { margin: 0 .9rem .6rem; }
 summary { cursor: pointer; padding: .55rem .9rem; font-size: .92rem; }
 pre {
   margin: 0; padding: .9rem; overflow-x: auto; border-top: 1px solid var(--line);

@@ -17,7 +17,8 @@ from pathlib import Path
 from jepa_text import page
 
 SECTION_KEYS = ('heading', 'text', 'facts', 'table', 'figures', 'predictions', 'details')
-TABLE_KEYS = ('columns', 'rows', 'best', 'note')
+TABLE_KEYS = ('columns', 'rows', 'best', 'note', 'fold')
+LONG = 40  # letters in a cell
 PREDICTION_KEYS = ('before', 'target', 'after', 'models')
 
 
@@ -32,7 +33,8 @@ def write(path, title, lead, sections, subtitle=''):
     facts        [{'value': '4.31', 'label': 'held-out loss', 'note': 'nats'}]: large
     table        {'columns': [...], 'rows': [[...]], 'best': {column: 'min' or 'max'},
                  'note': '...'}: numbers are set to the right, the floats of a column with
-                 equally many decimals, None is a dash; the best number is bold
+                 equally many decimals, None is a dash; the best number is bold. With
+                 'fold', a summary, folded away
     figures      matplotlib figures, drawn as SVG; two in a row where there is room
     predictions  [{'before': 'Call me ', 'target': 'Ishmael', 'after': '.',
                  'models': {'mlm': [('Ishmael', 0.62), ('back', 0.11)]}}]
@@ -122,25 +124,24 @@ def _table(table):
             )
     best = _best_cells(columns, rows, table.get('best') or {})
     places = [_decimals([row[i] for row in rows]) for i in range(len(columns))]
-    number = [any(_is_number(row[i]) for row in rows) for i in range(len(columns))]
+    kinds = [_kind([row[i] for row in rows]) for i in range(len(columns))]
     head = ''.join(
-        f'<th scope="col"{_right(number[i])}>{_escape(name)}</th>'
+        f'<th scope="col"{kinds[i]}>{_escape(name)}</th>'
         for i, name in enumerate(columns)
     )
     lines = []
     for place, row in enumerate(rows):
         cells = [
-            f'<td{_right(number[i])}>'
-            + _cell(value, places[i], bold=(place, i) in best)
-            + '</td>'
+            f'<td{kinds[i]}>' + _cell(value, places[i], bold=(place, i) in best) + '</td>'
             for i, value in enumerate(row)
         ]
         lines.append(f'<tr>{"".join(cells)}</tr>')
     note = f'<p class="note">{_inline(table["note"])}</p>' if table.get('note') else ''
-    return (
+    drawn = (
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n'
         f'<tbody>{"".join(lines)}</tbody></table></div>{note}'
     )
+    return _folded(table['fold'], drawn) if table.get('fold') else drawn
 
 
 def _best_cells(columns, rows, wanted):
@@ -164,8 +165,11 @@ def _is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _right(is_number):
-    return ' class="n"' if is_number else ''
+def _kind(values):
+    """The class of a column: numbers stand to the right, long texts are broken."""
+    if any(map(_is_number, values)):
+        return ' class="n"'
+    return ' class="long"' if any(len(str(value)) > LONG for value in values) else ''
 
 
 def _decimals(values):
@@ -249,8 +253,9 @@ def _details(details):
     for summary, value in details.items():
         if not isinstance(value, str):
             value = json.dumps(value, indent=2, sort_keys=True, default=str)
-        parts.append(
-            f'<details><summary>{_escape(summary)}</summary>'
-            f'<pre>{_escape(value)}</pre></details>'
-        )
+        parts.append(_folded(summary, f'<pre>{_escape(value)}</pre>'))
     return '\n'.join(parts)
+
+
+def _folded(summary, inside):
+    return f'<details><summary>{_escape(summary)}</summary>{inside}</details>'

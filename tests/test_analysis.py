@@ -134,6 +134,7 @@ def test_the_page_is_whole_and_has_every_figure(results, folder):
         'Uniformity of held-out rows',
         'Effective rank by layer',
         'What a control explains',
+        'What no control explains',
     ):
         assert words.lower() in page.lower(), words
     assert '&lt;svg' not in page and page.count('<svg') > 12

@@ -15,6 +15,7 @@ from jepa_text.analysis import (
     measuring,
     page,
     readouts,
+    verdicts,
 )
 from jepa_text.measures import correlations, significance, statistics
 
@@ -69,7 +70,7 @@ def test_every_metric_that_is_read_is_held_against_its_controls():
         worse = 0.54 if not form else 0.6
         rows = [row('a', metric, worse, form=form), bag(metric, 0.57, form=form)]
         found = findings.compare(rows, {}, {})
-        assert found['examined'] == 1 and found['warnings'][0]['kind'] == 'explained'
+        assert len(found['examined']) == 1 and found['warnings'][0]['kind'] == 'explained'
 
 
 def test_the_largest_class_is_a_control_too():
@@ -85,15 +86,14 @@ def test_what_has_no_interval_or_no_control_is_not_called_safe():
     ends = dict(low=np.nan, high=np.nan)
     value, other = (row('a', 'probe_accuracy', x, **ends) for x in (0.5, 0.6))
     found = findings.compare([value, other | dict(control=controls.UNTRAINED)], {}, {})
-    assert found['examined'] == 1 and len(found['warnings']) == 1
+    assert len(found['examined']) == 1 and len(found['warnings']) == 1
     found = findings.compare([value], {}, {})
-    assert found['examined'] == 0
+    assert found['examined'] == []
     results = dict(found, rows=[value])
     assert page.headline(results) == 'No controls were measured.'
     undefined = value | dict(value=np.nan)
-    assert findings.compare([undefined, bag('probe_accuracy', 0.5)], {}, {})[
-        'examined'
-    ] == (0)
+    found = findings.compare([undefined, bag('probe_accuracy', 0.5)], {}, {})
+    assert found['examined'] == []
 
 
 def right(share, count=872):
@@ -292,3 +292,29 @@ def test_a_plane_is_drawn_of_the_form_that_it_names():
 def test_controls_that_charts_do_not_know_are_drawn():
     subjects = {('', controls.ALWAYS_ONE): 0.4, ('', controls.LARGEST): 0.1}
     assert charts.dots({'probe F1': subjects}, 'Dots', '', ['a'])
+
+
+def test_what_is_left_is_named_once_and_nothing_where_nothing_is():
+    """One form of a metric is named with its form, both by the metric alone."""
+
+    def examined(model, metric, form, beyond):
+        return dict(task='t', model=model, metric=metric, form=form, beyond=beyond)
+
+    both, one = 'uniformity', 'effective_rank'
+    results = {
+        'tasks': [{'name': 't'}],
+        'models': {'runs/a': ['a', 0], 'runs/b': ['b', 0]},
+        'config': {'layers': ()},
+        'examined': [
+            examined('a', both, 'raw', True),
+            examined('a', both, 'length_controlled', True),
+            examined('a', one, 'raw', False),
+            examined('a', one, 'length_controlled', True),
+            examined('b', both, 'raw', False),
+        ],
+    }
+    table = verdicts.beyond(results)['table']
+    assert table['columns'] == ['model', 't']
+    left = 'uniformity; effective rank, length taken out'
+    assert table['rows'] == [['a', left], ['b', 'nothing']]
+    assert verdicts.beyond(results | {'examined': []}) is None

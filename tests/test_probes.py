@@ -2,6 +2,8 @@
 
 import sys
 import time
+import types
+import warnings
 
 import numpy as np
 import pytest
@@ -43,6 +45,18 @@ def test_noisy_labels_choose_a_stronger_penalty_than_clean_ones():
     noisy = probe(cloud(300, 64, 2, 30.0), cloud(50, 64, 2, 30.0, seed=1))
     clean = probe(cloud(300, 64, 2, 0.0), cloud(50, 64, 2, 0.0, seed=1))
     assert noisy['inverse_penalty'] < clean['inverse_penalty']
+
+
+def test_a_penalty_that_is_sure_of_the_wrong_class_is_not_chosen():
+    """A held-back row far on the wrong side, whose share of the true class is 0."""
+    labels_N = np.arange(200) % 2
+    train_ND = np.random.default_rng(0).normal(labels_N[:, None] * 2.0 - 1, 0.5)
+    train_ND[0] = 400.0
+    in_order = types.SimpleNamespace(permutation=lambda members: members)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        chosen = probes._choose(train_ND, labels_N, in_order)
+    assert chosen == min(probes.INVERSE_PENALTIES)
 
 
 def test_scale_and_offset_of_a_coordinate_do_not_matter():

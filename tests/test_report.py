@@ -67,6 +67,7 @@ def sections():
             ],
             'details': {NASTY: {'b': NASTY, 'a': [1]}, 'plain': NASTY},
         },
+        {'table': {'columns': ['a'], 'rows': [['long ' * 9]], 'fold': NASTY}},
         {'heading': 'Curves', 'figures': [plots.curves(runs, NASTY, 'y')] * 2},
     ]
 

@@ -56,8 +56,10 @@ def analyse(config, workdir):
     found = measuring.Measured(config, chosen, cache)
     with measuring.one_thread_each():
         for path, (name, seed) in names.items():
-            print(f'{name}{f" seed {seed}" if seed else ""}: {path}')
+            print(f'{name}{f" seed {seed}" if seed else ""}: {path}', end='', flush=True)
+            start = time.monotonic()
             found.model(load.load(path), name, seed)
+            print(f'  ({time.monotonic() - start:.0f} s)')
         found.tf_idf()
         found.likeness()
     results = {

@@ -68,6 +68,7 @@ def over_seeds(rows):
     return found
 
 
+_NAMED = ('task', 'model', 'metric', 'form')
 _PLACE = ('task', 'model', 'control', 'layer', 'pooling', 'form', 'metric')
 
 
@@ -96,13 +97,16 @@ def final(rows, control=None):
 
 
 def compare(rows, deviations, single):
-    """Paired tests between models, warnings where a control explains a value, and how
-    many values were `examined`: have a control."""
+    """Paired tests between models; warnings where a control explains a value; and which
+    values were `examined`, having a control, and are `beyond` all of theirs."""
     rows = rows + over_seeds(rows)
     tests = _tests(rows, deviations, single)
-    verdicts = _verdicts(rows, single)
-    warnings = [w for one in verdicts if (w := _warning(*one))] + _fragile(tests)
-    return {'tests': tests, 'warnings': warnings, 'examined': len(verdicts)}
+    examined, warnings = [], []
+    for row, higher, verdicts in _verdicts(rows, single):
+        warning = _warning(row, higher, verdicts)
+        warnings += [warning] if warning else []
+        examined.append({key: row[key] for key in _NAMED} | {'beyond': not warning})
+    return {'tests': tests, 'warnings': warnings + _fragile(tests), 'examined': examined}
 
 
 def _verdicts(rows, single):
@@ -142,7 +146,7 @@ def _warning(row, higher, verdicts):
     sign = -1 if higher else 1
     name, worst, reached = min(bad, key=lambda one: (one[1].kind, sign * one[2]))
     return {
-        **{key: row[key] for key in ('task', 'model', 'metric', 'form')},
+        **{key: row[key] for key in _NAMED},
         'kind': worst.kind,
         'control': name,
         'found': row['value'],

@@ -1,9 +1,7 @@
 """The results of an analysis as analysis.html, and as a short table on the terminal."""
 
-import numpy as np
-
 from jepa_text import report, study_report
-from jepa_text.analysis import charts, controls, figures, findings
+from jepa_text.analysis import charts, controls, figures, findings, verdicts
 from jepa_text.running import console
 
 COLUMNS = ('task', 'model', 'probe', 'words', 'uniformity', 'without length', 'rank')
@@ -32,7 +30,7 @@ def show(results):
     console.table(title, list(COLUMNS), table(results))
     for warning in results['warnings'][:SHOWN]:
         print(
-            f'\n! {warning["task"]}, {warning["model"]}, {_metric(warning)}: '
+            f'\n! {warning["task"]}, {warning["model"]}, {verdicts.described(warning)}: '
             f'{warning["words"]}'
         )
     if (more := len(results['warnings']) - SHOWN) > 0:
@@ -66,13 +64,14 @@ def table(results):
 
 def write(path, results):
     """Writes the page, and returns its path."""
-    sections = [_facts(results), _warnings(results)]
+    sections = [_facts(results), verdicts.beyond(results)]
     for task in results['tasks']:
         sections += _task_sections(task, results)
     sections += [
         figures.likeness(results),
         figures.training(results),
-        _tests(results),
+        verdicts.explained(results),
+        verdicts.differences(results),
     ]
     sections.append(
         {
@@ -105,8 +104,8 @@ def headline(results):
     text = 'No controls were measured.'
     if results['examined']:
         text = (
-            f'Of {results["examined"]} values that have a control, {len(bad)} are not '
-            'clearly beyond it.'
+            f'Of {len(results["examined"])} values that have a control, {len(bad)} are '
+            'not clearly beyond it.'
         )
     if results['tests']:
         text += (
@@ -147,34 +146,6 @@ def _facts(results):
             {'value': str(len(results['warnings'])), 'label': 'warnings'},
         ]
     }
-
-
-def _warnings(results):
-    if not results['warnings']:
-        return None
-    said = {'explained': 'explains it', 'unclear': 'may explain it'}
-    rows = []
-    for w in results['warnings']:
-        # Their sizes differ, so each has its own digits.
-        value, reached = (
-            f'{w[key]:.3g}'.replace('-', '−') for key in ('found', 'reached')
-        )
-        beside = w['control'], reached, said[w['kind']]
-        rows.append([w['task'], w['model'], _metric(w), value, *beside])
-    columns = ['task', 'model', 'value', 'is', 'control', 'reaches', 'so it']
-    return {
-        'heading': 'What a control explains',
-        'text': f'Values of {figures.deepest(results)} that are not clearly beyond a '
-        'control. What an untrained network or TF-IDF reaches is no finding about '
-        "training; what the bag of the model's own input embeddings reaches, which are "
-        'trained, is none about its layers.',
-        'table': {'columns': columns, 'rows': rows},
-    }
-
-
-def _metric(row):
-    form = {'': '', 'raw': ', raw', 'length_controlled': ', length taken out'}
-    return _words(row['metric']) + form.get(row['form'], f', {row["form"]}')
 
 
 def _task_sections(task, results):
@@ -218,14 +189,14 @@ def _reading(task, results):
 
     columns, rows = ['model'], [[charts.label(*subject)] for subject in subjects]
     for metric in (*ended, *plain):
-        columns += [_words(metric), *(['95 %'] if metric in ended else [])]
+        columns += [verdicts.words(metric), *(['95 %'] if metric in ended else [])]
         for row, subject in zip(rows, subjects):
             one = of(subject, metric)
             row.append(one and one['value'])
             if metric in ended:
-                row.append(one and _ends(one))
+                row.append(one and verdicts.ends(one))
     groups = {
-        _words(metric): {
+        verdicts.words(metric): {
             subject: figures.interval(of(subject, metric))
             for subject in subjects
             if of(subject, metric)
@@ -240,12 +211,6 @@ def _reading(task, results):
         'table': {'columns': columns, 'rows': rows, 'note': _NOTES[task['kind']]},
         'figures': drawn if groups else [],
     }
-
-
-def _words(metric):
-    """'word recovery AUC' of word_recovery_auc."""
-    text = metric.replace('author_probe_gap', "paper's_probe_gap").replace('_', ' ')
-    return text.replace(' auc', ' AUC').replace(' f1', ' F1').replace(' mcc', ' MCC')
 
 
 def _about(task):
@@ -271,25 +236,3 @@ _NOTES = {
     'texts': 'Word recovery: can content words be told from the vector, against words as '
     'frequent; chance is 0.5.',
 }
-
-
-def _tests(results):
-    if not results['tests']:
-        return None
-    rows = []
-    for t in results['tests']:
-        found = t['difference'], _ends(t), t['p'], t['p_holm']
-        rows.append([t['task'], t['first'], t['second'], _metric(t), *found])
-    columns = 'task, first, second, value, first − second, 95 %, p, p corrected'
-    return {
-        'heading': 'Differences between models',
-        'text': 'Paired over the same sentences; the last column after Holm, over all of '
-        'them.',
-        'table': {'columns': columns.split(', '), 'rows': rows},
-    }
-
-
-def _ends(row):
-    if not np.isfinite(row['low']):
-        return None
-    return f'{row["low"]:.3f} to {row["high"]:.3f}'.replace('-', '−')

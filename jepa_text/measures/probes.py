@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 
 INVERSE_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)  # C of scikit-learn
+_LEAST = np.finfo(np.float64).tiny
 _HELD_BACK = 0.2  # the share of the training set on which the strength is chosen
 _RESAMPLES = 10_000
 
@@ -137,11 +138,11 @@ def _choose(train_ND, target_N, rng):
     scores = []
     for inverse in INVERSE_PENALTIES:
         model = _fit(train_ND[~held_N], target_N[~held_N], inverse)
-        log_NC = model.predict_log_proba(train_ND[held_N])
-        # Every class is in the kept part, so column c is class c.
-        scores.append(
-            np.take_along_axis(log_NC, target_N[held_N][:, None], axis=1).mean()
-        )
+        # Every class is in the kept part, so column c is class c. A weak penalty may be
+        # so sure that the share of the true class is 0 in float64.
+        share_NC = np.maximum(model.predict_proba(train_ND[held_N]), _LEAST)
+        share_N1 = np.take_along_axis(share_NC, target_N[held_N][:, None], axis=1)
+        scores.append(np.log(share_N1).mean())
     # The first, and so the strongest penalty, of equals.
     return INVERSE_PENALTIES[int(np.argmax(scores))]
 
