@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 MOST_KB = 400
 DOTS_PER_INCH = 144  # shown at half the size, so sharp on a fine screen
 # What --short replaces; other runs, in another folder.
-SHORT = {'config.steps = 400': 'config.steps = 40', 'runs/colabs': 'runs/colabs-short'}
+SHORT = {'config.steps = 320': 'config.steps = 40', 'runs/colabs': 'runs/colabs-short'}
 
 
 def code_cells(notebook):

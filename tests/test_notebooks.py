@@ -42,7 +42,7 @@ def test_short_runs_are_shorter_and_elsewhere():
             for quick in (False, True)
         )
         trains = 'train.train' in long
-        assert ('config.steps = 400' in long) == trains
+        assert ('config.steps = 320' in long) == trains
         assert ('config.steps = 40\n' in short) == trains
         assert 'runs/colabs/' not in short
 
