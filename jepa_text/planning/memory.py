@@ -7,8 +7,8 @@ beside it, what it would keep without rematerialisation, or the word head its lo
 For scanned layers this is within a tenth of what XLA says for TPUs, mostly above it
 (LOG.md). Unrolled layers without rematerialisation need less, as XLA makes again what
 goes element by element. The tensor axis of a mesh splits nothing but the state here.
-The closer look of `telemetry` is left out: a fifth more at desk size, unless a batch goes
-in parts, of which it takes one (step.py).
+The closer look of `telemetry` is left out: at desk size it takes a fifth more, at 210m
+nothing (LOG.md), as the step itself needs more.
 """
 
 import bisect
