@@ -44,7 +44,7 @@ def make_step(
             step=phase_step,
             counts=objective.counts(batch),
         )
-        look, fresh = _look(objective, state, view, look_every, accumulate)
+        look, fresh, state, view = _look(objective, state, view, look_every, accumulate)
         (loss, (metrics, seen, means)), grads = _gradients(
             objective, state.params, view, accumulate
         )
@@ -102,20 +102,24 @@ def _interval(objective, look_every):
 
 
 def _look(objective, state, view, look_every, accumulate):
-    """The last closer look, taken now if it is due; and the same, NaN if it was not."""
+    """The last closer look, taken now if it is due; the same, NaN if it was not; the
+    state and the view, for what comes after it."""
     last = state.memory['look']
     nothing = jax.tree.map(lambda value: jnp.full_like(value, jnp.nan), last)
     look_every = _interval(objective, look_every)
     if not look_every:
-        return last, nothing
+        return last, nothing, state, view
     # One part: two gradients of the whole batch would need the memory that parts save.
     batch = _first(_parts(view.batch, accumulate))
     part = view.replace(batch=batch, counts=objective.counts(batch))
-    return jax.lax.cond(
+    look, fresh = jax.lax.cond(
         view.step % look_every == 0,
         lambda: (telemetry.look(objective, state.params, part),) * 2,
         lambda: (last, nothing),
     )
+    # The gradients wait for it: at once they would need the memory of both.
+    look, fresh, state = jax.lax.optimization_barrier((look, fresh, state))
+    return look, fresh, state, view.replace(target=state.target, memory=state.memory)
 
 
 def loss_of(objective, params, view):

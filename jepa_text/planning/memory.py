@@ -7,8 +7,8 @@ beside it, what it would keep without rematerialisation, or the word head its lo
 For scanned layers this is within a tenth of what XLA says for TPUs, mostly above it
 (LOG.md). Unrolled layers without rematerialisation need less, as XLA makes again what
 goes element by element. The tensor axis of a mesh splits nothing but the state here.
-The closer look of `telemetry` is left out: at desk size it takes a fifth more, at 210m
-nothing (LOG.md), as the step itself needs more.
+The closer look of `telemetry` is left out: it comes before the gradients and needs about
+as much as they do, a twelfth more at 1b (LOG.md).
 """
 
 import bisect
