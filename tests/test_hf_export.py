@@ -477,20 +477,18 @@ def test_heads_of_tasks_score_in_transformers(tmp_path, kind):
 
 
 @pytest.mark.peer
-def test_sentence_transformers_pools_as_said(tmp_path):
+@pytest.mark.parametrize(
+    ('preset', 'reads'),
+    [
+        ('mlm', {}),
+        # A decoder's last token.
+        ('clm', dict(pool='last', causal=True, shift=1)),
+    ],
+)
+def test_sentence_transformers_pools_as_said(tmp_path, preset, reads):
     library = pytest.importorskip('sentence_transformers')
-    model = dataclasses.replace(trained(), normalise=True, pool_specials=True)
-    export.write(model, tmp_path / 'out')
-    texts = ['Call me Ishmael.', 'My fellow Americans: a longer one, for padding.']
-    found = library.SentenceTransformer(str(tmp_path / 'out'), device='cpu').encode(texts)
-    assert_allclose(found, model.encode(texts), atol=1e-5)
-
-
-@pytest.mark.peer
-def test_sentence_transformers_reads_a_decoder_s_last_token(tmp_path):
-    library = pytest.importorskip('sentence_transformers')
-    changes = dict(pool='last', pool_specials=True, normalise=True, causal=True)
-    model = dataclasses.replace(trained('clm'), shift=1, **changes)
+    changes = dict(normalise=True, pool_specials=True, **reads)
+    model = dataclasses.replace(trained(preset), **changes)
     export.write(model, tmp_path / 'out')
     texts = ['Call me Ishmael.', 'My fellow Americans: a longer one, for padding.']
     found = library.SentenceTransformer(str(tmp_path / 'out'), device='cpu').encode(texts)

@@ -109,6 +109,15 @@ def test_parts_save_memory_in_steps_with_a_closer_look_too():
     assert taken(8) < taken(1) / 3
 
 
+@pytest.mark.parametrize('look_every', [0, 2])
+def test_the_gradients_wait_for_the_closer_look(look_every):
+    """A compiler may else hold the gradients of both; CPU's does either way (LOG.md)."""
+    run = setup('hybrid', look_every=look_every)
+    batch = batch_of(run.objective)
+    text = run.step.lower(jax.eval_shape(run.create), batch).as_text()
+    assert ('optimization_barrier' in text) == bool(look_every)
+
+
 @pytest.mark.parametrize('rule', ['softmin', 'normalised'])
 def test_parts_of_the_first_step_weigh_both_losses_the_same(rule):
     plain = dict(optimizer=dict(name='sgd'), balance=dict(name=rule))
