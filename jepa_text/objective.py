@@ -51,7 +51,7 @@ class Objective:
         return memory
 
     def look(self, params, view):
-        """{name in look_names: scalar}, measured every so many steps."""
+        """{name in look_names: float32 scalar}, measured every so many steps."""
         return {}
 
 

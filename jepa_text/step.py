@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import optax
 from einops import rearrange
 
-from jepa_text import telemetry
 from jepa_text.state import View
 
 
@@ -31,7 +30,7 @@ def make_step(
     of the whole batch. `accumulate` parts give the same gradient as one, but for InfoNCE
     and regularisers, which compare the vectors of one part at a time. Every `look_every`
     steps (0: never), or more often for its balance, the objective is looked at closely
-    (`telemetry.look`), on the first part.
+    (its `look`), on the first part.
     """
 
     def step(state, batch):
@@ -114,7 +113,7 @@ def _look(objective, state, view, look_every, accumulate):
     part = view.replace(batch=batch, counts=objective.counts(batch))
     look, fresh = jax.lax.cond(
         view.step % look_every == 0,
-        lambda: (telemetry.look(objective, state.params, part),) * 2,
+        lambda: (objective.look(state.params, part),) * 2,
         lambda: (last, nothing),
     )
     # The gradients wait for it: at once they would need the memory of both.

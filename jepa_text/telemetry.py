@@ -1,14 +1,14 @@
 """Signs of collapse, and who moves the encoder: measured on the device, read in words.
 
-Cheap signs are in every step's metrics; the closer look (`look`) takes one gradient per
-term and an eigenvalue problem, every hundred steps or so.
+Cheap signs are in every step's metrics; the closer look of an objective takes `gradients`
+of each term and `latents` with their eigenvalues, every hundred steps or so.
 """
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from jepa_text import losses
+from jepa_text import losses, spectrum
 
 GRADIENTS = ('jepa/latent_grad_norm', 'jepa/token_grad_norm', 'jepa/grad_cosine')
 LATENTS = (
@@ -28,25 +28,8 @@ LEAST_STD = 0.1
 LEAST_RANK = 0.05
 
 
-def look(objective, params, view):
-    """{name: float32} of the objective's `look_names`, on one batch."""
-    values = dict(objective.look(params, view))
-    if set(GRADIENTS) <= set(objective.look_names):
-        values |= _gradients(objective, params, view)
-    return {name: jnp.asarray(values[name], jnp.float32) for name in objective.look_names}
-
-
-def _gradients(objective, params, view):
-    """Norms of both terms' gradients on the encoder, unweighted, and their cosine."""
-
-    def both(encoder):
-        terms, _, _ = objective.terms({**params, 'encoder': encoder}, view)
-        return terms['latent'], terms['tokens']
-
-    # One forward for both: a look costs about a step and a half.
-    (one, other), pull = jax.vjp(both, params['encoder'])
-    (latent,) = pull((jnp.ones_like(one), jnp.zeros_like(other)))
-    (tokens,) = pull((jnp.zeros_like(one), jnp.ones_like(other)))
+def gradients(latent, tokens):
+    """The GRADIENTS: norms of both terms' gradients, and their cosine."""
     norms = optax.tree.norm(latent), optax.tree.norm(tokens)
     cosine = optax.tree.vdot(latent, tokens) / jnp.maximum(norms[0] * norms[1], 1e-20)
     return dict(zip(GRADIENTS, (*norms, cosine), strict=True))
@@ -114,7 +97,8 @@ def effective_rank(x_ND, where_N):
     Vetterli 2007), from the covariance: accurate to about 1e-3 of the largest."""
     x_ND = x_ND.astype(jnp.float32)
     kept_ND = jnp.where(where_N[:, None], x_ND - _mean(x_ND, where_N)[None], 0.0)
-    values_D = jnp.linalg.eigvalsh(jnp.einsum('ND,NE->DE', kept_ND, kept_ND))
+    square_DD = jnp.einsum('ND,NE->DE', kept_ND, kept_ND, precision='highest')
+    values_D = spectrum.eigenvalues(square_DD)
     singular_D = jnp.sqrt(jnp.maximum(values_D, 1e-6 * jnp.max(values_D)))
     singular_D = jnp.where(values_D > 1e-6 * jnp.max(values_D), singular_D, 0.0)
     share_D = singular_D / jnp.maximum(jnp.sum(singular_D), 1e-20)

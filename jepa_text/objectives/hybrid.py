@@ -88,7 +88,7 @@ class Hybrid(LatentObjective):
     def count_latents(self, batch):
         return jnp.sum(batch['target_mask'])
 
-    def terms(self, params, view):
+    def forward(self, params, view):
         hidden_BLD = self.mlm.read(params, view)
         hidden_BMD, index_BM, where_BM = self.mlm.select(hidden_BLD, view)
         token_loss, metrics = self.mlm.score(params, view, hidden_BMD, index_BM, where_BM)
@@ -105,18 +105,15 @@ class Hybrid(LatentObjective):
             'latent': latent_loss,
             **self.penalty(view, hidden_BMD, latent_BM, rows_BD),
         }
-        return terms, {**metrics, **latent_metrics, **self.named(terms)}, seen
-
-    def examine(self, params, view):
-        batch = view.batch
-        index_BM, where_BM = losses.select(batch['target_mask'], self.mlm.capacity)
-        clean_BM = jnp.take_along_axis(batch['tokens'], index_BM, axis=1)
-        return (
-            losses.take(self.latent.targets(params, view), index_BM),
-            params['encoder']['embedding'][clean_BM],
-            jnp.take_along_axis(batch['positions'], index_BM, axis=1),
-            where_BM,
+        clean_BM = jnp.take_along_axis(view.batch['tokens'], index_BM, axis=1)
+        examined = dict(
+            target_BMD=target_BMD,
+            embedding_BMD=params['encoder']['embedding'][clean_BM],
+            positions_BM=jnp.take_along_axis(view.batch['positions'], index_BM, axis=1),
+            pooled_BD=rows_BD,
+            where_BM=latent_BM,
         )
+        return terms, {**metrics, **latent_metrics, **self.named(terms)}, seen, examined
 
     def _predict(self, params, view, hidden_BLD, index_BM):
         if self.predictor.kind == 'transformer':

@@ -141,7 +141,7 @@ class IJEPA(LatentObjective):
     def count_latents(self, batch):
         return jnp.sum(batch['target_ok'])
 
-    def terms(self, params, view):
+    def forward(self, params, view):
         batch = view.batch
         hidden_BLD = self.mlm.read(params, view)
         token_loss, metrics = self.mlm.score(
@@ -162,9 +162,10 @@ class IJEPA(LatentObjective):
         )
         target_BLD = self.latent.targets(params, view)
         targets_XLD = repeat(target_BLD, 'B L D -> (B C) L D', C=self.masks)
+        target_XMD = losses.take(targets_XLD, target_XM)
         where_XM = rearrange(batch['target_ok'], 'B C M -> (B C) M')
         latent_loss, latent_metrics, seen = self.score(
-            params, view, prediction_XMD, losses.take(targets_XLD, target_XM), where_XM
+            params, view, prediction_XMD, target_XMD, where_XM
         )
         rows_XD = pooling.mean(read_XKD, context_at[0] > 0)
         terms = {
@@ -172,20 +173,15 @@ class IJEPA(LatentObjective):
             'latent': latent_loss,
             **self.penalty(view, prediction_XMD, where_XM, rows_XD),
         }
-        return terms, {**metrics, **latent_metrics, **self.named(terms)}, seen
-
-    def examine(self, params, view):
-        target_XM, (segments_XM, positions_XM) = self._gather('target', view.batch)
-        tokens_XL = repeat(view.batch['tokens'], 'B L -> (B C) L', C=self.masks)
         tokens_XM = jnp.take_along_axis(tokens_XL, target_XM, axis=1)
-        target_BLD = self.latent.targets(params, view)
-        targets_XLD = repeat(target_BLD, 'B L D -> (B C) L D', C=self.masks)
-        return (
-            losses.take(targets_XLD, target_XM),
-            params['encoder']['embedding'][tokens_XM],
-            positions_XM,
-            segments_XM > 0,
+        examined = dict(
+            target_BMD=target_XMD,
+            embedding_BMD=params['encoder']['embedding'][tokens_XM],
+            positions_BM=target_at[1],
+            pooled_BD=pooling.mean(hidden_BLD, batch['segment_ids'] > 0),
+            where_BM=where_XM,
         )
+        return terms, {**metrics, **latent_metrics, **self.named(terms)}, seen, examined
 
     def _gather(self, kind, batch):
         """The indices of one kind, contexts merged into the batch; and their segment ids

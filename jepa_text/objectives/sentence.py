@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jepa_text import balance as balances
 from jepa_text import latent as latents
 from jepa_text.latent_objective import LatentObjective, check, masked
+from jepa_text.measures import pooling
 from jepa_text.models import heads
 from jepa_text.planning import flops
 
@@ -88,7 +89,7 @@ class Sentence(LatentObjective):
     def count_latents(self, batch):
         return jnp.sum(self._present(batch['segment_ids']))
 
-    def terms(self, params, view):
+    def forward(self, params, view):
         hidden_BLD = self.mlm.read(params, view)
         token_loss, metrics = self.mlm.score(
             params, view, *self.mlm.select(hidden_BLD, view)
@@ -105,16 +106,16 @@ class Sentence(LatentObjective):
             'latent': latent_loss,
             **self.penalty(view, pooled_BSD, where_BS, pooled_BSD[:, 0]),
         }
-        return terms, {**metrics, **latent_metrics, **self.named(terms)}, seen
-
-    def examine(self, params, view):
-        """Beside the pooled targets, the mean input embedding of each document, and its
-        number in the row as its position."""
         embedded_BLD = params['encoder']['embedding'][view.batch['tokens']]
-        where_BS = self._present(view.batch['segment_ids'])
-        numbers_BS = jnp.broadcast_to(jnp.arange(self.documents), where_BS.shape)
-        target_BSD = self._targets(params, view)
-        return target_BSD, self._pool(embedded_BLD, view), numbers_BS, where_BS
+        examined = dict(
+            target_BMD=target_BSD,
+            embedding_BMD=self._pool(embedded_BLD, view),
+            # The number of a document in its row.
+            positions_BM=jnp.broadcast_to(jnp.arange(self.documents), where_BS.shape),
+            pooled_BD=pooling.mean(hidden_BLD, view.batch['segment_ids'] > 0),
+            where_BM=where_BS,
+        )
+        return terms, {**metrics, **latent_metrics, **self.named(terms)}, seen, examined
 
     def _targets(self, params, view):
         """The pooled vectors of the light view of each document."""
