@@ -2,7 +2,8 @@
 
     jepa-text benchmark --config=configs/benchmark.py:objectives --workdir=runs/objectives
 
-The argument names the comparison: one of CASES. At another size, as on a GPU:
+The argument names the comparison: one of CASES, or a sweep and its values, as
+`batch,16,32,64` (all of SWEEPS' if it has none). At another size, as on a GPU:
 
     --config.model.preset=210m --config.model.dtype=bfloat16 --config.vocab_size=128256
     --config.row_length=2048 --config.rows=16
@@ -51,13 +52,32 @@ CASES = {
     ),
 }
 
+# What a sweep changes, from value to value; the first is what others are compared with.
+SWEEPS = {
+    'attention': ('xla', 'blockwise', 'cudnn', 'tokamax', 'pallas', 'splash'),
+    'remat': ('none', 'dots', 'names', 'full'),
+    'batch': (4, 8, 16, 32),
+}
 
-def get_config(cases='peer'):
+
+def _sweep(name, values):
+    """MLM with one value after the other; those that cannot be made here say why."""
+    cases = []
+    for value in values or SWEEPS[name]:
+        change = {'rows': int(value)} if name == 'batch' else {'model': {name: value}}
+        first = cases[0]['name'] if cases else None
+        case = _case(f'{name} {value}', MLM, first, **change)
+        cases.append({**case, 'optional': bool(cases)})
+    return tuple(cases)
+
+
+def get_config(argument='peer'):
     """The shape, the rounds, and the cases of one comparison."""
-    if cases not in CASES:
-        raise ValueError(f'{cases!r} is not one of {", ".join(CASES)}.')
+    name, *values = argument.split(',')
+    if name not in SWEEPS and (name not in CASES or values):
+        raise ValueError(f'{argument!r} is not one of {", ".join([*CASES, *SWEEPS])}.')
     config = ConfigDict()
-    config.name = cases
+    config.name = name
     config.seed = 0
     config.vocab_size = 8192
     config.rows = 8
@@ -88,5 +108,5 @@ def get_config(cases='peer'):
     config.warmup = 3
     config.rounds = 9
     config.steps_a_round = 3
-    config.cases = CASES[cases]
+    config.cases = _sweep(name, values) if name in SWEEPS else CASES[name]
     return config

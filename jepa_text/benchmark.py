@@ -25,15 +25,15 @@ def benchmark(config, workdir):
     """Runs the cases of a config (configs/benchmark.py) and returns their results.
 
     Writes workdir/benchmark.json: every time of every round, with the machine and the
-    versions. Raises ValueError for a case that cannot be made here, in its own words.
+    versions. A case that cannot be made here raises ValueError, in its own words; one
+    that is `optional` says so and is left out.
     """
     config = recipe.plain(config)
     with contextlib.ExitStack() as stack:
         workers = {}
         for case in config['cases']:
-            case = {**config, **case, 'cases': None}
-            workers[case['name']] = stack.enter_context(Worker(case))
-            print(f'{case["name"]}: ready, {workers[case["name"]].about["library"]}')
+            if (worker := _worker({**case_of(config, case), 'cases': None})) is not None:
+                workers[case['name']] = stack.enter_context(worker)
         seconds = {name: [] for name in workers}
         for _ in range(config['rounds']):
             for name, worker in workers.items():
@@ -42,12 +42,31 @@ def benchmark(config, workdir):
             name: worker.about | {'seconds': seconds[name], 'memory': worker.memory()}
             for name, worker in workers.items()
         }
-    compare(results, {case['name']: case.get('against') for case in config['cases']})
+    against = {case['name']: case.get('against') for case in config['cases']}
+    compare(results, {name: against[name] for name in results})
     Path(workdir).mkdir(parents=True, exist_ok=True)
     text = json.dumps({'config': config, 'results': results}, indent=1)
     (Path(workdir) / 'benchmark.json').write_text(text, encoding='utf-8')
     console.table(config['name'], COLUMNS, [table_row(*r) for r in results.items()])
     return results
+
+
+def case_of(config, case):
+    """All settings of a case: its own, those of the config, and of its model both."""
+    return {**config, **case, 'model': {**config['model'], **case.get('model', {})}}
+
+
+def _worker(case):
+    """A Worker that is ready; None for an optional case that cannot be made here."""
+    try:
+        worker = Worker(case)
+    except ValueError as error:
+        if not case.get('optional'):
+            raise
+        print(f'{case["name"]}: left out. {error}')
+        return None
+    print(f'{case["name"]}: ready, {worker.about["library"]}')
+    return worker
 
 
 def compare(results, against):
@@ -96,7 +115,11 @@ class Worker:
             env=os.environ | {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'} | platform,
         )
         self._name = case['name']
-        self.about = self._ask(case)
+        try:
+            self.about = self._ask(case)
+        except ValueError:
+            self.__exit__()
+            raise
 
     def measure(self, steps):
         """Seconds a step, over so many steps."""

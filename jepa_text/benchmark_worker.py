@@ -12,6 +12,7 @@ import os
 import resource
 import sys
 import time
+import traceback
 
 import jax
 import jax.numpy as jnp
@@ -35,10 +36,14 @@ def main():
     case = json.loads(sys.stdin.readline())
     try:
         work = make(case)
+        work.steps(case['warmup'])
     except (ValueError, ImportError) as error:
         answer(error=str(error))
         return
-    work.steps(case['warmup'])
+    except RuntimeError as error:  # of a device, as when its memory is full
+        traceback.print_exc()
+        answer(error=str(error).partition('\n')[0])
+        return
     answer(**work.about)
     for line in sys.stdin:
         question = json.loads(line)

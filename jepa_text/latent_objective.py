@@ -40,9 +40,9 @@ def masked(what, section, **given):
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LatentObjective(Objective):
     """A subclass has `corrupt`, `forward`, `count_latents`, `predictor_module(encoder)`.
-    `forward(params, view)` gives what `terms` does and, fourth, the arguments of
-    `telemetry.latents`, for the closer look. `predicted` is how many vectors of a row are
-    predicted; its `passes` adds the predictor's.
+    `forward(params, view)` gives what `terms` does and, fourth, a function that gives the
+    closer look its arguments of `telemetry.latents`. `predicted` is how many vectors of a
+    row are predicted; its `passes` adds the predictor's.
 
     `mlm` is the token objective, `balance` weighs the two, `latent` says what the target
     is and how it is compared.
@@ -144,8 +144,8 @@ class LatentObjective(Objective):
 
     def look(self, params, view):
         def both(encoder):
-            terms, _, _, examined = self.forward({**params, 'encoder': encoder}, view)
-            return (terms['latent'], terms['tokens']), examined
+            terms, _, _, examine = self.forward({**params, 'encoder': encoder}, view)
+            return (terms['latent'], terms['tokens']), examine()
 
         # One forward pass for all of it: a look takes about a step and a half.
         (one, other), pull, examined = jax.vjp(both, params['encoder'], has_aux=True)

@@ -71,6 +71,27 @@ def test_what_a_worker_could_not_make_is_said_here(tmp_path):
         benchmark.benchmark(made, tmp_path)
 
 
+def test_a_sweep_goes_on_without_what_cannot_be_made(tmp_path, capsys):
+    made = config('attention,xla,splash,blockwise')
+    assert [case['optional'] for case in made.cases] == [False, True, True]
+    results = benchmark.benchmark(made, tmp_path)
+    assert list(results) == ['attention xla', 'attention blockwise']
+    printed = capsys.readouterr().out
+    assert "left out. benchmark case 'attention splash'" in printed
+    assert 'it runs on TPUs' in printed
+    saved = json.loads((tmp_path / 'benchmark.json').read_text())
+    assert list(saved['results']) == list(results)
+
+
+def test_a_sweep_changes_one_thing():
+    made = config('batch,2,6').to_dict()
+    assert [benchmark.case_of(made, case)['rows'] for case in made['cases']] == [2, 6]
+    made = config('remat,none,names').to_dict()
+    models = [benchmark.case_of(made, case)['model'] for case in made['cases']]
+    assert [model.pop('remat') for model in models] == ['none', 'names']
+    assert models[0] == models[1]
+
+
 def test_an_unknown_comparison_is_named():
     with pytest.raises(ValueError, match='telemetry'):
         config('speed')

@@ -75,6 +75,7 @@ LAYERS = {
     'hf/export': 8,
     # hidden -> loss
     'losses': 0,
+    'spectrum': 0,
     'fused': 0,
     'regularisers': 0,
     'schedules': 1,

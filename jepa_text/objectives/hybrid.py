@@ -105,15 +105,20 @@ class Hybrid(LatentObjective):
             'latent': latent_loss,
             **self.penalty(view, hidden_BMD, latent_BM, rows_BD),
         }
-        clean_BM = jnp.take_along_axis(view.batch['tokens'], index_BM, axis=1)
-        examined = dict(
-            target_BMD=target_BMD,
-            embedding_BMD=params['encoder']['embedding'][clean_BM],
-            positions_BM=jnp.take_along_axis(view.batch['positions'], index_BM, axis=1),
-            pooled_BD=rows_BD,
-            where_BM=latent_BM,
-        )
-        return terms, {**metrics, **latent_metrics, **self.named(terms)}, seen, examined
+
+        def examine():
+            clean_BM = jnp.take_along_axis(view.batch['tokens'], index_BM, axis=1)
+            return dict(
+                target_BMD=target_BMD,
+                embedding_BMD=params['encoder']['embedding'][clean_BM],
+                positions_BM=jnp.take_along_axis(
+                    view.batch['positions'], index_BM, axis=1
+                ),
+                pooled_BD=rows_BD,
+                where_BM=latent_BM,
+            )
+
+        return terms, {**metrics, **latent_metrics, **self.named(terms)}, seen, examine
 
     def _predict(self, params, view, hidden_BLD, index_BM):
         if self.predictor.kind == 'transformer':

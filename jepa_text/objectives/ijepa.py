@@ -173,15 +173,18 @@ class IJEPA(LatentObjective):
             'latent': latent_loss,
             **self.penalty(view, prediction_XMD, where_XM, rows_XD),
         }
-        tokens_XM = jnp.take_along_axis(tokens_XL, target_XM, axis=1)
-        examined = dict(
-            target_BMD=target_XMD,
-            embedding_BMD=params['encoder']['embedding'][tokens_XM],
-            positions_BM=target_at[1],
-            pooled_BD=pooling.mean(hidden_BLD, batch['segment_ids'] > 0),
-            where_BM=where_XM,
-        )
-        return terms, {**metrics, **latent_metrics, **self.named(terms)}, seen, examined
+
+        def examine():
+            tokens_XM = jnp.take_along_axis(tokens_XL, target_XM, axis=1)
+            return dict(
+                target_BMD=target_XMD,
+                embedding_BMD=params['encoder']['embedding'][tokens_XM],
+                positions_BM=target_at[1],
+                pooled_BD=pooling.mean(hidden_BLD, batch['segment_ids'] > 0),
+                where_BM=where_XM,
+            )
+
+        return terms, {**metrics, **latent_metrics, **self.named(terms)}, seen, examine
 
     def _gather(self, kind, batch):
         """The indices of one kind, contexts merged into the batch; and their segment ids

@@ -106,16 +106,19 @@ class Sentence(LatentObjective):
             'latent': latent_loss,
             **self.penalty(view, pooled_BSD, where_BS, pooled_BSD[:, 0]),
         }
-        embedded_BLD = params['encoder']['embedding'][view.batch['tokens']]
-        examined = dict(
-            target_BMD=target_BSD,
-            embedding_BMD=self._pool(embedded_BLD, view),
-            # The number of a document in its row.
-            positions_BM=jnp.broadcast_to(jnp.arange(self.documents), where_BS.shape),
-            pooled_BD=pooling.mean(hidden_BLD, view.batch['segment_ids'] > 0),
-            where_BM=where_BS,
-        )
-        return terms, {**metrics, **latent_metrics, **self.named(terms)}, seen, examined
+
+        def examine():
+            embedded_BLD = params['encoder']['embedding'][view.batch['tokens']]
+            return dict(
+                target_BMD=target_BSD,
+                embedding_BMD=self._pool(embedded_BLD, view),
+                # The number of a document in its row.
+                positions_BM=jnp.broadcast_to(jnp.arange(self.documents), where_BS.shape),
+                pooled_BD=pooling.mean(hidden_BLD, view.batch['segment_ids'] > 0),
+                where_BM=where_BS,
+            )
+
+        return terms, {**metrics, **latent_metrics, **self.named(terms)}, seen, examine
 
     def _targets(self, params, view):
         """The pooled vectors of the light view of each document."""
