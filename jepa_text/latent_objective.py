@@ -147,7 +147,7 @@ class LatentObjective(Objective):
             terms, _, _, examine = self.forward({**params, 'encoder': encoder}, view)
             return (terms['latent'], terms['tokens']), examine()
 
-        # One forward pass for all of it: a look takes about a step and a half.
+        # One forward pass for all of it: a look takes about a step and a quarter.
         (one, other), pull, examined = jax.vjp(both, params['encoder'], has_aux=True)
         (latent,) = pull((jnp.ones_like(one), jnp.zeros_like(other)))
         (tokens,) = pull((jnp.zeros_like(one), jnp.ones_like(other)))

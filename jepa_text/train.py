@@ -52,10 +52,10 @@ def train(config, folder):
     exits.Stopped when a signal asked to stop and the state is saved. In a job of
     several processes, each makes the same call (`distributed.start` before it).
     """
+    allocator.keep_freed_memory()
     config = recipes.plain(config)
     with contextlib.ExitStack() as stack:
         with distributed.together('the config'):
-            allocator.keep_freed_memory()
             compilation.use_cache(config['compilation_cache'])
             config = start.complete(config, folder)
             start.check_words(config, folder)

@@ -3,7 +3,7 @@
 import ctypes
 
 # Numbers of malloc.h.
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 
 
 def keep_freed_memory():
@@ -11,11 +11,15 @@ def keep_freed_memory():
 
     glibc takes buffers above 32 MiB from the kernel and gives them back at once, so that
     on a CPU every step begins with fresh pages, which the kernel must fill with zeros: a
-    sixth of the time of a small model's step. Holds for the whole process, which is then
-    as large as its peak until it ends.
+    fifth of a step's time (LOG.md). Holds for the whole process, which is then as large
+    as its peak until it ends. Threads that have allocated before keep their own ways, so
+    call it before jax has any: before anything is computed.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # another C library
         return False
-    return bool(mallopt(_M_MMAP_MAX, 0) and mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
+    # One heap for all threads: others are small, and take large buffers from the kernel
+    # whatever is said here. -1: nothing is given back at its end.
+    settings = ((_M_ARENA_MAX, 1), (_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, -1))
+    return all(mallopt(name, value) for name, value in settings)
