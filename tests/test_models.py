@@ -318,6 +318,23 @@ def test_without_positions_order_does_not_matter(tokens):
     assert_allclose(forth, back[:, ::-1], atol=1e-5)
 
 
+def test_angles_are_exact_and_not_made_anew(tokens):
+    cos_BL1K, sin_BL1K = jax.jit(lambda p: layers.rotary_angles(p, 8, 1e4))(POSITIONS)
+    angle_BL1K = POSITIONS[..., None, None] * (1e4 ** -np.arange(0, 1, 0.25))
+    assert_allclose(cos_BL1K, np.cos(angle_BL1K), atol=1e-6)
+    assert_allclose(sin_BL1K, np.sin(angle_BL1K), atol=1e-6)
+
+    model = build(scan=False)
+
+    def loss(params):
+        inputs = tokens, SEGMENTS, POSITIONS
+        return model.apply({'params': params}, *inputs, causal=False).sum()
+
+    program = jax.jit(jax.grad(loss)).lower(init(model)).compile().as_text()
+    # Once for both; not in every layer, for queries and keys, forward and backward.
+    assert program.count(' cosine(') <= 2
+
+
 def test_stretched_frequencies_are_slowed_where_they_never_turned_round():
     frequency_K = 500.0 ** -np.linspace(0, 1, 9)
     turns_K = 64 * frequency_K / (2 * np.pi)
