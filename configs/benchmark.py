@@ -76,6 +76,8 @@ def get_config(argument='peer'):
     name, *values = argument.split(',')
     if name not in SWEEPS and (name not in CASES or values):
         raise ValueError(f'{argument!r} is not one of {", ".join([*CASES, *SWEEPS])}.')
+    if name == 'batch' and not all(value.isdecimal() for value in values):
+        raise ValueError(f'{argument!r}: batches are numbers of rows, as batch,16,32.')
     config = ConfigDict()
     config.name = name
     config.seed = 0
@@ -105,8 +107,9 @@ def get_config(argument='peer'):
     config.metrics = True
     # torch.compile, for the cases of transformers.
     config.compile = True
+    # Each case starts anew in each round.
+    config.rounds = 5
     config.warmup = 3
-    config.rounds = 9
-    config.steps_a_round = 3
+    config.steps_a_round = 8
     config.cases = _sweep(name, values) if name in SWEEPS else CASES[name]
     return config

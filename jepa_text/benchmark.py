@@ -1,12 +1,11 @@
 """`jepa-text benchmark`: training steps of several kinds against each other, in turns.
 
-Each case is a process of its own, so that allocators, thread pools and peaks of memory
-do not mix. All are made and warmed up first; then each does a few steps at a time, one
-case after the other, round by round: what disturbs the machine disturbs all of them, and
-the ratio of two cases is taken within a round. The table has medians and quartiles.
+Round by round each case is started, warmed up, measured and ended, one after the other:
+a process is alone on the machine, as a run is, and has the memory and the caches that a
+run has. What disturbs the machine for long disturbs all cases of a round, and the ratio
+of two is taken within it. The table has medians and quartiles of the rounds.
 """
 
-import contextlib
 import json
 import os
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jepa_text import recipe
+from jepa_text import ranges, recipe
 from jepa_text.running import console
 
 COLUMNS = ('case', 'ms a step', 'tokens/s', 'MFU', 'ratio', 'quartiles', 'memory, MiB')
@@ -29,20 +28,22 @@ def benchmark(config, workdir):
     that is `optional` says so and is left out.
     """
     config = recipe.plain(config)
-    with contextlib.ExitStack() as stack:
-        workers = {}
-        for case in config['cases']:
-            if (worker := _worker({**case_of(config, case), 'cases': None})) is not None:
-                workers[case['name']] = stack.enter_context(worker)
-        seconds = {name: [] for name in workers}
-        for _ in range(config['rounds']):
-            for name, worker in workers.items():
-                seconds[name].append(worker.measure(config['steps_a_round']))
-        results = {
-            name: worker.about | {'seconds': seconds[name], 'memory': worker.memory()}
-            for name, worker in workers.items()
-        }
+    check(config)
     against = {case['name']: case.get('against') for case in config['cases']}
+    cases = {case['name']: case_of(config, case) for case in config['cases']}
+    answers = {name: [] for name in cases}
+    for turn in range(config['rounds']):
+        for name, case in list(cases.items()):
+            try:
+                answers[name].append(ask(case))
+            except ValueError as error:
+                if not case.get('optional'):
+                    raise
+                print(f'{name}: left out. {error}')
+                del cases[name]
+                continue
+            _say(turn, config['rounds'], name, answers[name][-1])
+    results = {name: joined(answers[name]) for name in cases}
     compare(results, {name: against[name] for name in results})
     Path(workdir).mkdir(parents=True, exist_ok=True)
     text = json.dumps({'config': config, 'results': results}, indent=1)
@@ -51,34 +52,67 @@ def benchmark(config, workdir):
     return results
 
 
+def _say(turn, turns, name, answer):
+    speed = f'{1e3 * answer["seconds"]:,.1f} ms a step by {answer["library"]}'
+    print(f'round {turn + 1} of {turns}: {name}, {speed}', flush=True)
+
+
+def check(config):
+    """Raises ValueError for rounds or steps below 1, and for a case against none of the
+    cases: before anything is measured."""
+    for name in ('rounds', 'steps_a_round'):
+        ranges.number(f'benchmark: {name}', config[name], whole=True, least=1)
+    names = [case['name'] for case in config['cases']]
+    for case in config['cases']:
+        if (other := case.get('against')) not in (None, *names):
+            raise ValueError(
+                f'case {case["name"]!r} is against {other!r}, which is none of the '
+                f'cases: {", ".join(names)}.'
+            )
+
+
 def case_of(config, case):
     """All settings of a case: its own, those of the config, and of its model both."""
-    return {**config, **case, 'model': {**config['model'], **case.get('model', {})}}
+    model = {**config['model'], **case.get('model', {})}
+    return {**config, **case, 'model': model, 'cases': None}
 
 
-def _worker(case):
-    """A Worker that is ready; None for an optional case that cannot be made here."""
-    try:
-        worker = Worker(case)
-    except ValueError as error:
-        if not case.get('optional'):
-            raise
-        print(f'{case["name"]}: left out. {error}')
-        return None
-    print(f'{case["name"]}: ready, {worker.about["library"]}')
-    return worker
+def ask(case):
+    """What a process that makes a case, and only it, has measured.
+
+    Its keys: benchmark_worker.py. Raises ValueError with the words of a case that could
+    not be made.
+    """
+    # The others' process uses jax for its batches only.
+    platform = {} if case['side'] == 'ours' else {'JAX_PLATFORMS': 'cpu'}
+    done = subprocess.run(
+        [sys.executable, '-m', 'jepa_text.benchmark_worker'],
+        input=json.dumps(case),
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | platform,
+    )
+    silence = {'error': f'ended without a word, exit code {done.returncode}.'}
+    answer = json.loads(done.stdout) if done.stdout else silence
+    if 'error' in answer:
+        raise ValueError(f'benchmark case {case["name"]!r}: {answer["error"]}')
+    return answer
+
+
+def joined(answers):
+    """One result of the answers of all rounds: all times, and the highest peaks."""
+    return answers[0] | {
+        'seconds': [answer['seconds'] for answer in answers],
+        'memory': max(answer['memory'] for answer in answers),
+        'peak': max(answer['peak'] for answer in answers),
+    }
 
 
 def compare(results, against):
     """Adds to each result `ratio`: its speed over that of the case it is compared with,
     round by round, as [lower quartile, median, upper quartile]."""
     for name, other in against.items():
-        if other is not None and other not in results:
-            raise ValueError(
-                f'case {name!r} is against {other!r}, which is none of the cases: '
-                f'{", ".join(results)}.'
-            )
-        if other is not None:
+        if other in results:
             own = results[name]['tokens'] / np.array(results[name]['seconds'])
             their = results[other]['tokens'] / np.array(results[other]['seconds'])
             results[name]['ratio'] = np.percentile(own / their, (25, 50, 75)).tolist()
@@ -98,54 +132,3 @@ def table_row(name, result):
         '' if middle is None else f'{low:.3f} to {high:.3f}',
         f'{result["memory"] / 2**20:,.0f}',
     )
-
-
-class Worker:
-    """A process that has made one case and steps when it is told; a context manager."""
-
-    def __init__(self, case):
-        # The others' process uses jax for its batches only.
-        platform = {} if case['side'] == 'ours' else {'JAX_PLATFORMS': 'cpu'}
-        self._process = subprocess.Popen(
-            [sys.executable, '-m', 'jepa_text.benchmark_worker'],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            # Two frameworks on one accelerator: none may take all of its memory.
-            env=os.environ | {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'} | platform,
-        )
-        self._name = case['name']
-        try:
-            self.about = self._ask(case)
-        except ValueError:
-            self.__exit__()
-            raise
-
-    def measure(self, steps):
-        """Seconds a step, over so many steps."""
-        return self._ask({'steps': steps})['seconds']
-
-    def memory(self):
-        """The peak of the memory of the device, or of the process on a CPU, in bytes."""
-        return self._ask({'memory': True})['memory']
-
-    def _ask(self, question):
-        try:
-            self._process.stdin.write(json.dumps(question) + '\n')
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # What it said before it ended is read next.
-        line = self._process.stdout.readline()
-        answer = json.loads(line) if line else {'error': 'ended without a word.'}
-        if 'error' in answer:
-            raise ValueError(f'benchmark case {self._name!r}: {answer["error"]}')
-        return answer
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._process.kill()
-        self._process.wait()
-        self._process.stdin.close()
-        self._process.stdout.close()

@@ -1,8 +1,9 @@
 """One case of a benchmark in a process of its own; see benchmark.py, which starts it.
 
-Reads a case as a line of JSON and answers what was made; then `{"steps": n}` with the
-seconds of a step, and `{"memory": true}` with the peak in bytes. What a library prints
-goes to stderr: stdout belongs to the answers.
+Reads a case as JSON, makes it, warms it up, and answers with `seconds` a step, `memory`
+at its peak in bytes, `tokens` and `flops` of a step, the `peak` FLOP/s of its devices,
+and its `library`, `device` and `parameters`; or with an `error`. What a library prints
+goes to stderr: stdout belongs to the answer.
 """
 
 import dataclasses
@@ -21,40 +22,36 @@ import numpy as np
 from jepa_text import optimizers, peer, recipe, resolve, sharding, tokenizers
 from jepa_text import state as states
 from jepa_text.planning import flops, hardware
-from jepa_text.running import allocator
+from jepa_text.running import allocator, compilation
 
 
 def main():
-    """Answers the questions of benchmark.Worker until its pipe closes."""
+    """Answers the case that is written to stdin."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), 'w')
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-
-    def answer(**values):
-        answers.write(json.dumps(values) + '\n')
-        answers.flush()
-
-    case = json.loads(sys.stdin.readline())
-    if case['side'] == 'ours':
-        allocator.keep_freed_memory()
+    case = json.load(sys.stdin)
     try:
-        work = make(case)
-        work.steps(case['warmup'])
+        answer = measured(case)
     except (ValueError, ImportError) as error:
-        answer(error=str(error))
-        return
+        answer = {'error': str(error)}
     except RuntimeError as error:  # of a device, as when its memory is full
         traceback.print_exc()
-        answer(error=str(error).partition('\n')[0])
-        return
-    answer(**work.about)
-    for line in sys.stdin:
-        question = json.loads(line)
-        if 'memory' in question:
-            answer(memory=work.memory())
-            continue
-        start = time.perf_counter()
-        work.steps(question['steps'])
-        answer(seconds=(time.perf_counter() - start) / question['steps'])
+        answer = {'error': str(error).partition('\n')[0]}
+    json.dump(answer, answers)
+    answers.close()
+
+
+def measured(case):
+    """The answer for a case: what was made, and how it steps once it is warm."""
+    if case['side'] == 'ours':
+        allocator.keep_freed_memory()
+        compilation.use_cache(compilation.PRIVATE)
+    work = make(case)
+    work.steps(case['warmup'])
+    start = time.perf_counter()
+    work.steps(case['steps_a_round'])
+    seconds = (time.perf_counter() - start) / case['steps_a_round']
+    return work.about | {'seconds': seconds, 'memory': work.memory()}
 
 
 def make(case):

@@ -16,7 +16,7 @@ def config(cases, **changes):
     names = {}
     exec(compile(CONFIG.read_text(), str(CONFIG), 'exec'), names)
     made = ConfigDict(names['get_config'](cases))
-    made.update(vocab_size=64, rows=4, row_length=16, rounds=2, steps_a_round=1)
+    made.update(vocab_size=64, rows=4, row_length=16, rounds=2, steps_a_round=1, warmup=1)
     made.model.update(width=16, depth=1, heads=2, kv_heads=2, ffn_width=32)
     made.update(changes)
     return made
@@ -72,7 +72,7 @@ def test_what_a_worker_could_not_make_is_said_here(tmp_path):
 
 
 def test_a_sweep_goes_on_without_what_cannot_be_made(tmp_path, capsys):
-    made = config('attention,xla,splash,blockwise')
+    made = config('attention,xla,splash,blockwise', rounds=1)
     assert [case['optional'] for case in made.cases] == [False, True, True]
     results = benchmark.benchmark(made, tmp_path)
     assert list(results) == ['attention xla', 'attention blockwise']
@@ -95,15 +95,29 @@ def test_a_sweep_changes_one_thing():
 def test_an_unknown_comparison_is_named():
     with pytest.raises(ValueError, match='telemetry'):
         config('speed')
-    with pytest.raises(ValueError, match="against 'three'"):
-        benchmark.compare({'one': {}}, {'one': 'three'})
+    with pytest.raises(ValueError, match="'batch,16,many'.*batch,16,32"):
+        config('batch,16,many')
+
+
+@pytest.mark.parametrize(
+    ('changes', 'words'),
+    [
+        (dict(rounds=0), 'rounds=0'),
+        (dict(cases=({'name': 'one', 'against': 'three'},)), "against 'three'.*: one"),
+    ],
+)
+def test_bad_settings_are_named_before_anything_runs(tmp_path, changes, words):
+    made = config('objectives')
+    made.update(changes)
+    with pytest.raises(ValueError, match=words):
+        benchmark.benchmark(made, tmp_path)
 
 
 @pytest.mark.peer
 def test_the_peer_steps_on_the_same_batches(tmp_path):
     pytest.importorskip('torch')
     pytest.importorskip('transformers')
-    made = config('peer', compile=False)
+    made = config('peer', compile=False, rounds=1)
     results = benchmark.benchmark(made, tmp_path)
     assert results['mlm']['parameters'] == results['mlm by transformers']['parameters']
     assert results['clm']['parameters'] == results['clm by transformers']['parameters']
