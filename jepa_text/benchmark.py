@@ -92,8 +92,10 @@ def ask(case):
         text=True,
         env=os.environ | platform,
     )
-    silence = {'error': f'ended without a word, exit code {done.returncode}.'}
-    answer = json.loads(done.stdout) if done.stdout else silence
+    answer = {'error': f'it ended with exit code {done.returncode}; see above.'}
+    if done.returncode == 0:
+        # Libraries may have written before, when they were imported.
+        answer = json.loads(done.stdout.splitlines()[-1])
     if 'error' in answer:
         raise ValueError(f'benchmark case {case["name"]!r}: {answer["error"]}')
     return answer

@@ -1,6 +1,7 @@
 """Benchmarks: the cases run in turns, and the table says what was measured."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,13 @@ def test_a_case_that_cannot_be_made_says_why(case, words):
     made = config('objectives').to_dict()
     with pytest.raises(ValueError, match=words):
         benchmark_worker.make({**made, **made['cases'][0], **case})
+
+
+def test_a_process_that_dies_is_told_apart(monkeypatch):
+    made = config('objectives').to_dict()
+    monkeypatch.setattr(benchmark.sys, 'executable', shutil.which('false'))
+    with pytest.raises(ValueError, match="case 'mlm': it ended with exit code 1"):
+        benchmark.ask(benchmark.case_of(made, made['cases'][0]))
 
 
 def test_what_a_worker_could_not_make_is_said_here(tmp_path):
