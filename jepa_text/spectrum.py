@@ -22,9 +22,14 @@ def bisected(matrix_DD):
     A - v w^T - w v^T, with w = 2 A v - 2 (v^T A v) v (Golub and Van Loan 2013, 8.3.1).
     """
     rows_D = jnp.arange(len(matrix_DD))
+    # Of entries near 1, or squares of small ones vanish: a collapsed encoder has them.
+    size = jnp.max(jnp.abs(matrix_DD))
+    size = jnp.where(size > 0, size, 1.0)
 
     def reflect(column, matrix_DD):
         below_D = jnp.where(rows_D > column, matrix_DD[:, column], 0.0)
+        # Far below float32's precision of the largest; their squares may vanish.
+        below_D = jnp.where(jnp.abs(below_D) < 1e-15, 0.0, below_D)
         first = below_D[column + 1]
         length = jnp.where(first < 0, -1.0, 1.0) * jnp.linalg.norm(below_D)
         v_D = below_D.at[column + 1].add(length)
@@ -34,7 +39,7 @@ def bisected(matrix_DD):
         w_D = 2 * product_D - 2 * jnp.vdot(v_D, product_D, precision='highest') * v_D
         return matrix_DD - v_D[:, None] * w_D[None] - w_D[:, None] * v_D[None]
 
-    matrix_DD = jax.lax.fori_loop(0, len(matrix_DD) - 2, reflect, matrix_DD)
-    return jax.scipy.linalg.eigh_tridiagonal(
+    matrix_DD = jax.lax.fori_loop(0, len(matrix_DD) - 2, reflect, matrix_DD / size)
+    return size * jax.scipy.linalg.eigh_tridiagonal(
         jnp.diag(matrix_DD), jnp.diag(matrix_DD, -1), eigvals_only=True
     )

@@ -31,3 +31,28 @@ def test_eigenvalues_against_float64(method, width, rank, falls):
 def test_what_is_diagonal_already(diagonal_D):
     found_D = spectrum.bisected(np.diag(np.float32(diagonal_D)))
     assert_allclose(found_D, diagonal_D, atol=1e-6)
+
+
+@pytest.mark.parametrize('scale', [1e-30, 1e-20, 1e-12, 1e12])
+def test_small_and_large_ones_are_as_exact(scale):
+    matrix_DD = covariance(64, 5)
+    one_D, other_D = (spectrum.bisected(matrix_DD * f) for f in np.float32([1, scale]))
+    assert_allclose(other_D / np.float32(scale), one_D, atol=4e-6 * float(one_D[-1]))
+
+
+@pytest.mark.parametrize('rows', [32, 500])
+def test_vectors_that_are_all_the_same(rows):
+    """What is left of a collapsed encoder's is rounding."""
+    x_ND = np.tile(np.random.default_rng(0).normal(size=96).astype(np.float32), (rows, 1))
+    x_ND = x_ND - x_ND.mean(axis=0)
+    matrix_DD = x_ND.T @ x_ND
+    wanted_D = np.linalg.eigvalsh(matrix_DD.astype(np.float64))
+    found_D = np.asarray(spectrum.bisected(matrix_DD))
+    assert_allclose(found_D, wanted_D, atol=4e-6 * abs(matrix_DD).max() * 96)
+
+
+@pytest.mark.parametrize('off', [1e-8, 1e-15, 1e-19, 1e-21, 1e-25])
+def test_what_is_nearly_diagonal(off):
+    matrix_DD = np.diag(np.arange(1, 7)).astype(np.float32)
+    matrix_DD[matrix_DD == 0] = off
+    assert_allclose(spectrum.bisected(matrix_DD), np.arange(1, 7), rtol=1e-6)
