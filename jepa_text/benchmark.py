@@ -8,6 +8,7 @@ of two is taken within it. The table has medians and quartiles of the rounds.
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -23,31 +24,32 @@ COLUMNS = ('case', 'ms a step', 'tokens/s', 'MFU', 'ratio', 'quartiles', 'memory
 def benchmark(config, workdir):
     """Runs the cases of a config (configs/benchmark.py) and returns their results.
 
-    Writes workdir/benchmark.json: every time of every round, with the machine and the
-    versions. A case that cannot be made here raises ValueError, in its own words; one
-    that is `optional` says so and is left out.
+    Writes workdir/benchmark.json after every measurement: every time of every round, with
+    the machine, the versions, and what was left out. A case that cannot be made here
+    raises ValueError, in its own words; one that is `optional` says so and is left out.
     """
     config = recipe.plain(config)
     check(config)
-    against = {case['name']: case.get('against') for case in config['cases']}
+    Path(workdir).mkdir(parents=True, exist_ok=True)
     cases = {case['name']: case_of(config, case) for case in config['cases']}
-    answers = {name: [] for name in cases}
+    answers, left_out = {name: [] for name in cases}, {}
     for turn in range(config['rounds']):
-        for name, case in list(cases.items()):
+        for name, case in cases.items():
+            if name in left_out:
+                continue
             try:
                 answers[name].append(ask(case))
             except ValueError as error:
                 if not case.get('optional'):
                     raise
+                left_out[name] = str(error)
                 print(f'{name}: left out. {error}')
-                del cases[name]
-                continue
-            _say(turn, config['rounds'], name, answers[name][-1])
-    results = {name: joined(answers[name]) for name in cases}
-    compare(results, {name: against[name] for name in results})
-    Path(workdir).mkdir(parents=True, exist_ok=True)
-    text = json.dumps({'config': config, 'results': results}, indent=1)
-    (Path(workdir) / 'benchmark.json').write_text(text, encoding='utf-8')
+            else:
+                _say(turn, config['rounds'], name, answers[name][-1])
+            results = {name: joined(found) for name, found in answers.items() if found}
+            _write(workdir, config, results, left_out)
+    compare(results, {name: cases[name].get('against') for name in results})
+    _write(workdir, config, results, left_out)
     console.table(config['name'], COLUMNS, [table_row(*r) for r in results.items()])
     return results
 
@@ -57,12 +59,20 @@ def _say(turn, turns, name, answer):
     print(f'round {turn + 1} of {turns}: {name}, {speed}', flush=True)
 
 
+def _write(workdir, config, results, left_out):
+    found = {'config': config, 'results': results, 'left_out': left_out}
+    text = json.dumps(found, indent=1)
+    (Path(workdir) / 'benchmark.json').write_text(text, encoding='utf-8')
+
+
 def check(config):
-    """Raises ValueError for rounds or steps below 1, and for a case against none of the
-    cases: before anything is measured."""
-    for name in ('rounds', 'steps_a_round'):
+    """Raises ValueError for counts below 1, cases of the same name, and a case against
+    none of the cases: before anything is measured."""
+    for name in ('rounds', 'warmup', 'steps_a_round'):
         ranges.number(f'benchmark: {name}', config[name], whole=True, least=1)
     names = [case['name'] for case in config['cases']]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f'cases of the same name: {", ".join(twice)}.')
     for case in config['cases']:
         if (other := case.get('against')) not in (None, *names):
             raise ValueError(
@@ -72,8 +82,11 @@ def check(config):
 
 
 def case_of(config, case):
-    """All settings of a case: its own, those of the config, and of its model both."""
-    model = {**config['model'], **case.get('model', {})}
+    """All settings of a case: its own before those of the config; so too of its model,
+    unless it names another one or another preset."""
+    model = case.get('model', {})
+    if not {'name', 'preset'} & model.keys():
+        model = {**config['model'], **model}
     return {**config, **case, 'model': model, 'cases': None}
 
 
@@ -81,7 +94,7 @@ def ask(case):
     """What a process that makes a case, and only it, has measured.
 
     Its keys: benchmark_worker.py. Raises ValueError with the words of a case that could
-    not be made.
+    not be made or was killed, as for its memory; RuntimeError if the process failed.
     """
     # The others' process uses jax for its batches only.
     platform = {} if case['side'] == 'ours' else {'JAX_PLATFORMS': 'cpu'}
@@ -92,20 +105,28 @@ def ask(case):
         text=True,
         env=os.environ | platform,
     )
-    answer = {'error': f'it ended with exit code {done.returncode}; see above.'}
-    if done.returncode == 0:
-        # Libraries may have written before, when they were imported.
-        answer = json.loads(done.stdout.splitlines()[-1])
+    what = f'benchmark case {case["name"]!r}'
+    if done.returncode < 0:
+        ended = signal.Signals(-done.returncode).name
+        raise ValueError(
+            f'{what}: ended by {ended}; if nobody did that, memory was full.'
+        )
+    if done.returncode > 0:
+        raise RuntimeError(f'{what} failed; its traceback is above.')
+    # Libraries may have written before, when they were imported.
+    answer = json.loads(done.stdout.splitlines()[-1])
     if 'error' in answer:
-        raise ValueError(f'benchmark case {case["name"]!r}: {answer["error"]}')
+        raise ValueError(f'{what}: {answer["error"]}')
     return answer
 
 
 def joined(answers):
-    """One result of the answers of all rounds: all times, and the highest peaks."""
-    return answers[0] | {
+    """One result of the answers of all rounds: all times, and the highest peak FLOP/s.
+
+    Memory is that of the last round: the first may hold the compiler's, too.
+    """
+    return answers[-1] | {
         'seconds': [answer['seconds'] for answer in answers],
-        'memory': max(answer['memory'] for answer in answers),
         'peak': max(answer['peak'] for answer in answers),
     }
 

@@ -29,24 +29,29 @@ def main():
     """Answers the case that is written to stdin."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), 'w')
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    case = json.load(sys.stdin)
-    try:
-        answer = measured(case)
-    except (ValueError, ImportError) as error:
-        answer = {'error': str(error)}
-    except RuntimeError as error:  # of a device, as when its memory is full
-        traceback.print_exc()
-        answer = {'error': str(error).partition('\n')[0]}
-    json.dump(answer, answers)
+    json.dump(answer(json.load(sys.stdin)), answers)
     answers.close()
 
 
+def answer(case):
+    """`measured`, or the `error` of a device, as when its memory is full."""
+    try:
+        return measured(case)
+    except RuntimeError as error:
+        traceback.print_exc()
+        return {'error': str(error).partition('\n')[0]}
+
+
 def measured(case):
-    """The answer for a case: what was made, and how it steps once it is warm."""
-    if case['side'] == 'ours':
-        allocator.keep_freed_memory()
-        compilation.use_cache(compilation.PRIVATE)
-    work = make(case)
+    """What was made of a case, and how it steps once it is warm; or why it cannot be
+    made, as an `error`."""
+    try:
+        if case['side'] == 'ours':
+            allocator.keep_freed_memory()
+            compilation.use_cache(case['compilation_cache'])
+        work = make(case)
+    except (ValueError, ImportError) as error:
+        return {'error': str(error)}
     work.steps(case['warmup'])
     start = time.perf_counter()
     work.steps(case['steps_a_round'])

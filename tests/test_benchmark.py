@@ -1,7 +1,6 @@
 """Benchmarks: the cases run in turns, and the table says what was measured."""
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +12,14 @@ from jepa_text import benchmark, benchmark_worker
 CONFIG = Path(__file__).parents[1] / 'configs' / 'benchmark.py'
 
 
-def config(cases, **changes):
+def module():
     names = {}
     exec(compile(CONFIG.read_text(), str(CONFIG), 'exec'), names)
-    made = ConfigDict(names['get_config'](cases))
+    return names
+
+
+def config(cases, **changes):
+    made = ConfigDict(module()['get_config'](cases))
     made.update(vocab_size=64, rows=4, row_length=16, rounds=2, steps_a_round=1, warmup=1)
     made.model.update(width=16, depth=1, heads=2, kv_heads=2, ffn_width=32)
     made.update(changes)
@@ -65,11 +68,17 @@ def test_a_case_that_cannot_be_made_says_why(case, words):
         benchmark_worker.make({**made, **made['cases'][0], **case})
 
 
-def test_a_process_that_dies_is_told_apart(monkeypatch):
-    made = config('objectives').to_dict()
-    monkeypatch.setattr(benchmark.sys, 'executable', shutil.which('false'))
-    with pytest.raises(ValueError, match="case 'mlm': it ended with exit code 1"):
-        benchmark.ask(benchmark.case_of(made, made['cases'][0]))
+def test_a_process_that_fails_or_is_killed_is_told_apart(tmp_path, monkeypatch):
+    program = tmp_path / 'python'
+    monkeypatch.setattr(benchmark.sys, 'executable', str(program))
+    for does, error, words in (
+        ('exit 1', RuntimeError, "case 'mlm' failed; its traceback"),
+        ('kill -KILL $$', ValueError, "case 'mlm': ended by SIGKILL.*memory"),
+    ):
+        program.write_text(f'#!/bin/sh\n{does}\n')
+        program.chmod(0o700)
+        with pytest.raises(error, match=words):
+            benchmark.ask(dict(name='mlm', side='ours'))
 
 
 def test_what_a_worker_could_not_make_is_said_here(tmp_path):
@@ -89,6 +98,7 @@ def test_a_sweep_goes_on_without_what_cannot_be_made(tmp_path, capsys):
     assert 'it runs on TPUs' in printed
     saved = json.loads((tmp_path / 'benchmark.json').read_text())
     assert list(saved['results']) == list(results)
+    assert list(saved['left_out']) == ['attention splash']
 
 
 def test_a_sweep_changes_one_thing():
@@ -98,6 +108,13 @@ def test_a_sweep_changes_one_thing():
     models = [benchmark.case_of(made, case)['model'] for case in made['cases']]
     assert [model.pop('remat') for model in models] == ['none', 'names']
     assert models[0] == models[1]
+
+
+def test_a_preset_sets_the_size():
+    made = module()['get_config']('objectives').to_dict()
+    assert made['model'].keys().isdisjoint(('width', 'depth', 'heads', 'ffn_width'))
+    other = dict(name='bert', preset='base')
+    assert benchmark.case_of(made, dict(name='one', model=other))['model'] == other
 
 
 def test_an_unknown_comparison_is_named():
@@ -111,6 +128,8 @@ def test_an_unknown_comparison_is_named():
     ('changes', 'words'),
     [
         (dict(rounds=0), 'rounds=0'),
+        (dict(warmup=0), 'warmup=0'),
+        (dict(cases=({'name': 'one'}, {'name': 'one'})), 'same name: one'),
         (dict(cases=({'name': 'one', 'against': 'three'},)), "against 'three'.*: one"),
     ],
 )

@@ -25,6 +25,7 @@ from jepa_text.models.stack import REMAT as REMAT
 PRESETS = {
     'tiny': dict(width=64, depth=2, heads=4, kv_heads=2, ffn_width=128),
     'desk': dict(width=128, depth=4, heads=4, kv_heads=4, ffn_width=384),
+    'small': dict(width=384, depth=6, heads=6, kv_heads=6, ffn_width=1536),
     '210m': dict(width=768, depth=12, heads=12, kv_heads=12, ffn_width=3072),
     '610m': dict(width=1152, depth=26, heads=18, kv_heads=6, ffn_width=4096),
     '1b': dict(width=1728, depth=28, heads=18, kv_heads=6, ffn_width=5120),
