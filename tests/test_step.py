@@ -13,7 +13,7 @@ import optax
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from jepa_text import optimizers, resolve, schedules, sharding, step
+from jepa_text import optimizers, resolve, schedules, sharding, step, telemetry
 from jepa_text import state as states
 from jepa_text.models import transformer
 
@@ -113,9 +113,15 @@ def test_parts_save_memory_in_steps_with_a_closer_look_too():
 def test_the_gradients_wait_for_the_closer_look(look_every):
     """A compiler may else hold the gradients of both; CPU's does either way (LOG.md)."""
     run = setup('hybrid', look_every=look_every)
-    batch = batch_of(run.objective)
-    text = run.step.lower(jax.eval_shape(run.create), batch).as_text()
-    assert ('optimization_barrier' in text) == bool(look_every)
+    state, batch = jax.eval_shape(run.create), batch_of(run.objective)
+    program = jax.make_jaxpr(run.raw)(state, batch).jaxpr
+    names = [equation.primitive.name for equation in program.eqns]
+    assert names.count('optimization_barrier') == bool(look_every)
+    if look_every:
+        after = program.eqns[names.index('optimization_barrier') + 1 :]
+        read = {id(x) for equation in after for x in equation.invars}
+        given = program.invars[: len(jax.tree.leaves(state))]
+        assert not read & {id(x) for x in given}
 
 
 @pytest.mark.parametrize('rule', ['softmin', 'normalised'])
@@ -308,6 +314,39 @@ def test_state_is_all_there_is():
     assert {x.dtype for x in jax.tree.leaves(setup('hybrid').create().target)} == {
         jnp.dtype('float32')
     }
+
+
+@pytest.mark.parametrize('section', ['hybrid', 'ijepa', 'sentence'])
+def test_the_closer_look_is_at_the_gradient_of_each_loss(section):
+    run = setup(section, look_every=1)
+    state, batch = run.create(), batch_of(run.objective)
+    view = states.View(
+        apply=run.network.apply,
+        target=state.target,
+        memory=state.memory,
+        batch=batch,
+        step=state.step,
+        counts=run.objective.counts(batch),
+    )
+
+    @jax.jit
+    def gradient(name):
+        def loss(encoder):
+            terms, *_ = run.objective.terms({**state.params, 'encoder': encoder}, view)
+            return jnp.stack([terms['latent'], terms['tokens']]) @ name
+
+        tree = jax.grad(loss)(state.params['encoder'])
+        return jax.flatten_util.ravel_pytree(tree)[0]
+
+    latent, tokens = (gradient(row) for row in jnp.eye(2))
+    looked = jax.jit(run.objective.look)(state.params, view)
+    assert set(looked) == set(run.objective.look_names)
+    assert {x.dtype for x in looked.values()} == {jnp.dtype('float32')}
+    norms = np.linalg.norm(latent), np.linalg.norm(tokens)
+    cosine = latent @ tokens / (norms[0] * norms[1])
+    found = [looked[name] for name in telemetry.GRADIENTS]
+    assert_allclose(found, [*norms, cosine], rtol=1e-4, atol=1e-5)
+    assert abs(norms[0] - norms[1]) > 1e-2
 
 
 def test_the_closer_look_is_taken_when_due_and_kept_until_the_next():
