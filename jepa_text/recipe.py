@@ -262,8 +262,11 @@ def _fetching(step, part):
 
 
 def _prepare(config):
-    if not Path(config['data']['folder']).exists():
-        prepare.run(config, config['data']['folder'])
+    folder = Path(config['data']['folder'])
+    if not folder.exists():
+        prepare.run(config, str(folder))
+    else:
+        prepare.check_agrees(config, folder)
 
 
 def _offloaded(what):
