@@ -3,7 +3,8 @@
     jepa-text train --config=configs/desk.py:clm_mlm --workdir=runs/clm_mlm
 
 The argument is one of PRESETS, the phases of configs/presets.py at the size of the
-quickstart. With --config.baseline=flops (or time), MLM alone with as much of it.
+quickstart. With --config.baseline=flops (or time), phases with a latent loss become MLM
+alone with as much of it.
 """
 
 import importlib.util

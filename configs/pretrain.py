@@ -7,7 +7,8 @@
 The argument is a preset of configs/presets.py and a size: 210m, 610m or 1b, which train
 as arXiv 2507.00994 did (2.36 M tokens a step, 42,000 steps, 99 G tokens), or 35m, which
 trains as arXiv 2606.05173 did. Left out, it is 35m for `jepa_mlm_paper`, else 610m.
-With --config.baseline=flops (or time), MLM alone with as much of it.
+With --config.baseline=flops (or time), phases with a latent loss become MLM alone with
+as much of it.
 """
 
 import importlib.util

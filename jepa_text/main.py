@@ -2,9 +2,10 @@
 
 All logic is in functions that a notebook can call too; only this file knows of flags.
 
-Exit codes: 0 done; 1 the run failed, a restart may help; 2 wrong usage or a config that
-cannot run, a restart never helps; 75 stopped by SIGTERM or SIGINT with the state saved,
-the same command resumes; 87 the watchdog ended a run that hung. See running/exits.py.
+Exit codes: 0 done; 1 the run failed, a restart may help; 2 wrong usage, a config that
+cannot run, or training that diverged or collapsed: a restart never helps; 75 stopped by
+SIGTERM or SIGINT with the state saved, the same command resumes; 87 the watchdog ended a
+run that hung. See running/exits.py.
 """
 
 import difflib
@@ -38,6 +39,8 @@ PLANNING = {'hardware': 'h100:8', 'mfu': 0.4, 'price': 2.5, 'compile': True}
 EXPORTING = {'to': 'exports/first', 'step': 500, 'family': 'llama', 'license': 'mit'}
 
 USAGE = """jepa-text COMMAND --config=FILE[:ARG] --workdir=DIR [--config.KEY=VALUE ...]
+jepa-text plan --config=FILE[:ARG] [--hardware=h100:8 --mfu=0.4 --price=2.5 --compile]
+jepa-text export --workdir=DIR --to=FOLDER [--step=N --family=NAME --license=NAME]
 jepa-text supervise [--restarts=5] COMMAND ...
 
 {commands}
@@ -45,8 +48,9 @@ jepa-text supervise [--restarts=5] COMMAND ...
 
 Every key of the config file can be set on the command line; --traceback shows where an
 error arose; --distributed=auto|on|off says whether this is one process of several.
-Exit codes: 0 done, 1 failed, 2 wrong usage or config, or it diverged, 75 stopped with
-the state saved (the same command resumes), 87 hung. Examples that run:
+Exit codes: 0 done, 1 failed, 2 wrong usage or config, or training that diverged or
+collapsed, 75 stopped with the state saved (the same command resumes), 87 hung. Examples
+that run:
 
   jepa-text study --config=configs/quickstart.py --workdir=runs/quickstart
   jepa-text train --config=configs/desk.py:clm_mlm --workdir=runs/clm_mlm
