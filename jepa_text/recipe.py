@@ -266,7 +266,7 @@ def _prepare(config):
     if not folder.exists():
         prepare.run(config, str(folder))
     else:
-        prepare.check_agrees(config, folder)
+        pipeline.check_prepared(config['prepare'], folder)
 
 
 def _offloaded(what):

@@ -161,7 +161,7 @@ def test_rows_that_are_there_are_what_a_config_asks_for(make, corpus, tmp_path):
     tokenizers.train(['a b a b'], 300).save(words)
 
     def agrees(**changes):
-        prepare.check_agrees({'prepare': asked | changes}, tmp_path / 'rows')
+        pipeline.check_prepared(asked | changes, tmp_path / 'rows')
 
     agrees()
     agrees(row_length=32, source={'name': asked['source']['name'], 'path': ''})

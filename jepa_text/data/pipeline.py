@@ -27,7 +27,7 @@ import grain
 import numpy as np
 from array_record.python.array_record_data_source import ArrayRecordDataSource
 
-from jepa_text import resolve
+from jepa_text import resolve, tokenizers
 from jepa_text.data import rows as rows_on_disk
 
 
@@ -101,6 +101,34 @@ def verify(folder):
     manifest = rows_on_disk.read_manifest(folder)
     rows_on_disk.check_sums(folder, manifest)
     return manifest
+
+
+def check_prepared(section, folder):
+    """Raises FileExistsError when rows were prepared with other settings than a config's
+    `prepare` asks for. What it leaves out, or leaves empty, asks for nothing."""
+    before = _flat(rows_on_disk.read_manifest(folder)['settings'])
+    now = _flat(json.loads(json.dumps(section)))
+    name = now.pop('tokenizer', None)
+    path = tokenizers.BUNDLED if name == 'bundled' else pathlib.Path(name or '')
+    if path.is_file():
+        now['tokenizer'] = tokenizers.load(path).fingerprint
+    changed = [
+        f'{key} was {before.get(key)!r} and is now {value!r}'
+        for key, value in now.items()
+        if value not in ('', None) and value != before.get(key)
+    ]
+    if changed:
+        raise FileExistsError(
+            f'{folder} was prepared with other settings than config.prepare: '
+            f'{"; ".join(changed)}. Name another config.data.folder, delete this one to '
+            'prepare it anew, or say in config.prepare what it holds.'
+        )
+
+
+def _flat(settings):
+    source = settings.get('source') or {}
+    source = {f'source.{key}': value for key, value in source.items()}
+    return {key: value for key, value in settings.items() if key != 'source'} | source
 
 
 def check_tokenizer(manifest, tokenizer):

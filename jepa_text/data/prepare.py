@@ -55,34 +55,6 @@ def run(config, workdir):
     return manifest
 
 
-def check_agrees(config, folder):
-    """Raises FileExistsError for rows in `folder` that were prepared with other settings
-    than config['prepare'] asks for. What that leaves out, or empty, asks for nothing."""
-    before = _flat(rows.read_manifest(folder)['settings'])
-    now = _flat(json.loads(json.dumps(dict(config['prepare']), default=os.fspath)))
-    name = now.pop('tokenizer', None)
-    path = tokenizers.BUNDLED if name == 'bundled' else pathlib.Path(name or '')
-    if path.is_file():
-        now['tokenizer'] = tokenizers.load(path).fingerprint
-    changed = [
-        f'{key} was {before.get(key)!r} and is now {value!r}'
-        for key, value in now.items()
-        if value not in ('', None) and value != before.get(key)
-    ]
-    if changed:
-        raise FileExistsError(
-            f'{folder} was prepared with other settings than config.prepare: '
-            f'{"; ".join(changed)}. Name another config.data.folder, delete this one to '
-            'prepare it anew, or say in config.prepare what it holds.'
-        )
-
-
-def _flat(settings):
-    source = settings.get('source') or {}
-    source = {f'source.{key}': value for key, value in source.items()}
-    return {key: value for key, value in settings.items() if key != 'source'} | source
-
-
 def tokenizer_of(config):
     """The Tokenizer that config['prepare'] names: by a path, 'bundled', or 'start', the
     one of what config['start'] starts from."""
