@@ -265,8 +265,12 @@ def _prepare(config):
     folder = Path(config['data']['folder'])
     if not folder.exists():
         prepare.run(config, str(folder))
-    else:
-        pipeline.check_prepared(config['prepare'], folder)
+    elif changed := pipeline.prepared_otherwise(config['prepare'], folder):
+        print(
+            f'Note: {folder} was prepared with other settings than config.prepare has: '
+            f'{"; ".join(changed)}. It is used as it is; to prepare anew, name another '
+            'config.data.folder.'
+        )
 
 
 def _offloaded(what):

@@ -103,26 +103,20 @@ def verify(folder):
     return manifest
 
 
-def check_prepared(section, folder):
-    """Raises FileExistsError when rows were prepared with other settings than a config's
-    `prepare` asks for. What it leaves out, or leaves empty, asks for nothing."""
+def prepared_otherwise(section, folder):
+    """What the rows in a folder were prepared with, and a config's `prepare` asks for
+    otherwise, each in words. What that leaves out, or leaves empty, asks for nothing."""
     before = _flat(rows_on_disk.read_manifest(folder)['settings'])
     now = _flat(json.loads(json.dumps(section)))
     name = now.pop('tokenizer', None)
     path = tokenizers.BUNDLED if name == 'bundled' else pathlib.Path(name or '')
     if path.is_file():
         now['tokenizer'] = tokenizers.load(path).fingerprint
-    changed = [
+    return [
         f'{key} was {before.get(key)!r} and is now {value!r}'
         for key, value in now.items()
         if value not in ('', None) and value != before.get(key)
     ]
-    if changed:
-        raise FileExistsError(
-            f'{folder} was prepared with other settings than config.prepare: '
-            f'{"; ".join(changed)}. Name another config.data.folder, delete this one to '
-            'prepare it anew, or say in config.prepare what it holds.'
-        )
 
 
 def _flat(settings):
