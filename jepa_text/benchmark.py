@@ -48,6 +48,8 @@ def benchmark(config, workdir):
                 _say(turn, config['rounds'], name, answers[name][-1])
             results = {name: joined(found) for name, found in answers.items() if found}
             _write(workdir, config, results, left_out)
+    # One that failed in a later round has not the rounds to be compared in.
+    results = {name: found for name, found in results.items() if name not in left_out}
     compare(results, {name: cases[name].get('against') for name in results})
     _write(workdir, config, results, left_out)
     console.table(config['name'], COLUMNS, [table_row(*r) for r in results.items()])

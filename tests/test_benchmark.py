@@ -101,6 +101,22 @@ def test_a_sweep_goes_on_without_what_cannot_be_made(tmp_path, capsys):
     assert list(saved['left_out']) == ['attention splash']
 
 
+def test_a_case_that_fails_in_a_later_round_is_left_out(tmp_path, monkeypatch):
+    def ask(case):
+        asked.append(case['name'])
+        if asked.count('attention xla') == 2 and case['name'] == 'attention blockwise':
+            raise ValueError('memory was full')
+        return dict(seconds=1, tokens=1, flops=1, peak=1, memory=1, library='none')
+
+    asked = []
+    monkeypatch.setattr(benchmark, 'ask', ask)
+    made = config('attention,xla,blockwise', rounds=3)
+    assert list(benchmark.benchmark(made, tmp_path)) == ['attention xla']
+    assert len(asked) == 5
+    saved = json.loads((tmp_path / 'benchmark.json').read_text())
+    assert saved['left_out'] == {'attention blockwise': 'memory was full'}
+
+
 def test_a_sweep_changes_one_thing():
     made = config('batch,2,6').to_dict()
     assert [benchmark.case_of(made, case)['rows'] for case in made['cases']] == [2, 6]
