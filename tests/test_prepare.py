@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from jepa_text import tokenizers
+from jepa_text import recipe, tokenizers
 from jepa_text.data import packing, pipeline, prepare, rows, shards
 
 
@@ -154,7 +154,7 @@ def test_other_settings_are_refused_and_named(make, tmp_path, ours):
     assert pipeline.verify(tmp_path / 'rows')['row_length'] == 32
 
 
-def test_rows_that_were_prepared_otherwise_are_told(make, corpus, tmp_path):
+def test_rows_that_were_prepared_otherwise_are_told(make, corpus, tmp_path, capsys):
     make(tokenizer=tokenizers.load(tokenizers.BUNDLED))
     asked = {'source': corpus | {'path': str(corpus['path'])}, 'tokenizer': 'bundled'}
     words = tmp_path / 'tokenizer.json'
@@ -171,6 +171,13 @@ def test_rows_that_were_prepared_otherwise_are_told(make, corpus, tmp_path):
     assert path.startswith('source.path was') and path.endswith("is now 'mine'")
     (other,) = changed(tokenizer=str(words))
     assert other.startswith('tokenizer was')
+    config = {'prepare': asked, 'data': {'folder': str(tmp_path / 'rows')}}
+    recipe._prepare(config)
+    assert capsys.readouterr().out == ''
+    recipe._prepare(config | {'prepare': asked | {'row_length': 64}})
+    assert (
+        'row_length was 32 and is now 64. It is used as it is' in capsys.readouterr().out
+    )
 
 
 def test_a_folder_of_something_else_is_refused(make, tmp_path):
