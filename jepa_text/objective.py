@@ -67,7 +67,7 @@ class TokenObjective(Objective):
     capacity: int
     attends: str = 'both'
     tied: bool = False
-    logits_mib: int = 256
+    logits_mib: int = 512
     z_weight: float = 0.0
     label: str = 'mlm'
     can_drop = False
@@ -123,15 +123,20 @@ class TokenObjective(Objective):
     def score(self, params, view, hidden_BMD, index_BM, where_BM):
         """The token loss from hidden states at selected positions, and its metrics."""
         labels_BM = jnp.take_along_axis(view.batch['labels'], index_BM, axis=1)
-        scores = word_scores(view.apply, params, hidden_BMD, labels_BM, self.logits_mib)
         share = 1 / jnp.maximum(view.counts['tokens'], 1)
-        sums = {
-            name: losses.masked_sum(x, where_BM) * share for name, x in scores.items()
-        }
+        total, scores = word_scores(
+            view.apply,
+            params,
+            hidden_BMD,
+            labels_BM,
+            weight_BM=where_BM * share,
+            z_weight=self.z_weight,
+            logits_mib=self.logits_mib,
+        )
         metrics = {
-            f'{self.label}_loss': sums['loss'],
-            f'{self.label}_accuracy': sums['correct'],
+            f'{self.label}_{name}': losses.masked_sum(scores[key], where_BM) * share
+            for name, key in (('loss', 'loss'), ('accuracy', 'correct'))
         }
         if 'dropped' in view.batch:
             metrics['dropped_masks'] = jnp.sum(view.batch['dropped'], dtype=jnp.float32)
-        return sums['loss'] + self.z_weight * sums['z'], metrics
+        return total, metrics

@@ -10,12 +10,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jepa_text import fused, losses, sharding
+from jepa_text import fused, sharding
 from jepa_text.models import layers
 from jepa_text.models.block import Block
-
-# Words at a time, where logits are made in chunks: wide enough for a full matrix unit.
-CHUNK = 8192
 
 
 class LMHead(nn.Module):
@@ -220,46 +217,37 @@ def _blocks(predictor, x, segment_ids, positions):
     return layers.RMSNorm(predictor.norm_eps, name='norm')(x)
 
 
-def word_scores(apply, params, hidden_BMD, labels_BM, logits_mib):
-    """Cross-entropy, hit or miss and log-sum-exp squared at every position, [B, M] each.
+def word_scores(apply, params, hidden_BMD, labels_BM, weight_BM, z_weight, logits_mib):
+    """sum weight (cross-entropy + z_weight z^2), and at every position the cross-entropy
+    ('loss') and hit or miss ('correct'), [B, M] each, without gradients.
 
-    Logits take at most `logits_mib` MiB of a device at a time: if all of them fit, they
-    are made whole, which is fastest; else head and loss are one operation, in chunks.
+    Logits take at most `logits_mib` MiB of a device at a time, and as many again in
+    their gradients.
     """
     embedding_VD = params['encoder']['embedding']
-    split, (rows, words) = _split(len(labels_BM), len(embedding_VD))
-    most = int(logits_mib * 2**20 / 4)
-    if rows * labels_BM.shape[1] * words <= most:
-        logits_BMV = apply('lm_head', params, hidden_BMD, embedding_VD)
-        return {
-            'loss': losses.cross_entropy(logits_BMV, labels_BM),
-            'correct': losses.correct(logits_BMV, labels_BM),
-            'z': losses.z_loss(logits_BMV),
-        }
+    split, words = _split(len(labels_BM), len(embedding_VD))
     own = params.get('lm_head', {})
-    chunk = min(words, CHUNK)
-    loss_BM, z_BM, correct_BM = fused.linear_cross_entropy(
+    total, (loss_BM, _, correct_BM) = fused.linear_cross_entropy(
         apply('lm_head', params, hidden_BMD, method='enter'),
         own['output']['kernel'] if 'output' in own else embedding_VD,
         labels_BM,
-        chunk_positions=max(1, most // (rows * chunk)),
-        chunk_vocabulary=chunk,
+        weight_BM,
+        chunk_positions=max(1, int(logits_mib * 2**20 / 4) // words),
+        z_weight=z_weight,
         bias_V=own.get('bias'),
         words_first='output' not in own,
         split=split,
     )
-    return {'loss': loss_BM, 'correct': correct_BM, 'z': z_BM**2}
+    return total, {'loss': loss_BM, 'correct': correct_BM}
 
 
 def _split(rows, words):
-    """How a mesh that is set splits rows and words, and what is left on a device."""
+    """How a mesh that is set splits rows and words, and the words left on a device."""
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty or mesh.size == 1:
-        return None, (rows, words)
-    ways = math.prod(mesh.shape[axis] for axis in sharding.ROWS)
-    if rows % ways or words % mesh.shape[sharding.WORDS]:
-        return None, (rows, words)
-    return (sharding.ROWS, sharding.WORDS), (
-        rows // ways,
-        words // mesh.shape[sharding.WORDS],
-    )
+        return None, words
+    if rows % math.prod(mesh.shape[axis] for axis in sharding.ROWS):
+        return None, words
+    if words % mesh.shape[sharding.WORDS]:
+        return (sharding.ROWS, None), words
+    return (sharding.ROWS, sharding.WORDS), words // mesh.shape[sharding.WORDS]

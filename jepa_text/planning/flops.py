@@ -9,8 +9,8 @@ pass. What goes element by element (norms, softmax, rotations, optimizer) does n
               is what MFU counts (PaLM, arXiv 2204.02311, appendix B), except that causal
               attention counts half, which PaLM counts whole. Documents are not told
               apart in a row. For padding, multiply by the share of real tokens.
-    hardware  `traced`, from the program: also what rematerialisation computes again, the
-              masked half of attention, and logits that a chunked head makes anew.
+    hardware  `traced`, from the program: also what rematerialisation computes again, and
+              the masked half of attention.
 """
 
 import dataclasses

@@ -127,8 +127,8 @@ def notes(plan):
     yield ''
     yield (
         'Arithmetic: the model count (PaLM, appendix B), causal attention by half; '
-        '"computed" is what the program holds for one that counts: rematerialisation, '
-        'the masked half of attention, chunked logits.'
+        '"computed" is what the program holds for one that counts: rematerialisation '
+        'and the masked half of attention.'
     )
     attention = (
         'attention keeps no array of row length squared (a kernel; model.attention=xla '
