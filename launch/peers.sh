@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # The tests against other people's code: installs torch and transformers, and what else
-# reads an exported model, into the environment of the tests and runs those with the
-# marker `peer`. Arguments go to pytest.
+# reads an exported model or what a launcher writes, into the environment of the tests and
+# runs those with the marker `peer`. Arguments go to pytest.
 #
 #   bash launch/peers.sh
 #   TORCH=2.12.0 bash launch/peers.sh -k rope
 #
 # Exit code 77: there is no torch for this Python and machine, and no test ran. Otherwise
 # it fails when a test fails, and when none ran or one is skipped, too, except for want of
-# sentence-transformers or of what writes ONNX, which some machines have no package of.
+# what is not torch or transformers, of which some machines have no package that fits.
 #
 #   RESULTS        a file for the results, as JUnit XML
 #   TORCH          version of torch, 2.13.0 if not set
@@ -40,17 +40,28 @@ if ! "$VENV/bin/python" -m pip install --constraint "$scratch/versions.txt" "${p
 fi
 
 missing=''
-for more in sentence-transformers onnxscript onnxruntime; do
+# Notes that a package is missing; fails if it is there and cannot be installed.
+without() {
+  grep -q 'No matching distribution found' "$scratch/log" || {
+    tail -n 20 "$scratch/log" >&2
+    fail "pip could not install $1; the lines above end its log."
+  }
+  say missing "$1: its tests do not run"
+  missing="$missing ${1//-/_}"
+}
+for more in sentence-transformers onnxscript onnxruntime kubernetes-validate; do
   say peers "$more"
-  if ! "$VENV/bin/python" -m pip install --constraint "$scratch/versions.txt" "$more" >"$scratch/log" 2>&1; then
-    grep -q 'No matching distribution found' "$scratch/log" || {
-      tail -n 20 "$scratch/log" >&2
-      fail "pip could not install $more; the lines above end its log."
-    }
-    say missing "$more: its tests do not run"
-    missing="$missing ${more//-/_}"
-  fi
+  "$VENV/bin/python" -m pip install --constraint "$scratch/versions.txt" "$more" >"$scratch/log" 2>&1 ||
+    without "$more"
 done
+
+# In a folder of its own, with all it needs: other versions than ours.
+say peers skypilot
+if "$VENV/bin/python" -m pip install --target "$scratch/sky" 'skypilot>=0.14' >"$scratch/log" 2>&1; then
+  export SKYPILOT="$scratch/sky"
+else
+  without skypilot
+fi
 
 failed=''
 results="${RESULTS:-$scratch/results.xml}"

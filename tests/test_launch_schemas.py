@@ -1,0 +1,87 @@
+"""What launchers give to others, by the schemas of those: Kubernetes and SkyPilot.
+
+JobSet's own fields have a schema in its repository alone (LOG.md).
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+from launching import JOB, ROOT, Machine
+
+pytestmark = pytest.mark.peer
+GPU = dict(GPU='nvidia-h100-80gb', HOSTS='2')
+TPU = dict(TPU='tpu-v6e-slice', TOPOLOGY='4x4', HOSTS='4', SLICES='2', SPOT='1')
+
+
+@pytest.mark.parametrize('env', [GPU, TPU], ids=['gpu', 'tpu'])
+def test_the_jobs_of_a_jobset_are_jobs_of_kubernetes(tmp_path, env):
+    kubernetes = pytest.importorskip(
+        'kubernetes_validate', reason='kubernetes_validate is not installed'
+    )
+    named = dict(NAME='first', IMAGE='place/jepa-text:1', **env)
+    code, output = Machine(tmp_path).run('gke.sh', '--dry-run', *JOB, **named)
+    assert code == 0, output
+    (workers,) = yaml.safe_load(output)['spec']['replicatedJobs']
+    job = dict(apiVersion='batch/v1', kind='Job', metadata=dict(name='first'))
+    job['spec'] = workers['template']['spec']
+    kubernetes.validate(job, '1.31', strict=True)
+    job['spec']['template']['spec']['containers'][0]['arguments'] = []
+    with pytest.raises(kubernetes.ValidationError, match='arguments'):
+        kubernetes.validate(job, '1.31', strict=True)
+
+
+# Run beside SkyPilot and all it needs, other versions than ours.
+CHECK = """
+import sys, yaml
+from sky.utils import common_utils, schemas
+task, resources = schemas.get_task_schema(), schemas.get_resources_schema()
+found = yaml.safe_load(sys.stdin)
+common_utils.validate_schema(found, task, 'sky.yaml: ')
+common_utils.validate_schema(found['resources'], resources, 'sky.yaml: ')
+for key in found['resources']['job_recovery']:
+    assert repr(key) in str(resources), key
+"""
+
+
+@pytest.fixture
+def sky(tmp_path):
+    """Runs a command where SkyPilot is, in a folder that launch/peers.sh tells."""
+    if 'SKYPILOT' not in os.environ:
+        pytest.skip('skypilot: the variable SKYPILOT does not say where it is')
+    folder = os.environ['SKYPILOT']
+
+    def run(*words, given=''):
+        return subprocess.run(
+            words,
+            env={**os.environ, 'HOME': str(tmp_path), 'PYTHONPATH': folder},
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    return run
+
+
+def test_a_task_is_one_of_skypilot(sky):
+    task = yaml.safe_load((ROOT / 'launch' / 'sky.yaml').read_text())
+    done = sky(sys.executable, '-c', CHECK, given=yaml.dump(task))
+    assert done.returncode == 0, done.stderr
+    wrong = sky(sys.executable, '-c', CHECK, given=yaml.dump({**task, 'num_node': 1}))
+    assert wrong.returncode and 'num_node' in wrong.stderr
+
+
+def test_options_of_sky_are_those_it_has(sky, tmp_path):
+    machine = Machine(tmp_path)
+    machine.fake('sky')
+    code, output = machine.run('sky.sh', *JOB, BUCKET='gs://b', INFRA='gcp', SPOT='0')
+    assert code == 0, output
+    (words,) = machine.called('sky')
+    used = {word.partition('=')[0] for word in words if word.startswith('--')}
+    told = sky(f'{os.environ["SKYPILOT"]}/bin/sky', *words[:2], '--help')
+    known = set(re.findall(r'--[a-z][a-z-]*', told.stdout))
+    assert len(used) > 5 and used <= known, used - known
