@@ -234,7 +234,8 @@ def places(recipe, phase):
 
 def compiled(recipe, phase):
     """The step of a phase for the mesh: `(state, batch) -> (state, metrics)`."""
-    return sharding.within(recipe.mesh, jitted(recipe, phase))
+    step = sharding.within(recipe.mesh, jitted(recipe, phase))
+    return sharding.one_by_one(recipe.mesh, step)
 
 
 def jitted(recipe, phase):

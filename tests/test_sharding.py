@@ -1,6 +1,7 @@
 """The table from path and shape to axes of the mesh."""
 
 import jax
+import jax.numpy as jnp
 import pytest
 from jax.sharding import PartitionSpec as P
 
@@ -72,3 +73,13 @@ def test_what_is_offloaded_lies_on_the_host():
     places = sharding.shardings(tree, mesh, 'opt_state')
     assert places['opt_state']['count'].memory_kind == 'pinned_host'
     assert places['params']['a']['scale'].memory_kind != 'pinned_host'
+
+
+def test_a_call_on_a_cpu_has_ended():
+    @jax.jit
+    def slow(x):
+        return jax.lax.fori_loop(0, 300, lambda _, x: jnp.tanh(x @ x), x)
+
+    x = jnp.ones((256, 256))
+    slow(x).block_until_ready()
+    assert sharding.one_by_one(sharding.make_mesh(), slow)(x).is_ready()
