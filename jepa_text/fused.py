@@ -57,8 +57,6 @@ def linear_cross_entropy(
             'a chunk has at least 1.'
         )
     layout = _Layout(chunk_positions, float(z_weight), words_first, split)
-    if bias_V is None:
-        bias_V = jnp.zeros(kernel_DV.shape[layout.axis], jnp.float32)
     total, scores = _total(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM)
     return total, jax.lax.stop_gradient(scores)
 
@@ -72,9 +70,14 @@ class _Layout(NamedTuple):
     split: tuple | None
 
     @property
-    def axis(self):
-        """The kernel's axis of words."""
-        return 0 if self.words_first else 1
+    def kernel(self):
+        """The kernel's axes, for einsum."""
+        return 'VD' if self.words_first else 'DV'
+
+    @property
+    def words_axis(self):
+        """The axis of the mesh over which words are split, or None."""
+        return self.split and self.split[1]
 
     def on_mesh(self, function, inputs, outputs):
         """`function`, on each device's part of its arguments: of [B, ...] ('rows'), of
@@ -97,15 +100,11 @@ class _Layout(NamedTuple):
 
     def first_word(self, count):
         """The id of the first of a device's `count` words."""
-        if self.split is None or self.split[1] is None:
-            return 0
-        return jax.lax.axis_index(self.split[1]) * count
+        return jax.lax.axis_index(self.words_axis) * count if self.words_axis else 0
 
     def over_words(self, combine, x):
         """`jax.lax.psum` or `pmax` over the devices that share the rows."""
-        if self.split is None or self.split[1] is None:
-            return x
-        return combine(x, self.split[1])
+        return combine(x, self.words_axis) if self.words_axis else x
 
     def over_rows(self, x):
         """The sum over the devices that share the words."""
@@ -140,7 +139,8 @@ def _backward(layout, saved, slopes):
     (d_hidden_BMD, *rest), like_BMD = saved
     slope, _ = slopes  # the scores have none: see `linear_cross_entropy`
     d_hidden_BMD = (slope * d_hidden_BMD).astype(like_BMD.dtype)
-    return d_hidden_BMD, *((slope * d).astype(d.dtype) for d in rest), None
+    rest = jax.tree.map(lambda d: (slope * d).astype(d.dtype), rest)
+    return d_hidden_BMD, *rest, None
 
 
 _total.defvjp(_forward, _backward)
@@ -158,45 +158,44 @@ def _sum(layout, weight_BM, scores):
 
 
 def _local_scores(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM):
-    words = _words(layout, kernel_DV, bias_V, hidden_BMD.dtype)
+    kernel_DV = kernel_DV.astype(hidden_BMD.dtype)
 
     def chunk(carry, part):
         hidden_ND, _, labels_N = part
-        return carry, _scores(layout, hidden_ND, labels_N, words)[0]
+        scores, *_ = _scores(layout, hidden_ND, kernel_DV, bias_V, labels_N)
+        return carry, scores
 
     return _over_chunks(layout, chunk, None, (hidden_BMD, weight_BM, labels_BM))[1]
 
 
 def _local_gradients(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM):
     """d logit = weight ((1 + 2 z_weight z) softmax - onehot), chunk by chunk."""
-    words = _words(layout, kernel_DV, bias_V, hidden_BMD.dtype)
+    like, kernel_DV = kernel_DV, kernel_DV.astype(hidden_BMD.dtype)
 
     def chunk(carry, part):
         d_kernel_DV, d_bias_V = carry
         hidden_ND, weight_N, labels_N = part
-        scores, logits_NV = _scores(layout, hidden_ND, labels_N, words)
-        hit_NV = (labels_N - words.first)[:, None] == jnp.arange(len(bias_V))[None]
-        z_N = scores[1]
-        sum_N = weight_N * (1 + 2 * layout.z_weight * z_N)
-        slope_NV = jnp.exp(logits_NV - z_N[:, None]) * sum_N[:, None]
-        slope_NV = slope_NV - jnp.where(hit_NV, weight_N[:, None], 0)
-        d_bias_V += jnp.sum(slope_NV, axis=0)
+        scores, exp_NV, sum_N, hit_NV = _scores(
+            layout, hidden_ND, kernel_DV, bias_V, labels_N
+        )
+        grown_N = 1 + 2 * layout.z_weight * scores[1]
+        slope_NV = exp_NV * (weight_N * grown_N / sum_N)[:, None]
+        slope_NV -= jnp.where(hit_NV, weight_N[:, None], 0)
+        if bias_V is not None:
+            d_bias_V += jnp.sum(slope_NV, axis=0)
         slope_NV = slope_NV.astype(hidden_ND.dtype)
-        d_hidden_ND = _dot(slope_NV, words.kernel_DV.T)
-        d_kernel_DV += _dot(hidden_ND.T, slope_NV)
+        d_hidden_ND = _einsum(f'NV,{layout.kernel}->ND', slope_NV, kernel_DV)
+        d_kernel_DV += _einsum(f'NV,ND->{layout.kernel}', slope_NV, hidden_ND)
         return (d_kernel_DV, d_bias_V), (*scores, d_hidden_ND)
 
-    zeros = (jnp.zeros(words.kernel_DV.shape), jnp.zeros(bias_V.shape))
-    (d_kernel_DV, d_bias_V), (*scores, d_hidden_BMD) = _over_chunks(
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape), (kernel_DV, bias_V))
+    slopes, (*scores, d_hidden_BMD) = _over_chunks(
         layout, chunk, zeros, (hidden_BMD, weight_BM, labels_BM)
     )
-    d_kernel = d_kernel_DV.T if layout.words_first else d_kernel_DV
-    return (
-        *scores,
-        layout.over_words(jax.lax.psum, d_hidden_BMD),
-        layout.over_rows(d_kernel).astype(kernel_DV.dtype),
-        layout.over_rows(d_bias_V).astype(bias_V.dtype),
+    slopes = jax.tree.map(
+        lambda slope, x: layout.over_rows(slope).astype(x.dtype), slopes, (like, bias_V)
     )
+    return *scores, layout.over_words(jax.lax.psum, d_hidden_BMD), *slopes
 
 
 def _over_chunks(layout, chunk, carry, inputs):
@@ -227,38 +226,34 @@ def _over_chunks(layout, chunk, carry, inputs):
     return carry, tuple(map(join, outputs))
 
 
-class _Words(NamedTuple):
-    """A device's words: their kernel, their bias, and the id of the first."""
-
-    kernel_DV: jax.Array
-    bias_V: jax.Array
-    first: jax.Array
-
-
-def _words(layout, kernel_DV, bias_V, dtype):
-    kernel = kernel_DV.T if layout.words_first else kernel_DV
-    return _Words(kernel.astype(dtype), bias_V, layout.first_word(len(bias_V)))
-
-
-def _scores(layout, hidden_ND, labels_N, words):
-    """(loss, z, correct) of a chunk, and its logits."""
-    logits_NV = _dot(hidden_ND, words.kernel_DV) + words.bias_V[None]
-    top_N = layout.over_words(jax.lax.pmax, jnp.max(logits_NV, axis=-1))
-    # Of the words of this device, where the label is; a label of another's counts as 0.
-    place_N = labels_N - words.first
-    found_N = (place_N >= 0) & (place_N < logits_NV.shape[1])
+def _scores(layout, hidden_ND, kernel_DV, bias_V, labels_N):
+    """(loss, z, correct) of a chunk, exp(logit - top)_NV, its sum_N, and where the label
+    is, of the words that this device has."""
+    logits_NV = _einsum(f'ND,{layout.kernel}->NV', hidden_ND, kernel_DV)
+    if bias_V is not None:
+        logits_NV += bias_V[None]
+    words = logits_NV.shape[1]
+    place_N = labels_N - layout.first_word(words)
+    # A label of another device's counts as 0 here.
+    found_N = (place_N >= 0) & (place_N < words)
     label_N = jnp.take_along_axis(logits_NV, place_N[:, None], axis=1, mode='clip')[:, 0]
+    # The label's is never above the top. That it is asked for before the exponentials
+    # lets them take the place of the logits: one buffer, not two.
+    top_N = jnp.maximum(jnp.max(logits_NV, axis=-1), label_N)
+    top_N = layout.over_words(jax.lax.pmax, top_N)
+    exp_NV = jnp.exp(logits_NV - top_N[:, None])
     sums = (
-        jnp.sum(jnp.exp(logits_NV - top_N[:, None]), axis=-1),
+        jnp.sum(exp_NV, axis=-1),
         jnp.where(found_N, label_N, 0),
         found_N.astype(jnp.float32),
     )
-    total_N, label_N, found_N = layout.over_words(jax.lax.psum, sums)
+    sum_N, label_N, found_N = layout.over_words(jax.lax.psum, sums)
     label_N = jnp.where(found_N > 0, label_N, jnp.nan)
-    z_N = top_N + jnp.log(total_N)
+    z_N = top_N + jnp.log(sum_N)
     correct_N = (label_N >= top_N).astype(jnp.float32)
-    return (z_N - label_N, z_N, correct_N), logits_NV
+    hit_NV = place_N[:, None] == jnp.arange(words)[None]
+    return (z_N - label_N, z_N, correct_N), exp_NV, sum_N, hit_NV
 
 
-def _dot(a, b):
-    return jnp.dot(a, b, preferred_element_type=jnp.float32)
+def _einsum(equation, a, b):
+    return jnp.einsum(equation, a, b, preferred_element_type=jnp.float32)

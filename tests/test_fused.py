@@ -301,7 +301,8 @@ def test_word_scores_are_those_of_the_head(inputs, head):
         for one, other in zip(
             jax.tree.leaves(scores), jax.tree.leaves(expected), strict=True
         ):
-            assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+            # Sums of large numbers: what rounding leaves is of the size of the largest.
+            assert_allclose(one, other, rtol=0, atol=1e-6 * max(1, abs(other).max()))
 
 
 @pytest.mark.parametrize(('dtype', 'mib'), [(jnp.float32, 600), (jnp.bfloat16, 1200)])
@@ -319,6 +320,22 @@ def test_memory_at_16k_positions_and_128k_words(dtype, mib):
 
     program = jax.jit(jax.grad(loss, argnums=(0, 1))).lower(*shapes).compile()
     assert program.memory_analysis().temp_size_in_bytes < mib * 2**20
+
+
+def test_logits_and_their_slopes_share_a_buffer():
+    shapes = (
+        jax.ShapeDtypeStruct((8, 128, 64), jnp.float32),
+        jax.ShapeDtypeStruct((32_768, 64), jnp.float32),
+        jax.ShapeDtypeStruct((8, 128), jnp.int32),
+    )
+
+    def loss(hidden, kernel, labels):
+        form = fused_by(1024, words_first=True)
+        return form(hidden, kernel, labels, jnp.ones(labels.shape))[0]
+
+    program = jax.jit(jax.grad(loss, argnums=(0, 1))).lower(*shapes).compile()
+    logits = 4 * 1024 * 32_768
+    assert program.memory_analysis().temp_size_in_bytes < 1.1 * logits
 
 
 def test_a_chunk_of_nothing_is_refused(inputs):
