@@ -67,7 +67,7 @@ class TokenObjective(Objective):
     capacity: int
     attends: str = 'both'
     tied: bool = False
-    logits_mib: int = 512
+    logits_mib: int = 1024
     z_weight: float = 0.0
     label: str = 'mlm'
     can_drop = False
@@ -133,10 +133,11 @@ class TokenObjective(Objective):
             z_weight=self.z_weight,
             logits_mib=self.logits_mib,
         )
-        metrics = {
-            f'{self.label}_{name}': losses.masked_sum(scores[key], where_BM) * share
-            for name, key in (('loss', 'loss'), ('accuracy', 'correct'))
-        }
+        loss, correct = (
+            losses.masked_sum(scores[name], where_BM) * share
+            for name in ('loss', 'correct')
+        )
+        metrics = {f'{self.label}_loss': loss, f'{self.label}_accuracy': correct}
         if 'dropped' in view.batch:
             metrics['dropped_masks'] = jnp.sum(view.batch['dropped'], dtype=jnp.float32)
         return total, metrics

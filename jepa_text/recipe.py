@@ -233,7 +233,10 @@ def places(recipe, phase):
 
 
 def compiled(recipe, phase):
-    """The step of a phase for the mesh: `(state, batch) -> (state, metrics)`."""
+    """The step of a phase for the mesh: `(state, batch) -> (state, metrics)`.
+
+    On CPUs a call returns when the step has ended (`sharding.one_by_one`).
+    """
     step = sharding.within(recipe.mesh, jitted(recipe, phase))
     return sharding.one_by_one(recipe.mesh, step)
 
