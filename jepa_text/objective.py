@@ -67,7 +67,7 @@ class TokenObjective(Objective):
     capacity: int
     attends: str = 'both'
     tied: bool = False
-    logits_mib: int = 1024
+    logits_mib: int = 512
     z_weight: float = 0.0
     label: str = 'mlm'
     can_drop = False

@@ -8,7 +8,7 @@ from jepa_text import ranges
 from jepa_text.objective import TokenObjective
 
 
-def make(tokenizer, length, steps, prefix=None, tied=False, logits_mib=1024, z_weight=0.0):
+def make(tokenizer, length, steps, prefix=None, tied=False, logits_mib=512, z_weight=0.0):
     """Reads to the left; with `prefix=(low, high)`, prefix-LM: a share of each document,
     drawn uniformly between the two, is read both ways and predicts nothing.
 

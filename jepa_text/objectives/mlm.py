@@ -24,7 +24,7 @@ def make(
     attends='both',
     shift=0,
     tied=False,
-    logits_mib=1024,
+    logits_mib=512,
     z_weight=0.0,
     label='mlm',
 ):
