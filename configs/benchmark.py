@@ -101,6 +101,9 @@ def get_config(argument='peer'):
     config.metrics = True
     # torch.compile, for the cases of transformers.
     config.compile = True
+    # Their process keeps the memory it frees, as ours does by itself; False: as it comes.
+    # Where page faults are dear, they are up to half of its step on CPUs (LOG.md).
+    config.peer_keeps_memory = True
     # Each case starts anew in each round.
     config.rounds = 5
     config.warmup = 3

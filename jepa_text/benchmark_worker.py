@@ -46,8 +46,9 @@ def measured(case):
     """What was made of a case, and how it steps once it is warm; or why it cannot be
     made, as an `error`."""
     try:
-        if case['side'] == 'ours':
+        if case['side'] == 'ours' or case['peer_keeps_memory']:
             allocator.keep_freed_memory()
+        if case['side'] == 'ours':
             compilation.use_cache(case['compilation_cache'])
         work = make(case)
     except (ValueError, ImportError) as error:

@@ -2,7 +2,8 @@
 
 EuroBERT (masked) or Llama (causal) of the trunk's sizes: scaled-dot-product attention,
 torch.compile, fused AdamW, gradients clipped; bfloat16 by autocast on a GPU, float32 on a
-CPU. Its head scores every position, as that library's does.
+CPU. Its head scores every position, as that library's does. Its process keeps the memory
+that it frees, as ours does, unless `peer_keeps_memory` says otherwise.
 """
 
 import itertools

@@ -156,6 +156,23 @@ def test_bad_settings_are_named_before_anything_runs(tmp_path, changes, words):
         benchmark.benchmark(made, tmp_path)
 
 
+@pytest.mark.parametrize(('asked', 'times'), [(True, 2), (False, 1)])
+def test_both_sides_keep_their_memory_unless_told(monkeypatch, asked, times):
+    def make(case):
+        raise ValueError('enough')
+
+    called = []
+    monkeypatch.setattr(benchmark_worker, 'make', make)
+    monkeypatch.setattr(
+        benchmark_worker.allocator, 'keep_freed_memory', lambda: called.append(1)
+    )
+    made = config('peer', peer_keeps_memory=asked, compilation_cache='').to_dict()
+    for case in made['cases'][:2]:
+        answer = benchmark_worker.measured(benchmark.case_of(made, case))
+        assert answer == {'error': 'enough'}
+    assert len(called) == times
+
+
 @pytest.mark.peer
 def test_the_peer_steps_on_the_same_batches(tmp_path):
     pytest.importorskip('torch')

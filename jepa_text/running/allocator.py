@@ -2,6 +2,8 @@
 
 import ctypes
 
+import jax
+
 # Numbers of malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 
@@ -12,9 +14,14 @@ def keep_freed_memory():
     glibc takes buffers above 32 MiB from the kernel and gives them back at once, so that
     on a CPU every step begins with fresh pages, which the kernel must fill with zeros: a
     fifth of a step's time (LOG.md). Holds for the whole process, which is then as large
-    as its peak until it ends. Threads that have allocated before keep their own ways, so
-    call it before jax has any: before anything is computed.
+    as its peak until it ends. And jax computes on a CPU in the thread that calls: what
+    the caller allocates beside a step begun ahead now and then cuts up the memory which
+    the next one needs, and the process grows by all of it (LOG.md).
+
+    Threads that have allocated before keep their own ways, and so does jax, so call it
+    before anything is computed.
     """
+    jax.config.update('jax_cpu_enable_async_dispatch', False)
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # another C library
