@@ -3,6 +3,8 @@
 Keys and values are repeated for every query head, as the kernel knows no groups.
 """
 
+import warnings
+
 import jax.numpy as jnp
 
 SPLITS, MULTIPLE = False, 128
@@ -36,8 +38,11 @@ def attend(
 ):
     """Pads a head width that is no power of two by itself, in registers."""
     del order_BL, window
-    # Triton is not there on every platform, and takes a second to import.
-    from jax.experimental.pallas.ops.gpu import attention
+    with warnings.catch_warnings():
+        # jax 0.12 asks for Tokamax in its place: a backend of its own, tried before.
+        warnings.simplefilter('ignore', DeprecationWarning)
+        # Triton is not there on every platform, and takes a second to import.
+        from jax.experimental.pallas.ops.gpu import attention
 
     repeats = q_BLHK.shape[2] // k_BLGK.shape[2]
     return attention.mha(
