@@ -14,9 +14,8 @@ def keep_freed_memory():
     glibc takes buffers above 32 MiB from the kernel and gives them back at once, so that
     on a CPU every step begins with fresh pages, which the kernel must fill with zeros: a
     fifth of a step's time (LOG.md). Holds for the whole process, which is then as large
-    as its peak until it ends. And jax computes on a CPU in the thread that calls: what
-    the caller allocates beside a step begun ahead now and then cuts up the memory which
-    the next one needs, and the process grows by all of it (LOG.md).
+    as its peak until it ends. And jax computes on a CPU in the thread that calls: where
+    another one did, the process now and then grew by all that a step holds (LOG.md).
 
     Threads that have allocated before keep their own ways, and so does jax, so call it
     before anything is computed.
