@@ -96,8 +96,7 @@ def evaluate(config, workdir):
             **evaluator.run(model.params),
             **representation.run(model, train_set, heldout_set, label=section['label']),
         }
-    special_ids = first.tokenizer.special_ids
-    results['unigram'] = heldout.unigram_entropy(rows, special_ids)
+    results['unigram'] = evaluator.unigram
     results['heldout_tokens'] = rows.manifest['splits']['heldout']['tokens']
     for text, answer in section['sentences']:
         answers = {name: models[name].fill(text)[0] for name in names}

@@ -1,5 +1,6 @@
 """The results of a study as report.html, and as a short table on the terminal."""
 
+import math
 import platform
 from importlib import metadata
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import jax
 
 from jepa_text import plots, recipe, report
+from jepa_text.evals import frequencies
 from jepa_text.running import console, metrics
 
 COLUMNS = ('model', 'masked loss', 'accuracy', 'uniformity', 'effective rank', 'probe')
@@ -43,6 +45,7 @@ def table(results):
 def show(results):
     """Prints the short table and the masked-word predictions."""
     console.table('Held out', list(COLUMNS), table(results))
+    print(f'\n{headline(results)}')
     for item in results['predictions']:
         print(f'\n{item["text"]}   ({item["answer"]})')
         for name, answers in item['models'].items():
@@ -73,15 +76,29 @@ def write(workdir, results, configs):
 
 
 def headline(results):
-    """The one sentence to remember: who reads held-out text best, and by how much."""
+    """What to remember: who reads held-out text best, and by how much; before it, which
+    runs are worse than the untrained network, or have learned nothing."""
     scores = {n: v['heldout/mlm_loss'] for n, v in results['models'].items()}
-    best = min(scores, key=scores.get)
-    gap = results['unigram'] - scores[best]
-    return (
+    runs = {name: loss for name, loss in scores.items() if name not in plots.BASELINES}
+    unigram, floor = results['unigram'], scores.get('untrained', math.inf)
+    worse = [name for name, loss in runs.items() if not loss < floor]
+    idle = [name for name, x in runs.items() if not frequencies.is_better(x, unigram)]
+    said = ''
+    if worse:
+        said += f'Worse than untrained at naming hidden tokens: {_names(worse)}. '
+    if rest := [name for name in idle if name not in worse]:
+        said += f'Learned nothing that token frequencies do not give: {_names(rest)}. '
+    # NaN is no score.
+    best = min(runs, key=lambda name: (math.isnan(runs[name]), runs[name]))
+    return said + (
         f'On {results["heldout_tokens"]:,} tokens that no run has seen, `{best}` names '
-        f'hidden words best: {scores[best]:.2f} nats, {gap:.2f} below what the mere '
-        'frequency of words gives.'
+        f'hidden tokens best: {runs[best]:.2f} nats, '
+        f'{frequencies.compared(runs[best], unigram)} alone.'
     )
+
+
+def _names(names):
+    return ', '.join(f'`{name}`' for name in names)
 
 
 def figures(logs, configs, results):
@@ -123,12 +140,12 @@ def _losses(results):
             [
                 name,
                 loss,
-                results['unigram'] - loss,
+                frequencies.compared(loss, results['unigram']),
                 values['heldout/mlm_accuracy'],
                 values['heldout/clm_loss'],
             ]
         )
-    rows.insert(0, ['unigram entropy', results['unigram'], 0.0, None, None])
+    rows.insert(0, ['unigram entropy', results['unigram'], None, None, None])
     return {
         'heading': 'Held-out losses',
         'text': 'Masked loss: 15 % of the tokens hidden, the same ones for every model. '
@@ -137,7 +154,7 @@ def _losses(results):
             'columns': [
                 'model',
                 'masked loss',
-                'below unigram',
+                'beside token frequencies',
                 'accuracy',
                 'causal loss',
             ],

@@ -99,6 +99,7 @@ def train(config, folder):
             if phase.stop > int(state.step):
                 state = run.phase(phase, state)
         store.wait()
+        report.conclude()
         return state
 
 

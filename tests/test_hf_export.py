@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import math
 
 import hf_cases
 import jax
@@ -308,9 +309,26 @@ def test_the_card_names_the_step_of_what_was_measured(tmp_path):
         {'step': 8, 'heldout/mlm_loss': 1.0},
     ]
     lines = ''.join(json.dumps(row) + '\n' for row in rows)
-    assert card._measured(tmp_path, 7) == (None, {})
+    newest = card.metrics.newest
+    assert newest(tmp_path, 'heldout/', 7) == (None, {})
     (tmp_path / card.metrics.FILE).write_text(lines)
-    assert card._measured(tmp_path, 7) == (6, {'heldout/mlm_loss': 2.0})
+    assert newest(tmp_path, 'heldout/', 7) == (6, {'heldout/mlm_loss': 2.0})
+    assert newest(tmp_path, 'heldout/') == (8, {'heldout/mlm_loss': 1.0})
+
+
+@pytest.mark.parametrize('loss, learned', [(5.0, True), (7.05, False), (math.nan, False)])
+def test_the_card_says_whether_anything_was_learned(loss, learned):
+    facts = card.Facts(
+        step=7,
+        history=({'start': 0, 'stop': 7, 'objective': {'name': 'mlm'}},),
+        measured={'heldout/mlm_loss': loss, 'heldout/unigram_entropy': 6.4},
+        measured_at=7,
+    )
+    text = card.text(trained(), 'EuroBertForMaskedLM', 1234, facts)
+    assert ('learned nothing' in text.split('## Training')[0]) is not learned
+    if not math.isnan(loss):
+        words = '1.40 better' if learned else '0.65 worse'
+        assert f'{words} than token frequencies alone (6.400)' in text
 
 
 @pytest.mark.parametrize('causal, shift', [(False, 1), (False, 0), (True, 1), (True, 0)])

@@ -129,6 +129,7 @@ LAYERS = {
     'task': 0,
     'tables': 1,
     'tasks/': 2,
+    'evals/frequencies': 0,
     'evals/': 4,
     # numbers -> figures and pages
     'plots': 0,

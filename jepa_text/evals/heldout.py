@@ -1,5 +1,6 @@
 """Losses on held-out rows under fixed masks, so that runs and rates compare."""
 
+import functools
 import math
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 
 from jepa_text import resolve, sharding
 from jepa_text.data import pipeline
+from jepa_text.evals import frequencies
 from jepa_text.state import View
 
 # Beside the sums: positions in the loss, and tokens, of all processes.
@@ -25,6 +27,7 @@ class Evaluator:
         self, network, rows, tokenizer, mesh, *, batch_size, rate=0.15, most_rows=0
     ):
         self.rows, self.mesh, self.batch_size = rows, mesh, batch_size
+        self.special_ids = tokenizer.special_ids
         self.most_rows = most_rows or len(rows)
         given = dict(tokenizer=tokenizer, length=rows.row_length, steps=1)
         tied = network.modules['lm_head'].tied
@@ -43,7 +46,8 @@ class Evaluator:
         }
 
     def run(self, params):
-        """{heldout/mlm_loss, mlm_accuracy, clm_loss, clm_accuracy, bits_per_byte}."""
+        """{heldout/mlm_loss, mlm_accuracy, clm_loss, clm_accuracy, bits_per_byte,
+        unigram_entropy}."""
         needed = {name: params[name] for name in ('encoder', 'lm_head')}
         values = {}
         for name, objective in self.objectives.items():
@@ -69,7 +73,12 @@ class Evaluator:
         predicted = count / tokens * split['tokens']
         nats = values['heldout/clm_loss'] * predicted
         values['heldout/bits_per_byte'] = nats / split['bytes'] / math.log(2)
-        return values
+        return values | {frequencies.UNIGRAM: self.unigram}
+
+    @functools.cached_property
+    def unigram(self):
+        """unigram_entropy of the rows that are scored."""
+        return unigram_entropy(self.rows, self.special_ids, self.most_rows)
 
 
 def _sums(network, objective):
@@ -86,13 +95,13 @@ def _sums(network, objective):
     return sums
 
 
-def unigram_entropy(rows, special_ids):
-    """-sum p log p of the words of the rows under their own frequencies, in nats.
+def unigram_entropy(rows, special_ids, most_rows):
+    """-sum p log p of the tokens of the first rows under their own frequencies, in nats.
 
     What a model that knows the frequencies and reads nothing else would score.
     """
     counts = np.zeros(rows.manifest['vocab_size'], np.int64)
-    for index in range(len(rows)):
+    for index in range(min(most_rows, len(rows))):
         row = rows[index]
         counts += np.bincount(
             row['tokens'][row['segment_ids'] > 0], minlength=len(counts)

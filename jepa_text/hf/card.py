@@ -8,6 +8,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+from jepa_text.evals import frequencies
 from jepa_text.running import metrics, restore
 
 START = 'start.json'
@@ -39,7 +40,7 @@ def facts(workdir, step):
     workdir = Path(workdir)
     config = json.loads((workdir / 'config.json').read_text(encoding='utf-8'))
     manifest = Path(config['data']['folder'], 'manifest.json')
-    measured_at, measured = _measured(workdir, step)
+    measured_at, measured = metrics.newest(workdir, frequencies.PREFIX, step)
     return Facts(
         step=step,
         history=tuple(restore.meta(workdir / 'checkpoints', step)['history']),
@@ -69,7 +70,10 @@ def text(model, architecture, parameters, facts=None, license_name=None):
         f'{architecture}, {parameters:,} parameters in float32, texts of up to '
         f'{model.length:,} tokens. License: {said}.',
     ]
-    parts = [front, about, _training(facts), _data(facts), _measurements(facts)]
+    said = _said(facts)
+    # A model that learned nothing says so before all else.
+    about += [line for warning in said[1:] for line in ('', f'**{warning}**')]
+    parts = [front, about, _training(facts), _data(facts), _measurements(facts, said)]
     parts.append(_usage(model, architecture, task))
     return '\n\n'.join('\n'.join(part) for part in parts if part) + '\n'
 
@@ -115,14 +119,20 @@ def _data(facts):
     return ['## Data', '', *lines]
 
 
-def _measurements(facts):
+def _said(facts):
+    """The held-out loss beside token frequencies, in words, and maybe a warning."""
+    last = facts.history[-1]['objective']['name'] if facts.history else 'mlm'
+    return frequencies.sentences(facts.measured, last)
+
+
+def _measurements(facts, said):
     if not facts.measured:
         return []
     rows = [f'| {name} | {value:.4f} |' for name, value in sorted(facts.measured.items())]
     at = f'On held-out rows, at step {facts.measured_at:,}.'
     if facts.measured_at != facts.step:
         at += f' The weights are those of step {facts.step:,}.'
-    head = ['## Measured', '', at, '']
+    head = ['## Measured', '', ' '.join([at, *said[:1]]), '']
     return [*head, '| metric | value |', '|---|---|', *rows]
 
 
@@ -157,16 +167,6 @@ def _usage(model, architecture, task):
             'pipeline, which looks at the position itself, does not fit.',
         ]
     return lines
-
-
-def _measured(workdir, step):
-    """(step, values) of the newest held-out evaluation up to a step; (None, {})."""
-    rows = metrics.read(workdir) if (workdir / metrics.FILE).is_file() else []
-    for row in reversed([row for row in rows if row['step'] <= step]):
-        found = {k: v for k, v in row.items() if k.startswith('heldout/')}
-        if found:
-            return row['step'], found
-    return None, {}
 
 
 def _json(path):

@@ -84,6 +84,19 @@ def read(workdir):
     ]
 
 
+def newest(workdir, prefix, step=math.inf):
+    """(step, values) of the newest metrics of a workdir that begin so, up to a step.
+
+    (None, {}) where there are none. Raises ValueError as `read` does.
+    """
+    rows = read(workdir) if (Path(workdir) / FILE).is_file() else []
+    for row in reversed([row for row in rows if row['step'] <= step]):
+        found = {name: value for name, value in row.items() if name.startswith(prefix)}
+        if found:
+            return row['step'], found
+    return None, {}
+
+
 def series(rows, name):
     """(steps, values) of one metric in what `read` gave; both empty if never written."""
     pairs = [(row['step'], row[name]) for row in rows if name in row]

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import psutil
 
+from jepa_text.evals import frequencies
 from jepa_text.models import attention
 from jepa_text.planning import flops, hardware
 from jepa_text.running import budget, console, goodput, metrics
@@ -94,6 +95,14 @@ class Reporter:
         """A line for the person at the terminal."""
         if self._speaks:
             self._progress.log(text)
+
+    def conclude(self):
+        """Says how the last evaluation compares with token frequencies."""
+        if self._speaks:
+            _, values = metrics.newest(self._folder, frequencies.PREFIX)
+            last = self._config['phases'][-1]['objective']['name']
+            for line in frequencies.sentences(values, last):
+                self.say(line)
 
     def _rates(self):
         rates = self.clock.window()
