@@ -191,7 +191,10 @@ FOLDERS = ('jepa_text', 'configs', 'launch', 'tests', 'colabs', '.ci')
 def repository_texts():
     """Text files of the repository; what is ignored or generated lies elsewhere."""
     files = [path for folder in FOLDERS for path in (ROOT / folder).rglob('*')]
+    # In a linked worktree, .git is a file.
     for path in [*ROOT.iterdir(), *files]:
+        if path.name == '.git':
+            continue
         if path.is_file() and path.suffix in TEXT and '__pycache__' not in path.parts:
             yield path
 
