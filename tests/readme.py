@@ -1,6 +1,8 @@
-"""Runs every command of README.md and every notebook, as a reader would; CI calls it.
+"""Runs every command of README.md and docs/, and every notebook, as a reader would; CI
+calls it.
 
-The two launch scripts are left out: CI runs them before this. Notebooks train shortly.
+The two launch scripts are left out: CI runs them before this. A block that stood before
+is not run again. Notebooks train shortly.
 """
 
 import re
@@ -17,18 +19,31 @@ def blocks(text):
     return re.findall(r'^```(bash|python)\n(.*?)^```', text, re.DOTALL | re.MULTILINE)
 
 
-def main():
-    """Runs the blocks; stops at the first that fails."""
+def run(path, done):
+    """Runs the blocks of a file that are not in `done`, and adds them; returns how many.
+
+    Stops the program at the first that fails."""
     ran = 0
-    for language, code in blocks((ROOT / 'README.md').read_text(encoding='utf-8')):
-        if code.strip() in ELSEWHERE:
+    for language, code in blocks(path.read_text(encoding='utf-8')):
+        if code in done or code.strip() in ELSEWHERE:
             continue
-        print(f'--- README.md, {language}:\n{code.rstrip()}', flush=True)
+        print(f'--- {path.relative_to(ROOT)}, {language}:\n{code.rstrip()}', flush=True)
         command = ['bash', '-ec'] if language == 'bash' else [sys.executable, '-c']
         subprocess.run([*command, code], cwd=ROOT, check=True)
+        done.add(code)
         ran += 1
-    print(f'--- {ran} blocks of README.md ran')
-    if not ran:
+    return ran
+
+
+def main():
+    """Runs README.md first, as the pages may use what it made."""
+    done = set()
+    counts = {
+        path: run(path, done)
+        for path in (ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md')))
+    }
+    print(f'--- {sum(counts.values())} blocks of {len(counts)} files ran')
+    if not counts[ROOT / 'README.md']:
         sys.exit('README.md has no block to run: the pattern of tests/readme.py is off.')
     notebooks = ROOT / 'tests' / 'notebooks.py'
     subprocess.run([sys.executable, notebooks, '--short'], check=True)

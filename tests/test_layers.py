@@ -169,8 +169,7 @@ def layer_of(name):
     if name not in LAYERS and folder not in LAYERS:
         raise LookupError(
             f'jepa_text/{name}.py has no layer: add {name!r} to LAYERS in '
-            'tests/test_layers.py, one above the highest file that it imports, and to '
-            'the tree in README.md.'
+            'tests/test_layers.py, one above the highest file that it imports.'
         )
     return LAYERS[name] if name in LAYERS else LAYERS[folder]
 

@@ -81,7 +81,19 @@ def test_what_is_declared(package):
         'console_scripts': ['jepa-text = jepa_text.main:run']
     }
     assert set(package['extras_require']) == {
-        *('cuda', 'tpu', 'hf', 'eval', 'viz', 'wandb', 'sp', 'kernels', 'test', 'dev')
+        *(
+            'cuda',
+            'tpu',
+            'hf',
+            'eval',
+            'viz',
+            'wandb',
+            'sp',
+            'kernels',
+            'docs',
+            'test',
+            'dev',
+        )
     }
     assert set(package['extras_require']['test']) < set(package['extras_require']['dev'])
 

@@ -215,13 +215,3 @@ def test_the_places_that_it_finds():
     assert not PLACES.search('https://site/work' + '/x') and not PLACES.search(
         'a/opt' + '/b'
     )
-
-
-def test_the_tree_in_the_readme_is_complete():
-    readme = (ROOT / 'README.md').read_text(encoding='utf-8')
-    missing = [
-        short(path)
-        for path in SOURCES
-        if not re.search(rf'(?<!\w){re.escape(path.name)}', readme)
-    ]
-    assert not missing, f'README.md, in the tree of files, does not name {missing}'

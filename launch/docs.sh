@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Builds the documentation into runs/site, every warning an error; arguments go to mkdocs.
+#
+#   bash launch/docs.sh
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+# shellcheck source=launch/venv.sh
+source "$ROOT/launch/venv.sh"
+ready_venv test
+cd "$ROOT"
+# The theme's notice about a version of mkdocs that is not installed here.
+export NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true
+"$VENV/bin/python" -m mkdocs build --quiet "$@"
+say ready "$ROOT/runs/site/index.html"
