@@ -90,6 +90,9 @@ class LatentObjective(Objective):
             *self.latent.passes(encoder, rows, length, self.predicted),
         ]
 
+    def scorings(self, rate):
+        return self.mlm.scorings(rate)
+
     def memory(self, encoder):
         return {**self.latent.memory(), **self.balance.memory()}
 

@@ -196,7 +196,9 @@ def load(workdir, step=None, **options):
             f"'hf:'; {workdir} is a workdir."
         )
     step, model = abstract(workdir, step)
-    wanted = {name: model.params[name] for name in ('encoder', 'lm_head')}
+    # An objective that predicts no tokens has no lm_head.
+    kept = [name for name in ('encoder', 'lm_head') if name in model.params]
+    wanted = {name: model.params[name] for name in kept}
     folder = Path(workdir) / 'checkpoints'
     params = restore.part(folder, step, {'params': wanted})['params']
     return dataclasses.replace(model, params=params)

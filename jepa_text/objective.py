@@ -32,11 +32,18 @@ class Objective:
                              was seen: a dict of arrays that add up over parts
     passes(encoder, rows, length)  what `terms` and its gradient run, as flops.Pass: what
                              a step costs
+    scorings(rate)           how its token predictions are scored on held-out rows
+                             (evals/heldout.py): {name: section of a token objective},
+                             with `rate` of the tokens masked; the first is what it is
+                             judged by, and {} is no answer
     """
 
     term_names = ('tokens',)
     has_target = False
     look_names = ()
+
+    def scorings(self, rate):
+        return {}
 
     def weights(self, params, view, means):
         """{term: weight} of the terms in the loss; `means` are the terms' values."""

@@ -84,7 +84,7 @@ def make(config):
     evaluator = None
     if config['evaluate']['every']:
         evaluator = heldout.Evaluator(
-            phases[0].network,
+            [phase.network for phase in phases],
             pipeline.Rows(data['folder'], 'heldout'),
             tokenizer,
             mesh,

@@ -47,7 +47,7 @@ class Network:
     """The encoder and what an objective puts on it: a dict of small modules."""
 
     def __init__(self, encoder, objective):
-        self.encoder = encoder
+        self.encoder, self.objective = encoder, objective
         self.modules = {'encoder': encoder, **objective.modules(encoder)}
 
     def apply(self, name, params, *inputs, **options):

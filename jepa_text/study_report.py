@@ -8,14 +8,15 @@ from pathlib import Path
 import jax
 
 from jepa_text import plots, recipe, report
-from jepa_text.evals import frequencies
+from jepa_text.evals import frequencies, heldout
 from jepa_text.running import console, metrics
 
 COLUMNS = ('model', 'masked loss', 'accuracy', 'uniformity', 'effective rank', 'probe')
 CURVES = (
-    ('heldout/mlm_loss', 'Held-out masked loss', 'nats'),
+    ('heldout/mlm_loss', 'Held-out masked loss', 'nats per token'),
+    ('heldout/mntp_loss', 'Held-out masked loss, one position before', 'nats per token'),
     ('train/loss', 'Training loss (all terms, weighted)', ''),
-    ('train/mlm_loss', 'Masked loss in training', 'nats'),
+    ('train/mlm_loss', 'Masked loss in training', 'nats per token'),
     ('jepa/loss', 'Latent loss', '1 − cosine'),
     ('jepa/lambda', 'Weight of the latent loss', 'λ'),
     ('jepa/target_std', 'Spread of the latent targets', '0 = collapsed'),
@@ -32,8 +33,8 @@ def table(results):
         rows.append(
             [
                 name,
-                values['heldout/mlm_loss'],
-                values['heldout/mlm_accuracy'],
+                heldout.masked(values, 'loss'),
+                heldout.masked(values, 'accuracy'),
                 values['representation/uniformity'],
                 values['representation/effective_rank'],
                 values['representation/probe'],
@@ -78,8 +79,11 @@ def write(workdir, results, configs):
 def headline(results):
     """What to remember: who reads held-out text best, and by how much; before it, which
     runs are worse than the untrained network, or have learned nothing."""
-    scores = {n: v['heldout/mlm_loss'] for n, v in results['models'].items()}
+    scores = {n: heldout.masked(v, 'loss') for n, v in results['models'].items()}
+    scores = {name: loss for name, loss in scores.items() if loss is not None}
     runs = {name: loss for name, loss in scores.items() if name not in plots.BASELINES}
+    if not runs:
+        return 'No run predicts tokens, so held-out rows give no loss.'
     unigram, floor = results['unigram'], scores.get('untrained', math.inf)
     worse = [name for name, loss in runs.items() if not loss < floor]
     idle = [name for name, x in runs.items() if not frequencies.is_better(x, unigram)]
@@ -92,7 +96,7 @@ def headline(results):
     best = min(runs, key=lambda name: (math.isnan(runs[name]), runs[name]))
     return said + (
         f'On {results["heldout_tokens"]:,} tokens that no run has seen, `{best}` names '
-        f'hidden tokens best: {runs[best]:.2f} nats, '
+        f'hidden tokens best: {runs[best]:.2f} nats per token, '
         f'{frequencies.compared(runs[best], unigram)} alone.'
     )
 
@@ -135,21 +139,22 @@ def provenance():
 def _losses(results):
     rows = []
     for name, values in results['models'].items():
-        loss = values['heldout/mlm_loss']
+        loss = heldout.masked(values, 'loss')
         rows.append(
             [
                 name,
                 loss,
-                frequencies.compared(loss, results['unigram']),
-                values['heldout/mlm_accuracy'],
-                values['heldout/clm_loss'],
+                loss if loss is None else frequencies.compared(loss, results['unigram']),
+                heldout.masked(values, 'accuracy'),
+                values.get('heldout/clm_loss'),
             ]
         )
     rows.insert(0, ['unigram entropy', results['unigram'], None, None, None])
     return {
         'heading': 'Held-out losses',
-        'text': 'Masked loss: 15 % of the tokens hidden, the same ones for every model. '
-        'The unigram entropy is what word frequencies alone give.',
+        'text': 'Masked loss: 15 % of the tokens masked, always the same ones, each '
+        'predicted where the objective of the model predicts it (mntp: one position '
+        'before). The unigram entropy is what token frequencies alone give.',
         'table': {
             'columns': [
                 'model',

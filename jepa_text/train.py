@@ -91,7 +91,7 @@ def train(config, folder):
         stack.enter_context(trace)
         run = _Run(config, recipe, store, report, guard, trace, stop)
         if not meta:
-            run.evaluate(state, 0)
+            run.evaluate(state, 0, recipe.phases[0])
             run.measure(state, 0)
         for phase in recipe.phases:
             if phase.index > meta.get('phase', 0):
@@ -179,7 +179,7 @@ class _Run:
                     self.log(number, jax.device_get(values), state, phase)
                 self.guard.beat()
                 if self._due('evaluate', number, phase):
-                    self.evaluate(state, number)
+                    self.evaluate(state, number, phase)
                 if self._due('geometry', number, phase):
                     self.measure(state, number)
                 # After the metrics of this step: a resumed run does not write them again.
@@ -212,11 +212,21 @@ class _Run:
                 self.warned.add((phase.index, kind))
                 self.report.say(f'step {number}: {text}')
 
-    def evaluate(self, state, number):
-        """Held-out losses, written at a step."""
-        if self.recipe.evaluator is not None:
+    def evaluate(self, state, number, phase):
+        """Held-out losses, written at a step, as far as the phase predicts tokens."""
+        evaluator = self.recipe.evaluator
+        if evaluator is None:
+            return
+        if 'lm_head' in phase.network.modules:
             with self._pause():
-                self.report.write(number, self.recipe.evaluator.run(state.params))
+                values = evaluator.run(state.params, phase.network)
+                self.report.write(number, values)
+        elif (phase.index, 'unscored') not in self.warned:
+            self.warned.add((phase.index, 'unscored'))
+            self.report.say(
+                f'phase {phase.index}: its objective has no lm_head, which predicts '
+                'tokens: not scored on held-out rows.'
+            )
 
     def measure(self, state, number):
         """The geometry of held-out vectors, written at a step."""

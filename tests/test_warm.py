@@ -98,8 +98,8 @@ def test_a_run_goes_on_where_another_ended(folder, old, tmp_path, capsys):
     """What begins measures what CLM measured at its end, on the same rows."""
     made, state = begun(config_of(folder, old), tmp_path / 'new')
     last = tiny.log(old)[-1]
-    found = made.evaluator.run(state.params)
-    assert len(found) == 5 and last['step'] == 6
+    found = made.evaluator.run(state.params, made.phases[0].network)
+    assert len(found) == 6 and last['step'] == 6
     assert found == {name: last[name] for name in found}
     record = json.loads((tmp_path / 'new' / start.FILE).read_text())
     assert record['model']['preset'] == 'tiny' and record['tied'] is False

@@ -8,7 +8,7 @@ import math
 
 UNIGRAM = 'heldout/unigram_entropy'
 PREFIX, LOSS = 'heldout/', '_loss'
-KINDS = {'mlm': 'masked', 'clm': 'causal', 'mntp': 'masked (MNTP)'}
+KINDS = {'mlm': 'masked', 'clm': 'causal', 'mntp': 'masked (MNTP)', 'prefix': 'prefix'}
 _LEAST = 0.005  # nats: what two decimals show
 
 

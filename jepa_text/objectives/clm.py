@@ -42,6 +42,13 @@ class CLM(TokenObjective):
 
     prefix: tuple | None
 
+    def scorings(self, rate):
+        causal = {'clm': {'name': 'clm'}}
+        if self.prefix is None:
+            return causal
+        # Without a prefix it has all to predict: the harder task, which it may not know.
+        return {'prefix': {'name': 'clm', 'prefix': self.prefix}, **causal}
+
     def corrupt(self, example, rng, step=0):
         segments_L, positions_L = example['segment_ids'], example['positions']
         same_L = (segments_L[1:] == segments_L[:-1]) & (segments_L[1:] > 0)

@@ -61,6 +61,13 @@ class Mixture(TokenObjective):
     by: str
     shares: tuple
 
+    def scorings(self, rate):
+        found = {}
+        for part in self.parts:
+            for name, section in part.scorings(rate).items():
+                found.setdefault(name, section)
+        return found
+
     def corrupt(self, example, rng, step=0):
         part = self._choose(rng, step)
         row = self.parts[part].corrupt(example, rng, step)

@@ -157,6 +157,13 @@ class MLM(TokenObjective):
         """Only the iid sampler has no fixed count, and may not fit."""
         return self.sampler == 'iid' and self.capacity < self.length
 
+    def scorings(self, rate):
+        # Always the fixed number of mask tokens, so that runs and samplers compare.
+        section = {'name': 'mlm', 'rate': rate, 'attends': self.attends}
+        if self.shift:
+            return {'mntp': {**section, 'shift': self.shift}}
+        return {'mlm': section}
+
     def corrupt(self, example, rng, step=0):
         tokens_L = example['tokens']
         allowed_L = masking.maskable(tokens_L, example['segment_ids'], self.special_ids)
