@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jepa_text import ranges, recipe
+from jepa_text import paths, ranges, recipe
 from jepa_text.running import console
 
 COLUMNS = ('case', 'ms a step', 'tokens/s', 'MFU', 'ratio', 'quartiles', 'memory, MiB')
@@ -30,7 +30,7 @@ def benchmark(config, workdir):
     """
     config = recipe.plain(config)
     check(config)
-    Path(workdir).mkdir(parents=True, exist_ok=True)
+    Path(paths.local('The workdir', workdir)).mkdir(parents=True, exist_ok=True)
     cases = {case['name']: case_of(config, case) for case in config['cases']}
     answers, left_out = {name: [] for name in cases}, {}
     for turn in range(config['rounds']):

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text import resolve, tokenizers
+from jepa_text import paths, resolve, tokenizers
 from jepa_text import state as states
 from jepa_text.hf import load as hf_load
 from jepa_text.measures import pooling
@@ -183,7 +183,7 @@ def load(workdir, step=None, **options):
     their hub, and `options` are those of hf/load.load: revision, become, family, mesh.
     Raises FileNotFoundError when the folder holds no run or no good checkpoint.
     """
-    if str(workdir).startswith('hf:'):
+    if paths.local('The model', workdir, model=True).startswith('hf:'):
         if step is not None:
             raise ValueError(
                 f'{workdir} has no steps, so step={step} means nothing: leave it out. '
@@ -256,7 +256,7 @@ def untrained(workdir):
 
 
 def _read(workdir):
-    folder = Path(workdir)
+    folder = Path(paths.local('The workdir', workdir))
     if not (folder / 'config.json').is_file():
         raise FileNotFoundError(
             f'{workdir} holds no config.json, so no run of jepa-text: give the --workdir '

@@ -16,6 +16,7 @@ import sys
 import traceback
 from pathlib import Path
 
+from jepa_text import paths
 from jepa_text.running import exits
 
 # command: what it does, and the function(config, workdir) that does it.
@@ -179,6 +180,8 @@ def parse(argv):
         config = given
     if not values.workdir and command not in READING:
         raise ValueError('--workdir is missing: the folder to write to, as runs/first.')
+    if values.workdir:
+        paths.local('--workdir', values.workdir, model=command == 'export')
     return command, config, values.workdir
 
 
@@ -202,6 +205,7 @@ def _check_file(argv):
         raise ValueError(
             '--config is missing: a config file, as --config=configs/quickstart.py.'
         )
+    paths.local('--config', given[-1])
     path = Path(given[-1].split(':')[0])
     if not path.is_file():
         near = [str(p) for p in sorted(path.parent.glob('*.py'))]

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from jepa_text import optimizers, ranges, resolve, schedules, sharding, tokenizers
+from jepa_text import optimizers, paths, ranges, resolve, schedules, sharding, tokenizers
 from jepa_text import state as states
 from jepa_text import step as steps
 from jepa_text.data import pipeline, prepare
@@ -266,7 +266,7 @@ def _fetching(step, part):
 
 
 def _prepare(config):
-    folder = Path(config['data']['folder'])
+    folder = Path(paths.local('data.folder', config['data']['folder']))
     if not folder.exists():
         prepare.run(config, str(folder))
     elif changed := pipeline.prepared_otherwise(config['prepare'], folder):

@@ -13,7 +13,7 @@ import dataclasses
 import json
 from pathlib import Path
 
-from jepa_text import load, resolve, transplant
+from jepa_text import load, paths, resolve, transplant
 from jepa_text.data import prepare, rows
 from jepa_text.hf import load as hf_load
 from jepa_text.running import workdir
@@ -48,6 +48,7 @@ class Start:
     optimizer: str = 'fresh'
 
     def __post_init__(self):
+        paths.local('start.path', self.path, model=True)
         for what, value, known in (
             ('weights', self.weights, ('keep', 'new')),
             ('head', self.head, ('keep', 'new')),

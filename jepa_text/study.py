@@ -14,7 +14,7 @@ from pathlib import Path
 
 import jax
 
-from jepa_text import load, recipe, resolve, sharding, study_report, train
+from jepa_text import load, paths, recipe, resolve, sharding, study_report, train
 from jepa_text.data import pipeline, prepare
 from jepa_text.evals import heldout, representation
 from jepa_text.planning import baseline
@@ -29,7 +29,7 @@ def study(config, workdir):
     Returns the results. What is done already is not done again: the same call resumes,
     or only says that all is complete.
     """
-    config, workdir = recipe.plain(config), Path(workdir)
+    config, workdir = recipe.plain(config), Path(paths.local('The workdir', workdir))
     began = time.monotonic()
     prepare.run(config, workdir / 'rows')
     configs = {

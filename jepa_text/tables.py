@@ -10,7 +10,7 @@ this machine, through ArrayRecord.
 import json
 from pathlib import Path
 
-from jepa_text import resolve
+from jepa_text import paths, resolve
 from jepa_text.data import reading
 
 SUFFIXES = ('.tsv', '.jsonl', '.jsonl.gz', '.ndjson', '.tsv.gz', '.parquet')
@@ -25,7 +25,7 @@ def read(path, header=None):
     Cells of a TSV are never quoted, as in GLUE. Raises FileNotFoundError for a missing
     file and ValueError, with the line, for what cannot be read.
     """
-    path = Path(path)
+    path = Path(paths.local('The file', path))
     if not path.is_file():
         raise FileNotFoundError(
             f'There is no file {path}. Give one that ends in {", ".join(SUFFIXES)}.'
@@ -51,7 +51,7 @@ def splits(path, train=TRAIN, test=TEST, header=None):
     """
     if str(path).startswith(TFDS):
         return _prepared(str(path).removeprefix(TFDS), train, test)
-    path = Path(path)
+    path = Path(paths.local('The path of the set', path))
     if path.is_file():
         return read(path, header), None
     if not path.is_dir():

@@ -24,6 +24,8 @@ import numpy as np
 import tokenizers as backend_library
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
+from jepa_text import paths
+
 BUNDLED = pathlib.Path(__file__).parent / 'data' / 'bundled' / 'tokenizer.json'
 
 SPECIALS = ('<pad>', '<bos>', '<eos>', '<mask>') + tuple(
@@ -175,7 +177,7 @@ def load(path, optional=()):
     FileNotFoundError, and ValueError for a file that is not a tokenizer or that lacks
     one of the four special tokens. Of these, the `optional` ones ('mask') may be None.
     """
-    path = pathlib.Path(path)
+    path = pathlib.Path(paths.local('The tokenizer', path))
     if not path.is_file():
         raise FileNotFoundError(f'No tokenizer at {path}. {_remedy(path.parent)}')
     try:

@@ -10,8 +10,8 @@ import functools
 
 import jax
 
+from jepa_text import paths, resolve, sharding, start, telemetry, warm
 from jepa_text import recipe as recipes
-from jepa_text import resolve, sharding, start, telemetry, warm
 from jepa_text import state as states
 from jepa_text.data import pipeline
 from jepa_text.planning import baseline
@@ -53,6 +53,7 @@ def train(config, folder):
     several processes, each makes the same call (`distributed.start` before it).
     """
     allocator.keep_freed_memory()
+    paths.local('The workdir', folder)
     config = recipes.plain(config)
     with contextlib.ExitStack() as stack:
         with distributed.together('the config'):

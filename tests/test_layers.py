@@ -14,6 +14,8 @@ PACKAGE = ROOT / 'jepa_text'
 # The layer of every file; a name that ends in / stands for all files of the folder that
 # are not named themselves. As imports only go down, there are no cycles.
 LAYERS = {
+    # what every entrance asks
+    'paths': -1,
     # what a run needs around it
     'resolve': 0,
     'ranges': 0,

@@ -18,7 +18,7 @@ import re
 import time
 from pathlib import Path
 
-from jepa_text import load, resolve
+from jepa_text import load, paths, resolve
 from jepa_text import task as tasks_
 from jepa_text.analysis import controls, features, findings, measuring, page
 from jepa_text.running import compilation
@@ -45,11 +45,11 @@ def analyse(config, workdir):
     Raises ValueError and FileNotFoundError, before any model is read, for tasks that
     cannot be made and settings that do not exist.
     """
+    folder = Path(paths.local('The workdir', workdir))
     config, began = _checked(config), time.monotonic()
     chosen = [_task(section, config) for section in config['tasks']]
     _check_titles([task.name for task in chosen])
     names = named(config['models'])
-    folder = Path(workdir)
     folder.mkdir(parents=True, exist_ok=True)
     cache = config['cache'] or folder / 'features'
     cache = compilation.private_folder(str(cache), 'features', 'cache')
@@ -151,6 +151,7 @@ def _checked(config):
     if len(set(config['models'])) < len(config['models']):
         raise ValueError(f'models={config["models"]}: one is there twice.')
     for path in config['models']:
+        paths.local('models', path, model=True)
         if not path.startswith('hf:') and not (Path(path) / 'config.json').is_file():
             raise FileNotFoundError(
                 f'{path} holds no config.json, so no run of jepa-text. Give the '

@@ -27,7 +27,7 @@ import grain
 import numpy as np
 from array_record.python.array_record_data_source import ArrayRecordDataSource
 
-from jepa_text import resolve, tokenizers
+from jepa_text import paths, resolve, tokenizers
 from jepa_text.data import rows as rows_on_disk
 
 
@@ -41,6 +41,7 @@ class Rows:
     """
 
     def __init__(self, folder, split):
+        folder = paths.local('data.folder', folder)
         self.folder, self.split = pathlib.Path(folder), split
         self.manifest = rows_on_disk.read_manifest(folder)
         if split not in self.manifest['splits']:

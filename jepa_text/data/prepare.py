@@ -18,7 +18,7 @@ import uuid
 
 import numpy as np
 
-from jepa_text import resolve, tokenizers
+from jepa_text import paths, resolve, tokenizers
 from jepa_text.data import packing as packings
 from jepa_text.data import rows
 from jepa_text.data import shards as shard_files
@@ -93,7 +93,7 @@ def prepare(
     a corpus without text, OSError when the disk has too little room.
     """
     _check(row_length, packing, shards, splits, seed)
-    folder = pathlib.Path(folder)
+    folder = pathlib.Path(paths.local('The folder of rows', folder))
     settings = {
         'source': dict(source),
         'tokenizer': tokenizer.fingerprint,

@@ -14,6 +14,8 @@ import hashlib
 import pathlib
 import zlib
 
+from jepa_text import paths
+
 SPLITS = ('train', 'heldout')
 
 
@@ -41,7 +43,7 @@ def find_files(path, suffixes):
 
     Raises FileNotFoundError when there is nothing.
     """
-    path = pathlib.Path(path)
+    path = pathlib.Path(paths.local('The path of the corpus', path))
     if path.is_file():
         return [path]
     if not path.is_dir():

@@ -19,6 +19,8 @@ import pathlib
 
 import numpy as np
 
+from jepa_text import paths
+
 FORMAT = 1
 MANIFEST = 'manifest.json'
 REMEDY = 'Delete the folder and run `jepa-text prepare` again, or copy it anew.'
@@ -93,7 +95,7 @@ def read_manifest(folder):
     Raises FileNotFoundError when there is none, ValueError when it was changed or is of
     another format.
     """
-    path = pathlib.Path(folder, MANIFEST)
+    path = pathlib.Path(paths.local('The folder of rows', folder), MANIFEST)
     if not path.is_file():
         raise FileNotFoundError(
             f'There are no prepared rows in {folder}: it has no {MANIFEST}. Make them '

@@ -23,6 +23,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from jepa_text import load as loading
+from jepa_text import paths
 from jepa_text.data import shards
 from jepa_text.hf import (
     card,
@@ -50,7 +51,7 @@ def run(options, workdir):
     if not given['to']:
         raise ValueError('--to is missing: the folder to write, as exports/first.')
     check_free(given['to'])
-    if str(workdir).startswith('hf:'):
+    if paths.local('--workdir', workdir, model=True).startswith('hf:'):
         model, facts = loading.load(workdir, given['step']), None
     else:
         model, facts = of_run(workdir, given['step'])
@@ -105,8 +106,7 @@ def write(
     folder with files in it, ValueError where the family has no word for what the model
     does, RuntimeError if it reads back as another model; then nothing is left.
     """
-    folder = Path(folder)
-    check_free(folder)
+    folder = check_free(folder)
     origin = _origin(model, facts)
     encoder = model.network.encoder
     family = family or outgoing.usual_family(encoder, model.causal, origin)
@@ -172,13 +172,14 @@ def _pools(model):
 
 
 def check_free(folder):
-    """Raises FileExistsError unless the folder is empty or does not exist."""
-    folder = Path(folder)
+    """The folder as a Path; FileExistsError unless it is empty or does not exist."""
+    folder = Path(paths.local('The folder to write', folder))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(
             f'{folder} is there already and is not overwritten: give another --to, or '
             'delete it first.'
         )
+    return folder
 
 
 def _origin(model, facts):

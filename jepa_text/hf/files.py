@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from jepa_text import paths
+
 WANTED = ('*.safetensors', '*.json')
 UNWANTED = ('onnx/*', 'openvino/*', 'original/*')
 PICKLES = ('*.bin', '*.pt', '*.pth', '*.ckpt')
@@ -22,7 +24,7 @@ def folder_of(name, revision=None):
     neither, ModuleNotFoundError without huggingface_hub, and PermissionError for a model
     whose terms must be accepted first.
     """
-    if Path(name).is_dir():
+    if Path(paths.local('The model', name)).is_dir():
         if revision is not None:
             raise ValueError(
                 f'{name} is a folder, so revision={revision!r} means nothing: leave it '

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jepa_text import optimizers, ranges, recipe, resolve, tokenizers
+from jepa_text import optimizers, paths, ranges, recipe, resolve, tokenizers
 from jepa_text import state as states
 from jepa_text import step as steps
 from jepa_text.data import prepare
@@ -66,7 +66,7 @@ def words(config, vocab_size=None):
     Raises ValueError where there is none of the three.
     """
     folder = config['data']['folder']
-    prepared = Path(folder, 'tokenizer.json')
+    prepared = Path(folder and paths.local('data.folder', folder), 'tokenizer.json')
     if folder and prepared.is_file():
         return tokenizers.load(prepared)
     wanted = config.get('prepare', {}).get('tokenizer', '')

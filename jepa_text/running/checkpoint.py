@@ -16,6 +16,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
+from jepa_text import paths
 from jepa_text.running import restore, seal
 
 _log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ class Checkpointer:
                 f'keep={keep} and keep_every={keep_every} must be at least 1 '
                 '(keep_every may be None): the newest checkpoint is always kept.'
             )
+        folder = paths.local('The folder of checkpoints', folder)
         self.folder = Path(folder).expanduser().absolute()
         self._keep, self._keep_every = keep, keep_every
         self._thread = self._failure = self._saving = None

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import jax
 
+from jepa_text import paths
+
 PRIVATE = 'private'
 
 
@@ -34,7 +36,8 @@ def private_folder(choice, name, key, environ=os.environ):
     others may write to.
     """
     home = Path(environ.get('XDG_CACHE_HOME') or '~/.cache').expanduser()
-    folder = home / 'jepa_text' / name if choice == PRIVATE else Path(choice)
+    given = home / 'jepa_text' / name if choice == PRIVATE else choice
+    folder = Path(paths.local(key, given))
     folder = folder.expanduser().absolute()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

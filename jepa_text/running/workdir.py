@@ -11,6 +11,7 @@ from pathlib import Path
 
 import jax
 
+from jepa_text import paths
 from jepa_text.running import seal
 
 _log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ def open_workdir(workdir, config, may_change=(), steps=None):
     config, a folder that is no workdir, or a config that is not JSON, and OSError
     (FileExistsError, PermissionError, ...) when the folder can't be made or written.
     """
-    path = Path(workdir).expanduser().absolute()
+    path = Path(paths.local('The workdir', workdir)).expanduser().absolute()
     if jax.process_index() > 0:
         yield path
         return

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jepa_text import tables
+from jepa_text import paths, tables
 from jepa_text import task as tasks
 from jepa_text.data import reading
 
@@ -13,7 +13,7 @@ def make(path, text='text', title='', seed=0):
     40 % are the test set, dealt by `seed`; a text that occurs twice counts once.
     """
     title, where = title or Path(path).name.split('.')[0], f'texts of {path}'
-    if not Path(path).exists():
+    if not Path(paths.local('The path of the texts', path)).exists():
         raise FileNotFoundError(f'There is no text file {path}.')
     if Path(path).name.endswith(('.txt', '.txt.gz')):
         found = [line for _, line in reading.lines(Path(path))]

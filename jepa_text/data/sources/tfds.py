@@ -7,6 +7,7 @@ The folder is made once, anywhere, by `tfds build --file_format=array_record lm1
 
 from pathlib import Path
 
+from jepa_text import paths
 from jepa_text.data import reading
 
 
@@ -19,7 +20,7 @@ def make(split, path, field='text', splits=('train',), heldout_every=100):
     another file format, an unknown split or field, and text that is not UTF-8.
     """
     reading.check_split(split, heldout_every)
-    folder = Path(path).expanduser()
+    folder = Path(paths.local('The path of the data set', path)).expanduser()
     if not (folder / 'dataset_info.json').is_file():
         raise FileNotFoundError(
             f'{folder} is no prepared data set: it has no dataset_info.json. Give the '
