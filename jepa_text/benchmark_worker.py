@@ -22,11 +22,12 @@ import numpy as np
 from jepa_text import optimizers, peer, recipe, resolve, sharding, tokenizers
 from jepa_text import state as states
 from jepa_text.planning import flops, hardware
-from jepa_text.running import allocator, compilation
+from jepa_text.running import allocator, compilation, xla_flags
 
 
 def main():
     """Answers the case that is written to stdin."""
+    xla_flags.mend()
     answers = os.fdopen(os.dup(sys.stdout.fileno()), 'w')
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     json.dump(answer(json.load(sys.stdin)), answers)

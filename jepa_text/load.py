@@ -16,7 +16,7 @@ from jepa_text import paths, resolve, tokenizers
 from jepa_text import state as states
 from jepa_text.hf import load as hf_load
 from jepa_text.measures import pooling
-from jepa_text.running import restore
+from jepa_text.running import restore, xla_flags
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -183,6 +183,7 @@ def load(workdir, step=None, **options):
     their hub, and `options` are those of hf/load.load: revision, become, family, mesh.
     Raises FileNotFoundError when the folder holds no run or no good checkpoint.
     """
+    xla_flags.mend()
     if paths.local('The model', workdir, model=True).startswith('hf:'):
         if step is not None:
             raise ValueError(

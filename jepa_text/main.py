@@ -17,7 +17,7 @@ import traceback
 from pathlib import Path
 
 from jepa_text import paths
-from jepa_text.running import exits
+from jepa_text.running import exits, xla_flags
 
 # command: what it does, and the function(config, workdir) that does it.
 COMMANDS = {
@@ -82,6 +82,7 @@ def main(argv):
     if len(argv) > 1 and argv[1] in ('-h', '--help', 'help'):
         print(usage())
         return exits.DONE
+    xla_flags.mend()  # before anything imports jax
     try:
         if argv[1:2] == ['supervise']:
             return _supervise(argv)

@@ -18,7 +18,7 @@ from jepa_text import load, paths, recipe, resolve, sharding, study_report, trai
 from jepa_text.data import pipeline, prepare
 from jepa_text.evals import heldout, representation
 from jepa_text.planning import baseline
-from jepa_text.running import restore
+from jepa_text.running import restore, xla_flags
 
 UNTRAINED = 'untrained'
 
@@ -29,6 +29,7 @@ def study(config, workdir):
     Returns the results. What is done already is not done again: the same call resumes,
     or only says that all is complete.
     """
+    xla_flags.mend()
     config, workdir = recipe.plain(config), Path(paths.local('The workdir', workdir))
     began = time.monotonic()
     prepare.run(config, workdir / 'rows')

@@ -17,6 +17,7 @@ from jepa_text.data import pipeline
 from jepa_text.planning import baseline
 from jepa_text.running import (
     allocator,
+    arithmetic,
     checkpoint,
     compilation,
     distributed,
@@ -26,6 +27,7 @@ from jepa_text.running import (
     signals,
     watchdog,
     workdir,
+    xla_flags,
 )
 
 # What a resumed run may set differently without becoming another run.
@@ -48,10 +50,12 @@ def train(config, folder):
     """Trains, or resumes, the run that `config` describes in the folder.
 
     Returns the final TrainState. Raises ValueError for a config that cannot run and
-    for a folder that belongs to another one, before anything is written; and
-    exits.Stopped when a signal asked to stop and the state is saved. In a job of
-    several processes, each makes the same call (`distributed.start` before it).
+    for a folder that belongs to another one, RuntimeError on a machine that computes
+    wrongly (running/arithmetic.py), both before anything is written; and exits.Stopped
+    when a signal asked to stop and the state is saved. In a job of several processes,
+    each makes the same call (`distributed.start` before it).
     """
+    xla_flags.mend()
     allocator.keep_freed_memory()
     paths.local('The workdir', folder)
     config = recipes.plain(config)
@@ -64,6 +68,8 @@ def train(config, folder):
             recipe = recipes.make(config)
             trace = profiling.Trace(f'{folder}/profile', config['profile_steps'])
             guard = _guard(config, folder)
+        with distributed.together('the arithmetic of this machine'):
+            arithmetic.check()
         distributed.same('The rows or the seeds', recipe.fingerprint)
         with distributed.together('the workdir'):
             stack.enter_context(

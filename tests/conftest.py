@@ -5,6 +5,8 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
+from jepa_text.running import xla_flags
+
 # Before jax is imported: the device count is fixed at the first use of a backend.
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')
 _QUICK = ''
@@ -18,6 +20,7 @@ _FLAGS = os.environ.get('XLA_FLAGS', _QUICK)
 if 'host_platform_device_count' not in _FLAGS:
     _FLAGS = f'{_FLAGS} --xla_force_host_platform_device_count=4'.strip()
 os.environ['XLA_FLAGS'] = _FLAGS
+xla_flags.mend()
 # What several tests compile alike is compiled once, by whichever worker or run was first;
 # programs that tests start find it too.
 _CACHE = Path(__file__).parents[1] / '.pytest_cache' / 'jax'

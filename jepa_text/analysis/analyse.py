@@ -21,7 +21,7 @@ from pathlib import Path
 from jepa_text import load, paths, resolve
 from jepa_text import task as tasks_
 from jepa_text.analysis import controls, features, findings, measuring, page
-from jepa_text.running import compilation
+from jepa_text.running import compilation, xla_flags
 
 COLUMNS = (
     *('task', 'model', 'seed', 'control', 'layer', 'pooling', 'form', 'metric'),
@@ -45,6 +45,7 @@ def analyse(config, workdir):
     Raises ValueError and FileNotFoundError, before any model is read, for tasks that
     cannot be made and settings that do not exist.
     """
+    xla_flags.mend()
     folder = Path(paths.local('The workdir', workdir))
     config, began = _checked(config), time.monotonic()
     chosen = [_task(section, config) for section in config['tasks']]
