@@ -53,6 +53,8 @@ def like_adamw(x_XIO):
 def nesterov(decay, dtype):
     """(1 - decay) g + decay m, with m <- (1 - decay) g + decay m kept as `dtype`.
 
+    Without a correction for the age of a leaf: `orthogonal` makes nothing of the length.
+
     >>> optimizer = nesterov(0.5, jnp.float32)
     >>> print(optimizer.update(jnp.ones(1), optimizer.init(jnp.ones(1)))[0])
     [0.75]

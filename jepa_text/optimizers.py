@@ -21,8 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from jepa_text import adam, ranges
 from jepa_text import muon as steps
-from jepa_text import ranges
 
 # Matrices between hidden states: of layers and predictors, not of word scores.
 HIDDEN = r'^(encoder|predictor)/.*kernel$'
@@ -65,7 +65,8 @@ def adamw(
 
     Decay falls on the leaves that match `decay_paths` and never on the learned weight
     of two losses, whose steps are multiplied by `balance_rate`. The first moment is kept
-    in `momentum_dtype`, the second in the dtype of the parameter.
+    in `momentum_dtype`, the second in the dtype of the parameter. Both are corrected for
+    the age of each leaf (adam.py).
 
     >>> params = {'up': {'kernel': jnp.full((1, 1), 2.0)}}
     >>> optimizer = adamw(weight_decay=0.25)
@@ -79,7 +80,7 @@ def adamw(
     ranges.number('optimizer: balance_rate', balance_rate, least=0)
     _check(weight_decay, decay_paths, momentum_dtype)
     return optax.chain(
-        optax.scale_by_adam(b1, b2, eps, mu_dtype=jnp.dtype(momentum_dtype)),
+        adam.scale_by_adam(b1, b2, eps, mu_dtype=jnp.dtype(momentum_dtype)),
         optax.add_decayed_weights(
             weight_decay, mask=lambda params: mask(params, no_balance(decay_paths))
         ),

@@ -19,12 +19,13 @@ ROWS, WORDS = ('data', 'fsdp'), 'tensor'
 # The last axes of a leaf whose path matches; a scanned stack adds an axis in front.
 TABLE = (
     (r'^memory/', ()),
+    (r'(^|/)age/', ()),
     (r'(q|k|v|gate|up|enter|dense)/kernel$', ('fsdp', 'tensor')),
     (r'(o|down|leave)/kernel$', ('tensor', 'fsdp')),
     (r'output/kernel$', ('fsdp', 'tensor')),
     (r'embedding$', ('tensor', 'fsdp')),
     (r'(scale|query|bias)$', (None,)),
-    (r'(^|/)(step|skipped|skipped_in_row|count|logit)$', ()),
+    (r'(^|/)(step|skipped|skipped_in_row|logit)$', ()),
 )
 
 

@@ -98,7 +98,8 @@ def enter_phase(state, network, objective, optimizer, seed, reset=None):
     Modules that the objective needs and the state lacks are created, those that it
     does not need are dropped, and the target is copied from the encoder unless the
     last phase had one. Optimizer leaves stay as they are, except the ones whose path
-    matches the regular expression `reset` ('.*': all, '/lm_head/': the head's moments).
+    matches the regular expression `reset` ('.*': all, '/lm_head/': the head's moments
+    and ages); those of parameters that are new are new, too.
     """
     fresh = create(network, objective, optimizer, seed)
     params = {

@@ -92,6 +92,7 @@ LAYERS = {
     'latent_objective': 7,
     'objectives/': 8,
     # loss -> update
+    'adam': 0,
     'muon': 0,
     'optimizers': 1,
     'state': 2,

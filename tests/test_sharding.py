@@ -32,6 +32,8 @@ def test_moments_and_target_lie_as_their_parameters():
         )
         assert sharding.spec(f'{path}/embedding', (31, 8), mesh) == P(None, 'fsdp')
         assert sharding.spec(f'{path}/norm/scale', (8,), mesh) == P(None)
+    for leaf in ('layers/ffn/up/kernel', 'embedding', 'norm/scale'):
+        assert sharding.spec(f'opt_state/0/age/encoder/{leaf}', (), mesh) == P()
 
 
 def test_an_unknown_leaf_is_an_error():
@@ -68,10 +70,13 @@ def test_slices_must_be_there(sizes):
 
 def test_what_is_offloaded_lies_on_the_host():
     mesh = sharding.make_mesh()
-    tree = {'params': {'a': {'scale': jax.numpy.ones(4)}}, 'opt_state': {'count': 0}}
+    tree = {
+        'params': {'a': {'scale': jax.numpy.ones(4)}},
+        'opt_state': {'age': {'a': {'scale': 0}}},
+    }
     tree = jax.eval_shape(lambda: tree)
     places = sharding.shardings(tree, mesh, 'opt_state')
-    assert places['opt_state']['count'].memory_kind == 'pinned_host'
+    assert places['opt_state']['age']['a']['scale'].memory_kind == 'pinned_host'
     assert places['params']['a']['scale'].memory_kind != 'pinned_host'
 
 

@@ -286,7 +286,10 @@ def test_entering_a_phase_keeps_what_it_can():
         equal(after.opt_state[0].mu[name], state.opt_state[0].mu[name])
     equal(after.target, state.params['encoder'])
     close(after.params['predictor'], hybrid.create().params['predictor'], rtol=1e-6)
-    assert int(after.opt_state[0].count) == 1 and int(after.step) == 1
+    ages = after.opt_state[0].age
+    assert set(jax.tree.leaves(jax.tree.map(int, ages['encoder']))) == {1}
+    assert set(jax.tree.leaves(jax.tree.map(int, ages['predictor']))) == {0}
+    assert int(after.step) == 1
     head = states.enter_phase(
         state, optimizer=hybrid.optimizer, reset='/lm_head/', **enter
     )
@@ -298,6 +301,41 @@ def test_entering_a_phase_keeps_what_it_can():
     assert all((x == 0).all() for x in jax.tree.leaves(everything.opt_state))
     back = states.enter_phase(after, clm.network, clm.objective, clm.optimizer, seed=0)
     assert back.target is None and set(back.params) == {'encoder', 'lm_head'}
+
+
+@pytest.mark.parametrize('name', ['adamw', 'muon'])
+@pytest.mark.parametrize('b2', [0.95, 0.999])
+def test_what_is_new_after_a_switch_first_moves_by_the_rate(name, b2):
+    """And so does what begins anew; all else goes on."""
+    optimizer = dict(name=name, b2=b2, weight_decay=0.0)
+    before, after = (
+        setup('clm', optimizer=optimizer),
+        setup('hybrid', optimizer=optimizer),
+    )
+    state = before.create()
+    for seed in range(4):
+        state, _ = before.step(state, batch_of(before.objective, seed))
+    enter = dict(network=after.network, objective=after.objective, seed=0)
+    state = states.enter_phase(
+        state, optimizer=after.optimizer, reset='/lm_head/', **enter
+    )
+    new, metrics = after.step(state, batch_of(after.objective, 9))
+    rate = float(metrics['train/learning_rate'])
+
+    def largest(part):
+        """Entries whose gradient is tiny move less, as eps is beside it."""
+        return [
+            float(np.abs(a - b).max()) / rate
+            for (path, a), b in zip(
+                jax.tree_util.tree_leaves_with_path(new.params[part]),
+                jax.tree.leaves(state.params[part]),
+            )
+            if name == 'adamw' or 'kernel' not in optimizers.path_name(path)
+        ]
+
+    for part in ('predictor', 'lm_head'):
+        assert_allclose(largest(part), 1, rtol=1e-2)
+    assert max(abs(move - 1) for move in largest('encoder')) > 0.05
 
 
 def test_runs_with_different_objectives_start_from_one_encoder():
