@@ -15,7 +15,7 @@ import numpy as np
 from jepa_text import paths, resolve, tokenizers
 from jepa_text import state as states
 from jepa_text.hf import load as hf_load
-from jepa_text.measures import pooling
+from jepa_text.measures import as_read, pooling
 from jepa_text.running import restore, xla_flags
 
 
@@ -49,10 +49,10 @@ class Pretrained:
         """One vector a text, [N, D] float32 in numpy.
 
         `layer` counts as in Python: -1 is the last, after its norm; 0 the embedding,
-        before the first. Texts are cut at `length` tokens; specials are read but not
-        pooled. `pool` None is the model's own way, as `pool`, `pool_specials` and
-        `normalise` say. Raises ValueError for a text without tokens, an unknown pool or
-        layer.
+        before the first. Texts are cut at `length` tokens, with a warning of how many;
+        specials are read but not pooled. `pool` None is the model's own way, as `pool`,
+        `pool_specials` and `normalise` say. Raises ValueError for a text without tokens,
+        an unknown pool or layer.
         """
         normalise = self.normalise and pool is None
         pool = self.pool if pool is None else pool
@@ -64,7 +64,9 @@ class Pretrained:
             raise ValueError(
                 f'layer={layer}: there are {depth}, -{depth} to {depth - 1}.'
             )
+        texts = list(texts)
         rows = [self.row(text) for text in texts]
+        as_read.warn(self, texts, rows)
         # Alike lengths share a batch; each batch is padded to a multiple of 32.
         order = np.argsort([len(row) for row in rows], kind='stable')
         vectors_ND = np.zeros((len(rows), self.network.encoder.width), np.float32)
@@ -122,6 +124,11 @@ class Pretrained:
             raise ValueError(f'the text {text!r} has no tokens to encode.')
         return np.concatenate([begin, ids, end]).astype(np.int32)
 
+    def cut_at(self, text):
+        """How many characters of a text its row holds; None if it holds all tokens."""
+        most = self.length - sum(map(len, self._ends()))
+        return as_read.stop(self.tokenizer, text, most)
+
     def pad(self, rows, batch_size):
         """tokens, segment_ids, positions [B, L] and pooled_BL: real, non-special ones."""
         longest = max(map(len, rows))
@@ -159,14 +166,8 @@ class Pretrained:
     @functools.cache  # noqa: B019
     def _words(self):
         def words(params, tokens_BL, segments_BL, positions_BL):
-            hidden_BLD = self.network.apply(
-                'encoder',
-                params,
-                tokens_BL,
-                segments_BL,
-                positions_BL,
-                causal=self.causal,
-            )
+            batch = tokens_BL, segments_BL, positions_BL
+            hidden_BLD = self.network.apply('encoder', params, *batch, causal=self.causal)
             embedding_VD = params['encoder']['embedding']
             logits_BLV = self.network.apply('lm_head', params, hidden_BLD, embedding_VD)
             return jax.nn.softmax(logits_BLV.astype(jnp.float32))
@@ -197,9 +198,8 @@ def load(workdir, step=None, **options):
             f"'hf:'; {workdir} is a workdir."
         )
     step, model = abstract(workdir, step)
-    # An objective that predicts no tokens has no lm_head.
-    kept = [name for name in ('encoder', 'lm_head') if name in model.params]
-    wanted = {name: model.params[name] for name in kept}
+    kept = ('encoder', 'lm_head')
+    wanted = {name: shapes for name, shapes in model.params.items() if name in kept}
     folder = Path(workdir) / 'checkpoints'
     params = restore.part(folder, step, {'params': wanted})['params']
     return dataclasses.replace(model, params=params)

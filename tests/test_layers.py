@@ -116,6 +116,7 @@ LAYERS = {
     'benchmark_worker': 6,
     'benchmark': 7,
     # vectors -> numbers
+    'measures/as_read': 0,
     'measures/cloud': 0,
     'measures/correlations': 0,
     'measures/pooling': 0,
@@ -143,6 +144,7 @@ LAYERS = {
     'report': 1,
     'diagrams': 1,
     'analysis/array_cache': 0,
+    'analysis/threads': 0,
     'analysis/controls': 1,
     'analysis/features': 1,
     'analysis/charts': 2,

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from jepa_text import load, paths, resolve
 from jepa_text import task as tasks_
-from jepa_text.analysis import controls, features, findings, measuring, page
+from jepa_text.analysis import controls, features, findings, measuring, page, threads
 from jepa_text.running import compilation, xla_flags
 
 COLUMNS = (
@@ -55,7 +55,7 @@ def analyse(config, workdir):
     cache = config['cache'] or folder / 'features'
     cache = compilation.private_folder(str(cache), 'features', 'cache')
     found = measuring.Measured(config, chosen, cache)
-    with measuring.one_thread_each():
+    with threads.one_thread_each():
         for path, (name, seed) in names.items():
             print(f'{name}{f" seed {seed}" if seed else ""}: {path}', end='', flush=True)
             start = time.monotonic()
@@ -67,6 +67,7 @@ def analyse(config, workdir):
         'config': config,
         'models': {path: list(pair) for path, pair in names.items()},
         'tasks': [_described(task) for task in chosen],
+        'cuts': [cut._asdict() for cut in found.cuts],
         'texts': {t.name: len(t.test.texts()) for t in chosen},
         'rows': found.rows + findings.over_seeds(found.rows),
         'spectra': found.spectra,

@@ -14,12 +14,19 @@ import numpy as np
 from jepa_text import plots
 from jepa_text.analysis import controls
 
-MARKERS = {'': 'o', controls.UNTRAINED: 'o', controls.BAG: 's', controls.TF_IDF: '^'}
+MARKERS = {
+    '': 'o',
+    controls.UNTRAINED: 'o',
+    controls.BAG: 's',
+    controls.TF_IDF: '^',
+    controls.WHOLE: 'v',
+}
 DASHES = {
     '': 'solid',
     controls.UNTRAINED: (0, (4, 2)),
     controls.BAG: (0, (1, 1.5)),
     controls.TF_IDF: (0, (1, 3)),
+    controls.WHOLE: (0, (1, 5)),
 }
 
 

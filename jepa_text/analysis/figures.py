@@ -104,7 +104,9 @@ def layers(task, results):
             elif row['pooling'] == pooling:
                 lines.setdefault(subject, {})[row['layer']] = interval(row)
         if form == 'raw' and metric == 'effective_rank':
-            flat = {subject: x for subject, x in flat.items() if subject[0]}
+            # Of another width, so no rank to compare.
+            counted = controls.TF_IDF, controls.WHOLE, controls.LARGEST
+            flat = {s: x for s, x in flat.items() if s[0] and s[1] not in counted}
         lines = {s: (sorted(x), [x[i] for i in sorted(x)]) for s, x in lines.items()}
         if lines and not (metric == probe and label == 'AUC of content words'):
             drawn.append(
@@ -172,7 +174,8 @@ def subjects(results, task):
         for row in results['rows']
         if row['task'] == task and not row['other']
     )
-    order = {name: place for place, name in enumerate(('', *controls.CONTROLS))}
+    names = '', *controls.CONTROLS, controls.WHOLE
+    order = {name: place for place, name in enumerate(names)}
     return sorted(found, key=lambda s: (not s[0], order.get(s[1], len(order))))
 
 

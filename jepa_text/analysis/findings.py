@@ -118,11 +118,13 @@ def _verdicts(rows, single):
             continue
         verdicts = []
         for name in _SAID:
-            owner = model if name in (controls.UNTRAINED, controls.BAG) else ''
-            other = chosen.get((task, owner, name, metric, form))
             # Widths differ, so the geometry of TF-IDF says nothing about a model.
+            is_alike = name in (controls.UNTRAINED, controls.BAG)
+            # Its own, which reads what it reads, if there is one.
+            places = ((task, owner, name, metric, form) for owner in (model, ''))
+            other = next((chosen[place] for place in places if place in chosen), None)
             is_missing = other is None or not math.isfinite(other['value'])
-            if is_missing or (form and not owner):
+            if is_missing or (form and not is_alike):
                 continue
             verdict = statistics.explained_by_control(
                 _interval(row),

@@ -1,11 +1,9 @@
 """The cells of an analysis, model by model: features, then measures, in parallel."""
 
-import contextlib
 import hashlib
 import json
 import math
 import os
-import warnings
 from concurrent import futures
 from typing import NamedTuple
 
@@ -13,7 +11,7 @@ import numpy as np
 
 from jepa_text.analysis import array_cache, cells, controls, features, readouts
 from jepa_text.analysis.cells import Cell
-from jepa_text.measures import lexical, similarity, trained_pooling
+from jepa_text.measures import as_read, lexical, similarity, trained_pooling
 
 _POOLING_TEXTS = 600  # from which trained poolings learn
 _CKA_TEXTS = 2000
@@ -25,6 +23,8 @@ class Measured:
     def __init__(self, config, chosen, cache):
         self.config, self.tasks, self.cache = config, chosen, cache
         self.rows, self.spectra = [], []
+        # What models read of tasks whose texts are longer, and how many are.
+        self.read, self.cuts = {}, []
         self.deviations, self.single, self.last = {}, {}, {}
         for task in chosen:
             for control, single in readouts.baselines(task).items():
@@ -37,6 +37,10 @@ class Measured:
     def model(self, model, name, seed):
         """A model, its untrained self and its bag of embeddings on every task."""
         wanted = self.config['controls']
+        for task in self.tasks:
+            read, cut = as_read.task(model, task, name, seed)
+            self.read[name, seed, task.name] = read
+            self.cuts.append(cut)
         self._features(model, name, seed, '')
         if controls.UNTRAINED in wanted:
             # Another draw for each training seed: their spread is that of the control.
@@ -44,19 +48,39 @@ class Measured:
             self._features(fresh, name, seed, controls.UNTRAINED)
         if controls.BAG in wanted:
             for task in self.tasks:
-                texts = [*task.train.texts(), *task.test.texts()]
+                texts = _texts(task)
                 cell = Cell(task.name, name, seed, controls.BAG, None, 'mean')
                 rows_ND = controls.bag_of_embeddings(model, texts)
-                self._cells({cell: rows_ND}, task, _lengths(model, texts))
+                read = self.read[name, seed, task.name]
+                self._cells({cell: rows_ND}, read, _lengths(model, texts, read))
 
     def tf_idf(self):
-        """The control without any model."""
-        if controls.TF_IDF in self.config['controls']:
-            for task in self.tasks:
-                texts = [*task.train.texts(), *task.test.texts()]
-                rows_NW = controls.tf_idf(texts, task.train.texts())
-                cell = Cell(task.name, '', 0, controls.TF_IDF, None, '')
-                self._cells({cell: rows_NW}, task, controls.word_lengths(texts))
+        """The control without any model: of what models read, and of the whole texts."""
+        if controls.TF_IDF not in self.config['controls']:
+            return
+        for task in self.tasks:
+            # Models that read the same share their control.
+            groups = {_texts(task): (task, [])}
+            for (name, seed, of), read in self.read.items():
+                if of == task.name:
+                    cell = Cell(of, name, seed, controls.TF_IDF, None, '')
+                    groups.setdefault(_texts(read), (read, []))[1].append(cell)
+            if len(groups) == 1:
+                self._counted(task, [Cell(task.name, '', 0, controls.TF_IDF, None, '')])
+                continue
+            groups[_texts(task)][1].append(
+                Cell(task.name, '', 0, controls.WHOLE, None, '')
+            )
+            for read, places in groups.values():
+                self._counted(read, places)
+
+    def _counted(self, task, places):
+        """TF-IDF of the texts of a task, in several cells."""
+        texts = _texts(task)
+        rows_NW = controls.tf_idf(texts, task.train.texts())
+        first, *others = places
+        lengths_N2 = controls.word_lengths(texts)
+        self._cells({first: rows_NW}, task, lengths_N2, others=others)
 
     def likeness(self):
         """CKA of all layers with all, within and between models, on the first task."""
@@ -82,7 +106,7 @@ class Measured:
 
     def _features(self, model, name, seed, control):
         for task in self.tasks:
-            texts = [*task.train.texts(), *task.test.texts()]
+            texts = _texts(task)
             poolings, given = self._poolings(model, task)
             found = features.of(
                 model,
@@ -93,12 +117,13 @@ class Measured:
                 folder=self.cache,
             )
             labels = _token_labels(model, task)
-            lengths_N2 = _lengths(model, texts, found.tokens_N)
+            read = self.read[name, seed, task.name]
+            lengths_N2 = _lengths(model, texts, read, found.tokens_N)
             places = {
                 Cell(task.name, name, seed, control, layer, pooling): (layer, pooling)
                 for layer, pooling in found.names
             }
-            self._cells(places, task, lengths_N2, found, labels)
+            self._cells(places, read, lengths_N2, found, labels)
             if task is self.tasks[0] and not control:
                 start = len(texts) - len(task.test.texts())
                 self.last[name, seed] = {
@@ -117,10 +142,11 @@ class Measured:
             return [name for name in wanted if name not in trained], {}
         return wanted, trained_weights(model, task, self._seed, self.cache)
 
-    def _cells(self, places, task, lengths_N2, found=None, labels=None):
+    def _cells(self, places, task, lengths_N2, found=None, labels=None, others=()):
         """Measures cells in parallel, and keeps what they give, in their order.
 
-        `places` are {Cell: its vectors, or where they lie in the features `found`}.
+        `places` are {Cell: its vectors, or where they lie in the features `found`}; what
+        a lone one gives is also that of `others`.
         """
 
         deepest = max((cell.layer for cell in places), key=lambda layer: layer or 0)
@@ -143,13 +169,15 @@ class Measured:
 
         with futures.ThreadPoolExecutor(self.config['threads'] or os.cpu_count()) as pool:
             for cell, made in zip(places, pool.map(measure, places)):
-                for value in made.values:
-                    self._row(cell, *value)
-                self.deviations[cell], self.single[cell] = made.deviations, made.single
-                for form, values in made.spectra.items():
-                    self.spectra.append(
-                        {**cell._asdict(), 'form': form, 'values': values}
-                    )
+                for one in (cell, *others):
+                    self._keep(one, made)
+
+    def _keep(self, cell, made):
+        for value in made.values:
+            self._row(cell, *value)
+        self.deviations[cell], self.single[cell] = made.deviations, made.single
+        for form, values in made.spectra.items():
+            self.spectra.append({**cell._asdict(), 'form': form, 'values': values})
 
     def _geometry(self, task, once, rows_ND, lengths_N2, is_last, made):
         """Every measure of the test texts, each once; in the last layer, intervals."""
@@ -213,36 +241,18 @@ def trained_weights(model, task, seed, folder):
     return given
 
 
-@contextlib.contextmanager
-def one_thread_each():
-    """Cells are measured side by side; threads within their products would only wait.
-
-    What probes warn of is silenced here, as a filter of one thread holds for all.
-    """
-    with warnings.catch_warnings():
-        warnings.filterwarnings('ignore', 'lbfgs failed to converge')
-        with _limited():
-            yield
+def _texts(task):
+    return (*task.train.texts(), *task.test.texts())
 
 
-@contextlib.contextmanager
-def _limited():
-    try:
-        from threadpoolctl import threadpool_limits  # comes with scikit-learn
-    except ImportError:
-        yield
-        return
-    with threadpool_limits(1):
-        yield
-
-
-def _lengths(model, texts, tokens_N=None):
-    """[N, 2]: tokens without specials, and characters; what length control takes out."""
+def _lengths(model, texts, read, tokens_N=None):
+    """[N, 2]: tokens without specials, and characters of what the model reads of the
+    texts; what length control takes out."""
     if tokens_N is None:
         special_ids = model.tokenizer.special_ids
         rows = [model.row(text) for text in texts]
         tokens_N = [max(1, np.sum(~np.isin(row, special_ids))) for row in rows]
-    return np.stack([tokens_N, [max(1, len(text)) for text in texts]], axis=1)
+    return np.stack([tokens_N, [max(1, len(part)) for part in _texts(read)]], axis=1)
 
 
 def _token_labels(model, task):

@@ -2,6 +2,7 @@
 
 from jepa_text import report, study_report
 from jepa_text.analysis import charts, controls, figures, findings, verdicts
+from jepa_text.measures import as_read
 from jepa_text.running import console
 
 COLUMNS = ('task', 'model', 'probe', 'words', 'uniformity', 'without length', 'rank')
@@ -28,6 +29,8 @@ def show(results):
     """Prints the short table, and the warnings."""
     title = figures.deepest(results).removeprefix('the ').capitalize()
     console.table(title, list(COLUMNS), table(results))
+    for sentence in as_read.sentences(_cuts(results)):
+        print(sentence)
     for warning in results['warnings'][:SHOWN]:
         print(
             f'\n! {warning["task"]}, {warning["model"]}, {verdicts.described(warning)}: '
@@ -64,7 +67,7 @@ def table(results):
 
 def write(path, results):
     """Writes the page, and returns its path."""
-    sections = [_facts(results), verdicts.beyond(results)]
+    sections = [_facts(results), _read_of(results), verdicts.beyond(results)]
     for task in results['tasks']:
         sections += _task_sections(task, results)
     sections += [
@@ -126,6 +129,32 @@ def methods(config):
         )
     said = f'Controls: {", ".join(names)}.' if names else 'No control was asked for.'
     return METHODS.format(**{**config, 'controls': said, 'geometry': geometry})
+
+
+def _cuts(results):
+    return [as_read.Cut(**one) for one in results['cuts']]
+
+
+def _read_of(results):
+    """How many texts were cut, for every model and task."""
+    rows = []
+    for one in _cuts(results):
+        row = [one.task, one.model, one.length, one.texts, as_read.percent(one)]
+        row.append(f'{100 * one.read:.0f} %')
+        rows += [] if row in rows else [row]
+    text = 'No text was cut.'
+    if any(one.cut for one in _cuts(results)):
+        text = (
+            'A text that is longer than the rows of a model is cut there. Its controls '
+            'read the same part, and words are counted in it; TF-IDF of the whole texts '
+            'has a name of its own, and says what the rest of the texts holds.'
+        )
+    columns = 'task, model, tokens of a row, texts, cut, characters read'
+    return {
+        'heading': 'How much of the texts was read',
+        'text': text,
+        'table': {'columns': columns.split(', '), 'rows': rows},
+    }
 
 
 def _facts(results):
