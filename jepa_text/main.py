@@ -8,6 +8,7 @@ SIGTERM or SIGINT with the state saved, the same command resumes; 87 the watchdo
 run that hung. See running/exits.py.
 """
 
+import contextlib
 import difflib
 import importlib
 import os
@@ -32,6 +33,8 @@ COMMANDS = {
 
 # Those that all processes of a job run together.
 TOGETHER = ('train',)
+# Those with a training loop: they say themselves what comes before it.
+LOOPING = ('train', 'study')
 # Those that write nothing.
 READING = ('plan',)
 # Flags of plan: keys of the section of that name.
@@ -83,20 +86,23 @@ def main(argv):
         print(usage())
         return exits.DONE
     xla_flags.mend()  # before anything imports jax
+    is_traced = any(re.fullmatch('--?traceback(=true)?', word) for word in argv)
     try:
         if argv[1:2] == ['supervise']:
             return _supervise(argv)
         command, config, workdir = parse(argv)
-        if command in TOGETHER:
-            _join(argv)
     except ValueError as error:
-        return _fail(error, exits.USAGE, '--traceback' in argv)
+        return _fail(error, exits.USAGE, is_traced)
     _, module, function = COMMANDS[command]
     _quiet()
     try:
-        getattr(importlib.import_module(module), function)(config, workdir)
-    except (*exits.CANNOT_RUN, *exits.FAILURES) as error:
-        return _fail(error, exits.code_of(error), '--traceback' in argv)
+        if command in TOGETHER:
+            _join(argv)
+        own = command in LOOPING
+        with contextlib.nullcontext() if own else exits.refusals():
+            getattr(importlib.import_module(module), function)(config, workdir)
+    except (ValueError, OSError, RuntimeError, FloatingPointError) as error:
+        return _fail(error, exits.code_of(error), is_traced)
     except exits.Stopped as stopped:
         return _fail(stopped, exits.RESUME)
     except KeyboardInterrupt:
@@ -127,7 +133,8 @@ def _join(argv):
     from jepa_text.running import distributed
 
     given = [re.fullmatch(r'--?distributed=(.*)', word) for word in argv]
-    distributed.start(next((word[1] for word in reversed(given) if word), 'auto'))
+    with exits.refusals():
+        distributed.start(next((word[1] for word in reversed(given) if word), 'auto'))
 
 
 def _is_one_of_several():
@@ -230,9 +237,9 @@ def _nearest(name, known):
     return f'{hint} There are: {", ".join(known)}.' if known else hint
 
 
-def _fail(error, code, traceback=False):
-    if traceback:
-        raise error
+def _fail(error, code, is_traced=False):
+    if is_traced:
+        traceback.print_exception(error)
     text = str(error) or type(error).__name__
     print(f'\njepa-text: {text}', file=sys.stderr)
     return code

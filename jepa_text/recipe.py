@@ -13,7 +13,7 @@ from jepa_text import state as states
 from jepa_text import step as steps
 from jepa_text.data import pipeline, prepare
 from jepa_text.evals import geometry, heldout
-from jepa_text.running import budget, compilation, distributed
+from jepa_text.running import budget, compilation
 
 # Keys that a config may leave out, and what they are then.
 OPTIONAL = {
@@ -66,8 +66,6 @@ def make(config):
     """Builds all parts of a run. Raises ValueError for what cannot work together."""
     ranges.config(config)
     data, seed = config['data'], config['seed']
-    if 'prepare' in config:
-        distributed.first(functools.partial(_prepare, config), 'preparing the rows')
     rows = pipeline.Rows(data['folder'], 'train')
     pipeline.check_row_length(rows.manifest, data['row_length'])
     tokenizer = tokenizers.load(f'{data["folder"]}/tokenizer.json')
@@ -265,7 +263,10 @@ def _fetching(step, part):
     return fetched
 
 
-def _prepare(config):
+def prepare_rows(config):
+    """Makes the rows of a config that says how, unless their folder is there."""
+    if 'prepare' not in config:
+        return
     folder = Path(paths.local('data.folder', config['data']['folder']))
     if not folder.exists():
         prepare.run(config, str(folder))

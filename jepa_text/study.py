@@ -18,7 +18,7 @@ from jepa_text import load, paths, recipe, resolve, sharding, study_report, trai
 from jepa_text.data import pipeline, prepare
 from jepa_text.evals import heldout, representation
 from jepa_text.planning import baseline
-from jepa_text.running import restore, xla_flags
+from jepa_text.running import exits, restore, xla_flags
 
 UNTRAINED = 'untrained'
 
@@ -30,13 +30,14 @@ def study(config, workdir):
     or only says that all is complete.
     """
     xla_flags.mend()
-    config, workdir = recipe.plain(config), Path(paths.local('The workdir', workdir))
     began = time.monotonic()
-    prepare.run(config, workdir / 'rows')
-    configs = {
-        name: baseline.matched(run_config, workdir / name)
-        for name, run_config in run_configs(config, workdir / 'rows').items()
-    }
+    with exits.refusals():
+        config, workdir = recipe.plain(config), Path(paths.local('The workdir', workdir))
+        prepare.run(config, workdir / 'rows')
+        configs = {
+            name: baseline.matched(run_config, workdir / name)
+            for name, run_config in run_configs(config, workdir / 'rows').items()
+        }
     for name, run_config in configs.items():
         if finished(workdir / name, run_config):
             print(f'{name}: complete, {recipe.size(run_config)[1]:,} steps')

@@ -10,7 +10,7 @@ import functools
 
 import jax
 
-from jepa_text import paths, resolve, sharding, start, telemetry, warm
+from jepa_text import paths, ranges, resolve, sharding, start, telemetry, warm
 from jepa_text import recipe as recipes
 from jepa_text import state as states
 from jepa_text.data import pipeline
@@ -57,46 +57,11 @@ def train(config, folder):
     """
     xla_flags.mend()
     allocator.keep_freed_memory()
-    paths.local('The workdir', folder)
     config = recipes.plain(config)
     with contextlib.ExitStack() as stack:
-        with distributed.together('the config'):
-            compilation.use_cache(config['compilation_cache'])
-            config = start.complete(config, folder)
-            start.check_words(config, folder)
-            config = baseline.matched(config, folder)
-            recipe = recipes.make(config)
-            trace = profiling.Trace(f'{folder}/profile', config['profile_steps'])
-            guard = _guard(config, folder)
-        with distributed.together('the arithmetic of this machine'):
-            arithmetic.check()
-        distributed.same('The rows or the seeds', recipe.fingerprint)
-        with distributed.together('the workdir'):
-            stack.enter_context(
-                workdir.open_workdir(folder, config, MAY_CHANGE, steps=_steps(config))
-            )
-        stop = stack.enter_context(signals.Requests())
-        stack.enter_context(guard)
-        store = stack.enter_context(
-            checkpoint.Checkpointer(
-                f'{folder}/checkpoints', keep=config['checkpoint']['keep']
-            )
-        )
-        state, meta = _start(config, recipe, store, folder)
-        distributed.first(
-            lambda: recipe.tokenizer.save(f'{folder}/tokenizer.json'), 'the tokenizer'
-        )
-        report = stack.enter_context(
-            reporter.Reporter(
-                folder,
-                config,
-                recipe,
-                resumed=int(state.step) if meta else None,
-                seconds=meta.get('seconds', 0.0),
-            )
-        )
-        stack.enter_context(trace)
-        run = _Run(config, recipe, store, report, guard, trace, stop)
+        with exits.refusals():
+            run, state, meta = _begin(config, folder, stack)
+        recipe, store = run.recipe, run.store
         if not meta:
             run.evaluate(state, 0, recipe.phases[0])
             run.measure(state, 0)
@@ -106,8 +71,59 @@ def train(config, folder):
             if phase.stop > int(state.step):
                 state = run.phase(phase, state)
         store.wait()
-        report.conclude()
+        run.report.conclude()
         return state
+
+
+def _begin(config, folder, stack):
+    """(the run, its state, the meta of the checkpoint or {}): all before the first step.
+
+    What must be left again is entered into the stack.
+    """
+    # First, as all that follows may wait for other processes.
+    paths.local('The workdir', folder)
+    guard = stack.enter_context(_guard(config, folder))
+    with distributed.together('the config'):
+        compilation.use_cache(config['compilation_cache'])
+        config = start.complete(config, folder)
+        start.check_words(config, folder)
+        ranges.config(config)
+    config = baseline.matched(config, folder)
+    guard.expect('prepare')
+    distributed.first(lambda: recipes.prepare_rows(config), 'preparing the rows')
+    guard.expect('compile')
+    with distributed.together('the recipe'):
+        recipe = recipes.make(config)
+        trace = profiling.Trace(f'{folder}/profile', config['profile_steps'])
+    with distributed.together('the arithmetic of this machine'):
+        arithmetic.check()
+    distributed.same('The rows or the seeds', recipe.fingerprint)
+    with distributed.together('the workdir'):
+        stack.enter_context(
+            workdir.open_workdir(folder, config, MAY_CHANGE, steps=_steps(config))
+        )
+    stop = stack.enter_context(signals.Requests())
+    store = stack.enter_context(
+        checkpoint.Checkpointer(
+            f'{folder}/checkpoints', keep=config['checkpoint']['keep']
+        )
+    )
+    state, meta = _start(config, recipe, store, folder)
+    distributed.first(
+        lambda: recipe.tokenizer.save(f'{folder}/tokenizer.json'), 'the tokenizer'
+    )
+    report = stack.enter_context(
+        reporter.Reporter(
+            folder,
+            config,
+            recipe,
+            resumed=int(state.step) if meta else None,
+            seconds=meta.get('seconds', 0.0),
+        )
+    )
+    stack.enter_context(trace)
+    run = _Run(config, recipe, store, report, guard, trace, stop)
+    return run, state, meta
 
 
 def _steps(config):

@@ -6,8 +6,9 @@
 #
 # It submits itself, and --dry-run prints how. Paths are relative to the repository, which
 # the nodes must see too. Stopped before the time limit, or preempted with a grace time,
-# the run saves its state, ends with 75, and is queued again; other codes end the job.
-# To do so by hand: scancel --signal=USR1 --batch JOB.
+# the run saves its state, ends with 75, and is queued again. So is a run that failed (1)
+# or hung (87), or that was killed (137), but no more than RESTARTS times from one stop to
+# the next; other codes end the job. To do so by hand: scancel --signal=USR1 --batch JOB.
 #
 #   NODES, GPUS   nodes (1 if not set), GPUs of each (none)
 #   CPUS          cores of each node; if not set, whole nodes (--exclusive)
@@ -15,6 +16,7 @@
 #   SEEDS         an array: --config.seed=S, in WORKDIR/seed_S
 #   PRESETS       an array: --config=FILE:PRESET, in WORKDIR/PRESET
 #   LIST          an array: a file, each line more words for one task, in WORKDIR/task_N
+#   RESTARTS      how often a job that failed or hung is queued again (5; 0 never)
 #   MOST          the most tasks of an array that run at once
 #   SBATCH_...    what sbatch reads itself: SBATCH_PARTITION, SBATCH_ACCOUNT, ...
 #   ACCELERATOR, VENV, JEPA_TEXT   as in launch/local.sh; cuda where GPUS is set
@@ -42,6 +44,8 @@ positive NODES "$NODES"
 [ -z "${GPUS:-}" ] || positive GPUS "$GPUS"
 [ -z "${CPUS:-}" ] || positive CPUS "$CPUS"
 [ -z "${MOST:-}" ] || positive MOST "$MOST"
+RESTARTS="${RESTARTS:-5}"
+[ "$RESTARTS" = 0 ] || positive RESTARTS "$RESTARTS"
 if [ -n "${LIST:-}" ]; then
   [ -z "${SEEDS:-}${PRESETS:-}" ] || fail 'slurm.sh: LIST says all words of each task; unset SEEDS and PRESETS.'
   grep -q '^[^#]' "$LIST" || fail "slurm.sh: LIST=$LIST has no line that is no comment, or is no file."
@@ -142,11 +146,33 @@ run_job() {
   await $!
   # One that somebody cancelled runs no more.
   state="$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T || :)"
-  if [ "$CODE" = 75 ] && [ "$state" = RUNNING ]; then
-    say queued "again: job $SLURM_JOB_ID stopped with its state saved"
-    scontrol requeue "$SLURM_JOB_ID"
-  fi
+  if [ "$state" = RUNNING ]; then queue_again; fi
   exit "$CODE"
+}
+
+# Stopped with its state saved: always. Failed, hung or killed: a machine may be better.
+queue_again() {
+  local failures="runs/slurm-$SLURM_JOB_ID.failures" count=0
+  case "$CODE" in
+    75)
+      rm -f "$failures"
+      say queued "again: job $SLURM_JOB_ID stopped with its state saved"
+      ;;
+    # Of those that a signal killed: aborted, killed, a fault of memory.
+    1 | 87 | 134 | 135 | 137 | 139)
+      mkdir -p runs
+      # SLURM's own count has the stops in it, too.
+      [ ! -f "$failures" ] || count=$(wc -l <"$failures")
+      if [ "$count" -ge "$RESTARTS" ]; then
+        say ended "with $CODE: job $SLURM_JOB_ID was queued again $count times after failures (RESTARTS=$RESTARTS)"
+        return
+      fi
+      echo "$CODE" >>"$failures"
+      say queued "again: job $SLURM_JOB_ID ended with $CODE, restart $((count + 1)) of $RESTARTS"
+      ;;
+    *) return ;;
+  esac
+  scontrol requeue "$SLURM_JOB_ID"
 }
 
 if [ -n "${SLURM_JOB_ID:-}" ]; then run_job; else submit; fi

@@ -191,11 +191,12 @@ QUARREL = """
     import pathlib
     import sys
     import jax
-    from jepa_text.running import distributed
+    from jepa_text.running import distributed, exits
     distributed.start()
     me, vote = jax.process_index(), distributed.Vote(lag=1)
     said = [[vote(me == 1 and call == 1) for call in range(4)]]
-    for error in (ValueError('bad config'), OSError('disk'), KeyError('a fault')):
+    config_error = exits.ConfigError('bad config')
+    for error in (config_error, ValueError('of a library'), OSError('disk'), KeyError(1)):
         try:
             with distributed.together('the test'):
                 if me == 1:
@@ -216,15 +217,15 @@ def test_what_one_process_knows_all_get_to_know(folder, tmp_path):
     assert codes == [0, 0], said
     lines = [(tmp_path / name).read_text().splitlines() for name in ('0', '1')]
     assert lines[0][0] == lines[1][0] == '[False, False, True, False]'
-    assert lines[1][1:4] == [
-        'ValueError bad config',
+    assert lines[1][1:5] == [
+        'ConfigError bad config',
+        'ValueError of a library',
         'OSError disk',
-        "KeyError 'a fault'",
+        'KeyError 1',
     ]
-    assert [line.split()[0] for line in lines[0][1:4]] == [
-        'ValueError',
-        'RuntimeError',
-        'RuntimeError',
+    assert [line.split()[0] for line in lines[0][1:5]] == [
+        'ConfigError',
+        *3 * ['RuntimeError'],
     ]
-    assert all('failed on process 1' in line for line in lines[0][1:4])
-    assert all('differ between process 0 and 1' in line[4] for line in lines)
+    assert all('failed on process 1' in line for line in lines[0][1:5])
+    assert all('differ between process 0 and 1' in line[5] for line in lines)

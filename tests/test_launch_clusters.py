@@ -127,15 +127,30 @@ def test_slurm_refuses(machine, env, message):
     assert code == 2 and message in output
 
 
-@pytest.mark.parametrize('code', [0, 1, 2, 75, 87, 143])
+@pytest.mark.parametrize('code', [0, 1, 2, 75, 87, 137, 143])
 @pytest.mark.parametrize('state', ['RUNNING', 'COMPLETING'])
-def test_only_75_of_a_running_job_is_queued_again(slurm, machine, code, state):
+def test_what_may_go_better_is_queued_again(slurm, machine, code, state):
     machine.fake('jepa-text', f'exit {code}')
     got, output = slurm(*JOB, state=state)
     assert got == code, output
-    again = [['requeue', '7']] if (code, state) == (75, 'RUNNING') else []
-    assert machine.called('scontrol') == again
+    goes_on = code in (1, 75, 87, 137) and state == 'RUNNING'
+    assert machine.called('scontrol') == ([['requeue', '7']] if goes_on else [])
     assert machine.called('jepa-text') == [list(JOB)]
+
+
+def test_failures_are_counted_until_the_next_stop(slurm, machine):
+    def ends(code, restarts):
+        machine.fake('jepa-text', f'exit {code}')
+        before = len(machine.called('scontrol'))
+        said = slurm(*JOB, RESTARTS=str(restarts))[1]
+        return len(machine.called('scontrol')) - before, said
+
+    assert [ends(code, 2)[0] for code in (1, 87)] == [1, 1]
+    again, said = ends(1, 2)
+    assert again == 0 and 'queued again 2 times after failures' in said
+    assert ends(75, 2)[0] == 1
+    assert ends(1, 2)[0] == 1
+    assert ends(1, 0)[0] == 0
 
 
 def test_a_task_of_an_array_runs_its_own_words(slurm, machine):

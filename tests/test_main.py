@@ -96,8 +96,11 @@ def test_a_run_that_cannot_start_exits_with_2_and_one_paragraph(tmp_path):
         (OSError('disk'), 1),
         (FloatingPointError('nan'), 1),
         (KeyboardInterrupt(), 1),
-        (ValueError('config'), 2),
-        (FileNotFoundError('rows'), 2),
+        # A library's, as jax's for a peer that died: another try may help.
+        (ValueError('Gloo all-reduce failed'), 1),
+        (FileNotFoundError('rows'), 1),
+        (exits.ConfigError('config'), 2),
+        (exits.Diverged('nan'), 2),
         (exits.Stopped('stopped after step 3'), 75),
     ],
 )
@@ -111,6 +114,10 @@ def test_exit_codes(error, code, monkeypatch, capsys):
     assert main.main(command) == code
     said = capsys.readouterr().err
     assert str(error or '') in said and 'Traceback' not in said
+    if isinstance(error, Exception) and not isinstance(error, exits.Stopped):
+        # The flag changes what is printed, and nothing else.
+        assert main.main([*command, '--traceback']) == code
+        assert 'Traceback' in capsys.readouterr().err
 
 
 def test_a_supervised_command_is_this_very_one(monkeypatch):

@@ -172,9 +172,9 @@ def test_rows_that_were_prepared_otherwise_are_told(make, corpus, tmp_path, caps
     (other,) = changed(tokenizer=str(words))
     assert other.startswith('tokenizer was')
     config = {'prepare': asked, 'data': {'folder': str(tmp_path / 'rows')}}
-    recipe._prepare(config)
+    recipe.prepare_rows(config)
     assert capsys.readouterr().out == ''
-    recipe._prepare(config | {'prepare': asked | {'row_length': 64}})
+    recipe.prepare_rows(config | {'prepare': asked | {'row_length': 64}})
     assert (
         'row_length was 32 and is now 64. It is used as it is' in capsys.readouterr().out
     )

@@ -14,11 +14,10 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
 
 from jepa_text import recipe, sharding
 from jepa_text.planning import flops, outline
-from jepa_text.running import workdir
+from jepa_text.running import distributed, workdir
 
 KINDS = ('none', 'flops', 'time')
 ROUNDS, STEPS = 5, 4
@@ -35,6 +34,18 @@ def matched(config, folder):
     kind = config['baseline']
     if isinstance(kind, dict) or kind == 'none':
         return config
+    # Times are measured by all processes at once: not within the block.
+    with distributed.together('the baseline'):
+        made, plain, ratios = _planned(config, folder)
+    if ratios is None:
+        ratios = _times(made, _replaced(config, made, plain))
+    stretched = _replaced(config, made, plain, ratios)
+    return stretched | {'baseline': {'by': kind, 'ratios': ratios}}
+
+
+def _planned(config, folder):
+    """(outline, MLM sections of its phases, ratios; None if they must be measured)."""
+    kind = config['baseline']
     if kind not in KINDS:
         raise ValueError(f'baseline={kind!r}; there are: {", ".join(KINDS)}.')
     made = outline.make(config, sharding.make_mesh(**config['mesh']))
@@ -48,11 +59,8 @@ def matched(config, folder):
             f'baseline={kind!r}, but no phase has a latent term: '
             f'{", ".join(section["name"] for section in sections)}. Set it to none.'
         )
-    ratios = _ratios(config, made, plain)
-    if kind == 'time':
-        ratios = _saved(folder) or _times(made, _replaced(config, made, plain))
-    stretched = _replaced(config, made, plain, ratios)
-    return stretched | {'baseline': {'by': kind, 'ratios': ratios}}
+    ratios = _saved(folder) if kind == 'time' else _ratios(config, made, plain)
+    return made, plain, ratios
 
 
 def _ratios(config, made, plain):
@@ -117,7 +125,7 @@ def _times(made, plain_config):
         is_same = type(mine.objective) is type(its.objective)
         ratios.append(1.0 if is_same else step_ratio(made, mine, its))
     # One machine of a job must not stretch its run by its own clock.
-    return [float(x) for x in multihost_utils.broadcast_one_to_all(np.array(ratios))]
+    return [float(ratio) for ratio in distributed.from_first(np.array(ratios))]
 
 
 def step_ratio(made, mine, its):

@@ -5,6 +5,7 @@ What a step's folder holds, and reading it without a writer, is in `restore`.
 
 import contextlib
 import errno
+import functools
 import json
 import logging
 import shutil
@@ -14,10 +15,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
-from jax.experimental import multihost_utils
 
 from jepa_text import paths
-from jepa_text.running import restore, seal
+from jepa_text.running import distributed, restore, seal
 
 _log = logging.getLogger(__name__)
 _HEADROOM = 1.2
@@ -44,8 +44,8 @@ class Checkpointer:
         self.folder = Path(folder).expanduser().absolute()
         self._keep, self._keep_every = keep, keep_every
         self._thread = self._failure = self._saving = None
-        newest = _open(self.folder) if jax.process_index() == 0 else None
-        self._newest = _from_first_process(newest)
+        newest = distributed.first(lambda: _open(self.folder), 'the checkpoints')
+        self._newest = _from_first(newest)
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(restore.quiet())
         self._orbax = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler())
@@ -101,9 +101,8 @@ class Checkpointer:
         Warns once for each newer step that it passes over, with the reason.
         """
         self.wait()
-        first = jax.process_index() == 0
-        step = restore.newest_good_step(self.folder) if first else None
-        step = _from_first_process(step)
+        find = functools.partial(restore.newest_good_step, self.folder)
+        step = _from_first(distributed.first(find, 'the checkpoints'))
         if step is None:
             return None
         return step, restore.read_json(self.folder / str(step), 'meta')
@@ -114,7 +113,7 @@ class Checkpointer:
         path = self.folder / str(step)
         first = jax.process_index() == 0 and path.is_dir()
         reason = restore.why_not(path) if first else None
-        if _from_first_process(int(reason is not None)):
+        if _from_first(int(reason is not None)):
             raise restore.distrust(path, reason or 'process 0 says why')
         return restore.read_state(path, abstract_state)
 
@@ -148,7 +147,7 @@ class Checkpointer:
         """None, or the OSError that says how much room is missing."""
         needed = int(_HEADROOM * sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
         free = shutil.disk_usage(self.folder).free
-        if not _from_first_process(int(free < needed)):
+        if not _from_first(int(free < needed)):
             return None
         return _full(
             f'Step {step} cannot be saved in {self.folder}: it needs '
@@ -281,10 +280,7 @@ def _is_full(error):
     )
 
 
-def _from_first_process(number):
+def _from_first(number):
     """Every process gets the number of process 0; None stays None."""
-    if jax.process_count() == 1:
-        return number
-    sent = np.int32(-1 if number is None else number)
-    number = int(multihost_utils.broadcast_one_to_all(sent))
+    number = int(distributed.from_first(np.int32(-1 if number is None else number)))
     return None if number < 0 else number

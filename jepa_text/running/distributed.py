@@ -3,10 +3,15 @@
 A job of several processes runs the same program in each. What one of them alone learns
 (a signal, a full disk, a bad config) must become known to all, or the others wait for it
 for ever.
+
+All talk between processes goes through this file. None of it may happen inside of a
+`together` block: a process that fails there before it speaks would go to the end of the
+block, and the others would take what it says there for the answer to something else.
 """
 
 import collections
 import contextlib
+import contextvars
 import glob
 import importlib.util
 import os
@@ -20,6 +25,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jepa_text.running import exits
 
 CHOICES = ('auto', 'on', 'off')
+
+# What the `together` block is about that this thread is in; '' outside.
+_BLOCK = contextvars.ContextVar('_BLOCK', default='')
 
 
 def start(choice='auto', environ=os.environ):
@@ -66,47 +74,60 @@ def announced(environ):
 
 
 def first(function, what):
-    """Runs `function` on process 0 while the others wait; all fail if it fails."""
+    """Runs `function` on process 0 while the others wait; all fail if it fails.
+
+    Returns what it returned there, None elsewhere.
+    """
     with together(what):
-        if jax.process_index() == 0:
-            function()
+        return function() if jax.process_index() == 0 else None
 
 
 @contextlib.contextmanager
 def together(what):
     """All processes leave the block without an error, or all raise one.
 
-    Where the block went well but not so elsewhere, ValueError or RuntimeError is raised,
-    as the worst of the others' errors asks for (`exits.code_of`). Every process must
-    enter it at the same point.
+    What this package refuses in it is a ConfigError (`exits.refusals`). Where the block
+    went well but not so elsewhere, ConfigError or RuntimeError is raised, as the worst of
+    the others' errors asks for. Every process must enter it at the same point, and
+    nothing in it may ask the others: RuntimeError, also in a process that is alone.
     """
-    if jax.process_count() == 1:
-        yield
-        return
+    _outside(what)
     error = None
+    entered = _BLOCK.set(what)
     try:
-        yield
+        with exits.refusals():
+            yield
     except Exception as raised:
         error = raised
+    finally:
+        _BLOCK.reset(entered)
     codes_P = _gather(exits.code_of(error) if error else exits.DONE)
     if error is not None:
         raise error
     if codes_P.any():
         where = ', '.join(map(str, np.flatnonzero(codes_P)))
-        kind = ValueError if codes_P.max() == exits.USAGE else RuntimeError
+        kind = exits.ConfigError if codes_P.max() == exits.USAGE else RuntimeError
         raise kind(f'{what}: failed on process {where}, whose log says why.')
 
 
 def same(what, text):
-    """Raises ValueError, on all processes, unless all of them give the same text."""
-    if jax.process_count() > 1:
-        sums_P = _gather(zlib.crc32(text.encode()))
-        if (sums_P != sums_P[0]).any():
-            other = np.flatnonzero(sums_P != sums_P[0])
-            raise ValueError(
-                f'{what} differ between process 0 and {", ".join(map(str, other))}: all '
-                'processes must read the same files under the same config.'
-            )
+    """Raises ConfigError, on all processes, unless all of them give the same text."""
+    sums_P = _gather(zlib.crc32(text.encode()))
+    if (sums_P != sums_P[0]).any():
+        other = np.flatnonzero(sums_P != sums_P[0])
+        raise exits.ConfigError(
+            f'{what} differ between process 0 and {", ".join(map(str, other))}: all '
+            'processes must read the same files under the same config.'
+        )
+
+
+def from_first(array):
+    """Every process gets the array or number of process 0."""
+    _outside('from_first')
+    if jax.process_count() == 1:
+        return np.asarray(array)
+    with _answered():
+        return np.asarray(multihost_utils.broadcast_one_to_all(np.asarray(array)))
 
 
 class Vote:
@@ -127,6 +148,7 @@ class Vote:
         )
 
     def __call__(self, mine):
+        _outside('a vote')
         if self._alone:
             return mine
         votes_N = np.full(jax.local_device_count(), mine, np.int32)
@@ -136,7 +158,32 @@ class Vote:
 
 
 def _gather(number):
-    return multihost_utils.process_allgather(np.uint32(number))
+    _outside('a count')
+    if jax.process_count() == 1:
+        return np.array([number], np.uint32)
+    with _answered():
+        return multihost_utils.process_allgather(np.uint32(number))
+
+
+def _outside(what):
+    """Raises RuntimeError inside of a `together` block."""
+    if block := _BLOCK.get():
+        raise RuntimeError(
+            f'{what}: asks the other processes from within the block "{block}", where '
+            'they would pair its question with another one. Ask outside of the block.'
+        )
+
+
+@contextlib.contextmanager
+def _answered():
+    """Says in words that another process is gone: jax may call that a ValueError."""
+    try:
+        yield
+    except (ValueError, RuntimeError) as error:
+        raise RuntimeError(
+            f'Another process of this job does not answer ({error}). Its own log says '
+            'why; the same command, in all of them, goes on from the last checkpoint.'
+        ) from error
 
 
 def _told(environ):

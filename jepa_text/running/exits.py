@@ -10,12 +10,24 @@ Whoever starts a run (a supervisor, SLURM, Kubernetes) decides by it what comes 
     87  the watchdog ended a run that hung; the same command resumes
 
 A process that a signal killed leaves 128 + the signal in a shell: as 1.
+
+"Never again" is said by our own types alone, ConfigError and Diverged. A ValueError by
+itself says nothing: jax raises one when another process of the job died, TensorStore for
+a disk that fails. So what is built before the first step, or what reads no more than its
+input, stands in a block of `refusals`, and every other error is worth another try.
 """
+
+import contextlib
+import re
 
 DONE, FAILED, USAGE, RESUME, HUNG = 0, 1, 2, 75, 87
 
-CANNOT_RUN = (ValueError, FileNotFoundError, FileExistsError)
-FAILURES = (OSError, RuntimeError, FloatingPointError)
+# How XLA's and TensorStore's errors begin, whatever their type in Python.
+_STATUS = re.compile(
+    '(CANCELLED|UNKNOWN|INVALID_ARGUMENT|DEADLINE_EXCEEDED|NOT_FOUND|ALREADY_EXISTS'
+    '|PERMISSION_DENIED|RESOURCE_EXHAUSTED|FAILED_PRECONDITION|ABORTED|OUT_OF_RANGE'
+    '|UNIMPLEMENTED|INTERNAL|UNAVAILABLE|DATA_LOSS|UNAUTHENTICATED): '
+)
 
 
 class Stopped(Exception):  # noqa: N818 - it is no error
@@ -27,8 +39,55 @@ class Diverged(FloatingPointError):
     the same command would only do so again."""
 
 
+class ConfigError(ValueError):
+    """The run cannot begin as it was asked for; the same command never can."""
+
+
+@contextlib.contextmanager
+def refusals():
+    """What this package refuses within the block, it raises as a ConfigError.
+
+    That is a ValueError that was raised by code of this package, and a FileNotFoundError
+    or FileExistsError in its words. An error of the system (it has an errno), and a
+    ValueError of a library, pass as they are: a machine may fail there.
+    """
+    try:
+        yield
+    except (ValueError, FileNotFoundError, FileExistsError) as error:
+        if isinstance(error, ConfigError) or not _is_refusal(error):
+            raise
+        raise _kind(error)(str(error)) from error
+
+
 def code_of(error):
-    """The exit code that an exception stands for: 2 if it lies in the config, else 1."""
+    """The exit code that an exception stands for."""
     if isinstance(error, Stopped):
         return RESUME
-    return USAGE if isinstance(error, (*CANNOT_RUN, Diverged)) else FAILED
+    return USAGE if isinstance(error, ConfigError | Diverged) else FAILED
+
+
+class _Missing(ConfigError, FileNotFoundError):
+    """What the config names is not there."""
+
+
+class _Taken(ConfigError, FileExistsError):
+    """What the config wants to make is there already."""
+
+
+def _kind(error):
+    """The ConfigError that is also what the error was."""
+    if isinstance(error, FileNotFoundError):
+        return _Missing
+    return _Taken if isinstance(error, FileExistsError) else ConfigError
+
+
+def _is_refusal(error):
+    if isinstance(error, OSError):
+        return error.errno is None
+    trace = error.__traceback__
+    while trace.tb_next:
+        trace = trace.tb_next
+    raised_in = trace.tb_frame.f_globals.get('__name__', '')
+    ours = raised_in.split('.')[0] == __package__.split('.')[0]
+    # Programs that jax compiled raise from whoever calls them.
+    return ours and not _STATUS.match(str(error))

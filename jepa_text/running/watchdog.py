@@ -22,12 +22,20 @@ class Watchdog:
 
     `seconds` are allowed from one `beat` to the next, 0 for ever. The first step of a
     phase compiles, and evaluations and checkpoints take their time: `expect` allows
-    `compile` or `pause` seconds once. The stacks go to stderr and to `path`, a folder's
+    `compile` or `pause` seconds once, and `prepare` seconds for rows, which take as long
+    as there is text: 0 as a rule. The stacks go to stderr and to `path`, a folder's
     stacks.txt. Raises ValueError for a negative or missing number of seconds.
     """
 
-    def __init__(self, path, *, seconds=900, compile=3600, pause=3600, end=os._exit):
-        self.allowances = {'step': seconds, 'compile': compile, 'pause': pause}
+    def __init__(
+        self, path, *, seconds=900, compile=3600, pause=3600, prepare=0, end=os._exit
+    ):
+        self.allowances = {
+            'step': seconds,
+            'compile': compile,
+            'pause': pause,
+            'prepare': prepare,
+        }
         for name, allowed in self.allowances.items():
             if not (isinstance(allowed, int | float) and allowed >= 0):
                 raise ValueError(
@@ -40,7 +48,7 @@ class Watchdog:
         self.expect('compile')
 
     def expect(self, what):
-        """From now on a 'step', 'compile' or 'pause' may take its time, until `beat`."""
+        """From now on one of the allowances may take its time, until `beat`."""
         self._what, allowed = what, self.allowances[what]
         # No watch at all where steps are not watched.
         watched = allowed and self.allowances['step']
