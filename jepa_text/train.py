@@ -10,39 +10,15 @@ import functools
 
 import jax
 
-from jepa_text import paths, ranges, resolve, sharding, start, telemetry, warm
+from jepa_text import begin, sharding, telemetry
 from jepa_text import recipe as recipes
 from jepa_text import state as states
 from jepa_text.data import pipeline
-from jepa_text.planning import baseline
 from jepa_text.running import (
     allocator,
-    arithmetic,
-    checkpoint,
-    compilation,
     distributed,
     exits,
-    profiling,
-    reporter,
-    signals,
-    watchdog,
-    workdir,
     xla_flags,
-)
-
-# What a resumed run may set differently without becoming another run.
-MAY_CHANGE = (
-    'log_every',
-    'checkpoint',
-    'evaluate.every',
-    'geometry',
-    'mesh',
-    'data.threads',
-    'offload',
-    'watchdog',
-    'profile_steps',
-    'compilation_cache',
-    'plan',
 )
 
 
@@ -60,8 +36,8 @@ def train(config, folder):
     config = recipes.plain(config)
     with contextlib.ExitStack() as stack:
         with exits.refusals():
-            run, state, meta = _begin(config, folder, stack)
-        recipe, store = run.recipe, run.store
+            parts, state, meta = begin.begin(config, folder, stack)
+        run, recipe = _Run(parts), parts.recipe
         if not meta:
             run.evaluate(state, 0, recipe.phases[0])
             run.measure(state, 0)
@@ -70,95 +46,9 @@ def train(config, folder):
                 state = _enter(recipe, phase, state)
             if phase.stop > int(state.step):
                 state = run.phase(phase, state)
-        store.wait()
-        run.report.conclude()
+        parts.store.wait()
+        parts.report.conclude()
         return state
-
-
-def _begin(config, folder, stack):
-    """(the run, its state, the meta of the checkpoint or {}): all before the first step.
-
-    What must be left again is entered into the stack.
-    """
-    # First, as all that follows may wait for other processes.
-    paths.local('The workdir', folder)
-    guard = stack.enter_context(_guard(config, folder))
-    with distributed.together('the config'):
-        compilation.use_cache(config['compilation_cache'])
-        config = start.complete(config, folder)
-        start.check_words(config, folder)
-        ranges.config(config)
-    config = baseline.matched(config, folder)
-    guard.expect('prepare')
-    distributed.first(lambda: recipes.prepare_rows(config), 'preparing the rows')
-    guard.expect('compile')
-    with distributed.together('the recipe'):
-        recipe = recipes.make(config)
-        trace = profiling.Trace(f'{folder}/profile', config['profile_steps'])
-    with distributed.together('the arithmetic of this machine'):
-        arithmetic.check()
-    distributed.same('The rows or the seeds', recipe.fingerprint)
-    with distributed.together('the workdir'):
-        stack.enter_context(
-            workdir.open_workdir(folder, config, MAY_CHANGE, steps=_steps(config))
-        )
-    stop = stack.enter_context(signals.Requests())
-    store = stack.enter_context(
-        checkpoint.Checkpointer(
-            f'{folder}/checkpoints', keep=config['checkpoint']['keep']
-        )
-    )
-    state, meta = _start(config, recipe, store, folder)
-    distributed.first(
-        lambda: recipe.tokenizer.save(f'{folder}/tokenizer.json'), 'the tokenizer'
-    )
-    report = stack.enter_context(
-        reporter.Reporter(
-            folder,
-            config,
-            recipe,
-            resumed=int(state.step) if meta else None,
-            seconds=meta.get('seconds', 0.0),
-        )
-    )
-    stack.enter_context(trace)
-    run = _Run(config, recipe, store, report, guard, trace, stop)
-    return run, state, meta
-
-
-def _steps(config):
-    """Where a step must lie before the config is settled; None if it is at once."""
-    matched = config['baseline']
-    # Times measured for one config are read from the folder, and are none of another's.
-    timed = matched != 'none' and matched['by'] == 'time'
-    return None if timed else 'checkpoints'
-
-
-def _guard(config, folder):
-    """The watchdog of this process, with a file of its own."""
-    index = jax.process_index()
-    name = watchdog.FILE if index == 0 else f'{index}-{watchdog.FILE}'
-    return resolve.call(
-        'watchdog', watchdog.Watchdog, config['watchdog'], path=f'{folder}/{name}'
-    )
-
-
-def _start(config, recipe, store, folder):
-    """The state to go on from, and its meta; of a new run, its first one, and {}."""
-    found = store.newest_good()
-    if found is None:
-        phase = recipe.phases[0]
-        make = functools.partial(
-            states.create, phase.network, phase.objective, recipe.optimizer, recipe.seed
-        )
-        state = jax.jit(make, out_shardings=recipes.places(recipe, phase))()
-        if config.get('start'):
-            state = warm.begin(config['start'], recipe, state, folder)
-        return state, {}
-    step, meta = found
-    pipeline.check_fingerprint(meta['fingerprint'], recipe.fingerprint)
-    phase = recipe.phases[meta['phase']]
-    return store.restore(step, recipes.abstract_state(recipe, phase)), meta
 
 
 def _enter(recipe, phase, state):
@@ -177,11 +67,11 @@ def _enter(recipe, phase, state):
 class _Run:
     """The loop of one phase, and what happens beside it."""
 
-    def __init__(self, config, recipe, store, report, guard, trace, stop):
-        self.config, self.recipe, self.store = config, recipe, store
-        self.report, self.guard, self.trace = report, guard, trace
-        self.stop, self.vote = stop, distributed.Vote()
-        self.last = recipe.phases[-1].stop
+    def __init__(self, parts):
+        self.config, self.recipe, self.store = parts.config, parts.recipe, parts.store
+        self.report, self.guard, self.trace = parts.report, parts.guard, parts.trace
+        self.stop, self.vote = parts.stop, distributed.Vote()
+        self.last = parts.recipe.phases[-1].stop
         self.warned = set()
 
     def phase(self, phase, state):

@@ -102,7 +102,8 @@ LAYERS = {
     'transplant': 6,
     'start': 8,
     'warm': 9,
-    'train': 10,
+    'begin': 10,
+    'train': 11,
     # what it takes
     'planning/flops': 0,
     'planning/hardware': 0,
@@ -157,8 +158,8 @@ LAYERS = {
     'analysis/page': 8,
     'analysis/analyse': 9,
     'study_report': 6,
-    'study': 11,
-    'main': 12,
+    'study': 12,
+    'main': 13,
 }
 
 FILES = sorted(PACKAGE.rglob('*.py'))

@@ -17,6 +17,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from test_hf_import import tensors_of
 
 from jepa_text import (
+    begin,
     load,
     optimizers,
     recipe,
@@ -336,7 +337,7 @@ def test_what_did_not_fit_can_be_corrected_in_the_same_folder(folder, old, tmp_p
     wrong = recipe.plain(config_of(folder, old, model=dict(depth=3)))
 
     def opened(config):
-        with workdir.open_workdir(path, config, train.MAY_CHANGE, train._steps(config)):
+        with workdir.open_workdir(path, config, begin.MAY_CHANGE, begin.settled(config)):
             return json.loads((path / 'config.json').read_text())
 
     opened(wrong)
