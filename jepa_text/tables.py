@@ -31,7 +31,7 @@ def read(path, header=None):
             f'There is no file {path}. Give one that ends in {", ".join(SUFFIXES)}.'
         )
     if path.name.endswith('.parquet'):
-        return _parquet(path)
+        return list(reading.parquet_rows(path))
     if '.tsv' in path.name:
         return _tsv(path, header)
     if path.name.endswith(SUFFIXES):
@@ -101,8 +101,8 @@ def _filled(path):
 def _object(line, where):
     try:
         found = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f'{where} is not JSON: {error.msg}. Mend the line.') from error
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f'{where} is not JSON: {error}. Mend the line.') from error
     if not isinstance(found, dict):
         raise ValueError(f'{where} is not a JSON object such as {{"text": "..."}}.')
     return found
@@ -122,16 +122,6 @@ def _tsv(path, header):
         else:
             rows.append(dict(zip(names, cells)))
     return rows
-
-
-def _parquet(path):
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        return parquet.read_table(path).to_pylist()
-    except (pyarrow.ArrowInvalid, OSError) as error:
-        raise ValueError(f'{path} is no parquet file that can be read: {error}') from None
 
 
 def _prepared(name, train, test):

@@ -182,7 +182,7 @@ def load(path, optional=()):
         raise FileNotFoundError(f'No tokenizer at {path}. {_remedy(path.parent)}')
     try:
         content = json.loads(path.read_text(encoding='utf-8'))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f'{path} is not a tokenizer.json: it is not JSON in UTF-8 ({error}). '
             'Give the file that the `tokenizers` library writes, not a sentencepiece '

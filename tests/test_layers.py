@@ -42,10 +42,12 @@ LAYERS = {
     'running/reporter': 4,
     # text -> rows -> batch
     'data/reading': 0,
+    'data/finding': 0,
     'data/corpus_build': 0,
     'data/packing': 0,
     'data/rows': 0,
     'data/shards': 1,
+    'data/tokenizing': 0,
     'data/sources/': 1,
     'data/prepare': 2,
     'data/pipeline': 1,

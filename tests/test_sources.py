@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from jepa_text import tables
 from jepa_text.data import corpus_build, reading
 from jepa_text.data.sources import bundled, jsonl, parquet, text, tfds
 
@@ -309,3 +310,41 @@ def test_tfds_errors_are_named(words, tmp_path):
         tfds.make('train', words, field='body')
     with pytest.raises(ValueError, match='not UTF-8 text'):
         list(tfds.make('train', words, field='n'))
+
+
+def test_parquet_that_was_damaged_is_refused_with_its_name(tmp_path):
+    import pyarrow
+    from pyarrow import parquet as library
+
+    table = pyarrow.table({'text': [f'document {n} of the sea' for n in range(400)]})
+    path = tmp_path / 'a.parquet'
+    library.write_table(table, path, compression='none', write_page_checksum=True)
+    good = path.read_bytes()
+    expected = texts(parquet.make('train', path))
+    refused = 0
+    for at in range(0, len(good), len(good) // 97):
+        bad = bytearray(good)
+        bad[at] ^= 16
+        path.write_bytes(bad)
+        for read in (lambda: texts(parquet.make('train', path)), lambda: both_of(path)):
+            try:
+                found = read()
+            except ValueError as error:
+                assert str(path) in str(error)
+                refused += 1
+            else:
+                assert set(found) >= set(expected)
+    assert refused > 100
+
+
+def both_of(path):
+    return tables.column(tables.read(path), 'text', str(path))
+
+
+@pytest.mark.parametrize('depth', [100_000])
+def test_json_that_is_too_deep_is_refused(tmp_path, depth):
+    path = tmp_path / 'a.jsonl'
+    path.write_text('{"text": "a"}\n{"text": ' + '[' * depth + ']' * depth + '}\n')
+    for read in (lambda: texts(jsonl.make('train', path)), lambda: tables.read(path)):
+        with pytest.raises(ValueError, match='a.jsonl, line 2.*JSON'):
+            read()

@@ -202,7 +202,7 @@ def write_bad(folder):
         ('labelled', 'broken.jsonl', 'line 2 is not JSON'),
         ('labelled', 'cells.tsv', 'line 3 has 1 cells'),
         ('labelled', 'set.csv', 'its name must end in'),
-        ('labelled', 'no.parquet', 'no parquet file'),
+        ('labelled', 'no.parquet', 'not a Parquet file'),
         ('labelled', 'empty.jsonl', '0 usable examples of 9'),
         ('labelled', 'folder', "no file whose name begins with 'train'"),
         ('pairs', 'words.jsonl', "row 1: 'high' is no number"),

@@ -5,10 +5,10 @@
 Everything goes into a hidden folder beside the wanted one, is synced to the disk, and
 renamed at the very end: a folder that has a manifest is finished. What a killed writer
 leaves is called `.<name>.partial-*` and may be deleted. The tokens of one split are held
-in memory (2 or 4 bytes each), its text is not. The same input gives the same bytes.
+in memory (2 or 4 bytes each), of its text one document. The same input gives the same
+bytes.
 """
 
-import hashlib
 import inspect
 import json
 import os
@@ -20,11 +20,10 @@ import numpy as np
 
 from jepa_text import paths, resolve, tokenizers
 from jepa_text.data import packing as packings
-from jepa_text.data import rows
+from jepa_text.data import rows, tokenizing
 from jepa_text.data import shards as shard_files
 from jepa_text.hf import become, files
 
-BATCH_CHARACTERS = 4_000_000
 LEAST_ROW_LENGTH = 8
 
 
@@ -46,6 +45,8 @@ def run(config, workdir):
     was_there = pathlib.Path(workdir, rows.MANIFEST).exists()
     manifest = prepare(tokenizer=tokenizer, folder=workdir, **section)
     print(f'{workdir}: ' + ('already prepared' if was_there else 'prepared'))
+    if manifest.get('read'):
+        print(f'  {manifest["read"]}')
     for split, counts in manifest['splits'].items():
         print(
             f'  {split}: {counts["documents"]:,} documents, {counts["tokens"]:,} tokens, '
@@ -186,8 +187,13 @@ def _write(partial, corpus, tokenizer, settings):
         'files': [shard_files.entry(partial / 'tokenizer.json')],
         'splits': {},
     }
+    # Of a corpus in files: how many were read, and what was left out.
+    if found := getattr(next(iter(corpus.values())), 'found', None):
+        manifest['read'] = str(found)
     for number, (split, documents) in enumerate(corpus.items()):
-        tokens, counts = tokenize(documents, tokenizer, settings, manifest['dtype'])
+        tokens, counts = tokenizing.tokenize(
+            documents, tokenizer, settings, manifest['dtype']
+        )
         if not counts['documents']:
             raise ValueError(
                 f'The corpus has no text in the split {split!r} (source '
@@ -200,41 +206,6 @@ def _write(partial, corpus, tokenizer, settings):
         )
     with shard_files.clear_disk_errors(partial):
         return rows.write_manifest(partial, manifest)
-
-
-def tokenize(documents, tokenizer, settings, dtype):
-    """Token arrays of documents, one each, and {documents, bytes, text_sha256}.
-
-    Blank documents are left out. `bytes` counts the text in UTF-8, for bits per byte.
-    """
-    tokens, size, digest = [], 0, hashlib.sha256()
-    before = [tokenizer.bos_id] * settings['add_bos']
-    after = [tokenizer.eos_id] * settings['add_eos']
-    for texts in _batched(documents):
-        for text in texts:
-            data = text.encode('utf-8')
-            size += len(data)
-            digest.update(data + b'\0')
-        for ids in tokenizer.encode_many(texts):
-            tokens.append(np.concatenate([before, ids, after]).astype(dtype))
-    counts = {'documents': len(tokens), 'bytes': size, 'text_sha256': digest.hexdigest()}
-    return tokens, counts
-
-
-def _batched(documents):
-    """Lists of texts, together about BATCH_CHARACTERS: enough to use all cores."""
-    texts, characters = [], 0
-    for document in documents:
-        text = document['text']
-        if not text.strip():
-            continue
-        texts.append(text)
-        characters += len(text)
-        if characters >= BATCH_CHARACTERS:
-            yield texts
-            texts, characters = [], 0
-    if texts:
-        yield texts
 
 
 def _write_split(partial, split, tokens, manifest, rng):

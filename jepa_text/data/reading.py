@@ -1,6 +1,6 @@
 """Files of text to lines, strictly; and which documents are held out.
 
-What several sources share: finding files, gzip, UTF-8 with the place of a bad byte, and
+What several sources share: gzip, UTF-8 with the place of a bad byte, and
 one rule for the held-out split:
 
     a document is held out  <=>  sha256(its text) mod heldout_every == 0
@@ -11,12 +11,10 @@ split, and two copies of a document never end up on both sides.
 
 import gzip
 import hashlib
-import pathlib
 import zlib
 
-from jepa_text import paths
-
 SPLITS = ('train', 'heldout')
+CHUNK = 2**20  # characters: a long text is not copied as a whole
 
 
 def check_split(split, heldout_every):
@@ -33,31 +31,11 @@ def check_split(split, heldout_every):
 
 def in_split(text, split, heldout_every):
     """Does a document of this text belong to the split?"""
-    digest = hashlib.sha256(text.encode('utf-8')).digest()
-    is_heldout = int.from_bytes(digest[:8], 'little') % heldout_every == 0
+    digest = hashlib.sha256()
+    for start in range(0, len(text), CHUNK):
+        digest.update(text[start : start + CHUNK].encode('utf-8'))
+    is_heldout = int.from_bytes(digest.digest()[:8], 'little') % heldout_every == 0
     return is_heldout == (split == 'heldout')
-
-
-def find_files(path, suffixes):
-    """The file itself, or the files of a folder (and below) with such endings, sorted.
-
-    Raises FileNotFoundError when there is nothing.
-    """
-    path = pathlib.Path(paths.local('The path of the corpus', path))
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise FileNotFoundError(
-            f'There is no corpus at {path}. Give an existing file ({", ".join(suffixes)})'
-            ' or a folder of such files.'
-        )
-    files = [f for f in path.rglob('*') if f.is_file() and f.name.endswith(suffixes)]
-    if not files:
-        raise FileNotFoundError(
-            f'The folder {path} has no files that end in {", ".join(suffixes)}. Give '
-            'another folder, or rename the files.'
-        )
-    return sorted(files)
 
 
 def lines(path):
@@ -66,7 +44,7 @@ def lines(path):
     A byte order mark at the beginning is dropped, \\r\\n counts as \\n. Raises ValueError
     with the byte offset of what is not UTF-8, and for a damaged gzip file.
     """
-    opener = gzip.open if path.name.endswith('.gz') else open
+    opener = gzip.open if _is_packed(path) else open
     offset = 0
     with opener(path, 'rb') as file:
         for number, data in enumerate(_raw_lines(file, path), 1):
@@ -84,6 +62,10 @@ def lines(path):
             yield number, text.removesuffix('\n').removesuffix('\r')
 
 
+def _is_packed(path):
+    return path.name.lower().endswith('.gz')
+
+
 def _raw_lines(file, path):
     try:
         yield from file
@@ -95,9 +77,47 @@ def _raw_lines(file, path):
 
 
 def _not_utf8(path, number, offset, byte):
-    unpacked = ' of the unpacked text' if path.name.endswith('.gz') else ''
+    unpacked = ' of the unpacked text' if _is_packed(path) else ''
     return (
         f'{path} is not UTF-8: byte 0x{byte:02x} at byte offset {offset}{unpacked}, line '
         f'{number}. Convert it first, for example `iconv -f WINDOWS-1252 -t UTF-8 '
         f'{path.name} > utf8.txt`.'
+    )
+
+
+def parquet_rows(path, wanted=None):
+    """The rows of a Parquet file as dicts, a few at a time; of `wanted` columns only.
+
+    Raises ValueError, with the file, for what is not Parquet, is damaged (seen where
+    pages are compressed or have checksums), or has no such column.
+    """
+    import pyarrow
+    from pyarrow import parquet
+
+    number = 0
+    try:
+        opened = parquet.ParquetFile(path, page_checksum_verification=True)
+        known = opened.schema_arrow.names
+        for name in wanted or ():
+            if name not in known:
+                raise ValueError(_no_column(path, name, known))
+        for batch in opened.iter_batches(CHUNK // 1024, columns=wanted):
+            for row in batch.to_pylist():
+                number += 1
+                yield row
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        # The system's own errors have a number; Arrow says OSError of bad bytes, too.
+        if getattr(error, 'errno', None) is not None:
+            raise
+        raise ValueError(
+            f'{path} is not a Parquet file, or damaged after row {number:,}: '
+            f'{str(error).rstrip(".")}. '
+            'Copy or download it again.'
+        ) from error
+
+
+def _no_column(path, name, known):
+    return (
+        f'{path} has no column {name!r}; it has: {", ".join(known)}. Name the one that '
+        'holds the text, such as --config.prepare.source.field=...'
     )

@@ -104,7 +104,7 @@ def read_manifest(folder):
     try:
         manifest = json.loads(path.read_text(encoding='utf-8'))
         is_whole = manifest['checksum'] == checksum(manifest)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         is_whole = False
     if not is_whole:
         raise ValueError(

@@ -89,7 +89,7 @@ def _agree(path, config, may_change):
         return
     try:
         old = json.loads(file.read_text(encoding='utf-8'))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f'{file} is not readable as JSON ({error}), so it cannot be checked that '
             'this run belongs here. Restore the file, or give another --workdir.'

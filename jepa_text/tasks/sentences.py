@@ -2,7 +2,7 @@
 
 from jepa_text import resolve, tables
 from jepa_text import task as tasks
-from jepa_text.data import reading
+from jepa_text.data import finding, reading
 from jepa_text.data.sources import bundled
 from jepa_text.measures import probes, sentence_sets
 
@@ -40,7 +40,7 @@ def _texts(path, field):
     if path.endswith(('.txt', '.txt.gz')):
         found = [
             line
-            for file in reading.find_files(path, ('.txt', '.txt.gz'))
+            for file in finding.find(path, ('.txt', '.txt.gz')).files
             for _, line in reading.lines(file)
         ]
     else:

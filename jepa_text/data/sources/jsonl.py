@@ -5,9 +5,10 @@
 One line is one document; what it says besides the text (author, year, label) is kept.
 """
 
+import functools
 import json
 
-from jepa_text.data import reading
+from jepa_text.data import finding, reading
 
 SUFFIXES = ('.jsonl', '.jsonl.gz', '.ndjson', '.ndjson.gz')
 
@@ -20,8 +21,9 @@ def make(split, path, field='text', heldout_every=100):
     with file and line for what is not JSON, not an object, or has no text in `field`.
     """
     reading.check_split(split, heldout_every)
-    files = reading.find_files(path, SUFFIXES)
-    return _documents(files, field, split, heldout_every)
+    found = finding.find(path, SUFFIXES)
+    given = dict(field=field, split=split, heldout_every=heldout_every)
+    return finding.Corpus(found, functools.partial(_documents, **given))
 
 
 def _documents(files, field, split, heldout_every):
@@ -41,6 +43,11 @@ def _parse(line, field, where):
         raise ValueError(
             f'{where} is not JSON: {error.msg} at column {error.colno}. Each line must '
             'be one JSON object; mend or remove the line.'
+        ) from error
+    except RecursionError as error:
+        raise ValueError(
+            f'{where} is nested too deeply to be read as JSON ({error}). A line is one '
+            f'flat object, such as {{"{field}": "..."}}; mend or remove it.'
         ) from error
     if not isinstance(document, dict):
         raise ValueError(

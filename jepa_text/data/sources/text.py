@@ -3,7 +3,9 @@
 config.prepare.source = dict(name='text', path='books/', documents='file')
 """
 
-from jepa_text.data import reading
+import functools
+
+from jepa_text.data import finding, reading
 
 SUFFIXES = ('.txt', '.txt.gz')
 DOCUMENTS = ('blank_line', 'file')
@@ -23,9 +25,10 @@ def make(split, path, documents='blank_line', heldout_every=100):
             f'text: documents={documents!r} is not one of {DOCUMENTS}: blank lines lie '
             'between documents, or every file is one.'
         )
-    files = reading.find_files(path, SUFFIXES)
+    found = finding.find(path, SUFFIXES)
     read = _by_blank_line if documents == 'blank_line' else _by_file
-    return _documents(files, read, split, heldout_every)
+    given = dict(read=read, split=split, heldout_every=heldout_every)
+    return finding.Corpus(found, functools.partial(_documents, **given))
 
 
 def _documents(files, read, split, heldout_every):
