@@ -25,8 +25,8 @@ class Pretrained:
 
     causal         it reads to the left
     begin, end     ids around a text; <bos> and <eos> if None
-    pool           how it was trained to make one vector of a text, specials counting if
-                   `pool_specials`, scaled to length 1 if `normalise`
+    pool           how it makes one vector of a text, which is what is exported; scaled
+                   to length 1 if `normalise`
     shift          a hidden token is told by the position this far before it
     record         how it was imported, for JSON; None for models of our own
     """
@@ -40,7 +40,6 @@ class Pretrained:
     begin: tuple | None = None
     end: tuple | None = None
     pool: str = 'mean'
-    pool_specials: bool = False
     normalise: bool = False
     shift: int = 0
     record: dict | None = None
@@ -49,14 +48,15 @@ class Pretrained:
         """One vector a text, [N, D] float32 in numpy.
 
         `layer` counts as in Python: -1 is the last, after its norm; 0 the embedding,
-        before the first. Texts are cut at `length` tokens, with a warning of how many;
-        specials are read but not pooled. `pool` None is the model's own way, as `pool`,
-        `pool_specials` and `normalise` say. Raises ValueError for a text without tokens,
-        an unknown pool or layer.
+        before the first. Texts are cut at `length` tokens, with a warning of how many.
+        `pool` is one of pooling.POOLINGS, over all tokens, special ones among them, or
+        without these with '-specials' after its name; None is the model's own way, as
+        `pool` and `normalise` say. Raises ValueError for a text without tokens, for 'cls'
+        where no special token begins a text, an unknown pool or layer.
         """
         normalise = self.normalise and pool is None
         pool = self.pool if pool is None else pool
-        if pool not in pooling.POOLINGS:
+        if pooling.base(pool) not in pooling.POOLINGS:
             known = ', '.join(pooling.POOLINGS)
             raise ValueError(f'pool={pool!r} does not exist; there are: {known}.')
         depth = self.network.encoder.depth + 1
@@ -67,6 +67,7 @@ class Pretrained:
         texts = list(texts)
         rows = [self.row(text) for text in texts]
         as_read.warn(self, texts, rows)
+        pooling.check(pool, self.ends()[0], rows, self.tokenizer.special_ids)
         # Alike lengths share a batch; each batch is padded to a multiple of 32.
         order = np.argsort([len(row) for row in rows], kind='stable')
         vectors_ND = np.zeros((len(rows), self.network.encoder.width), np.float32)
@@ -86,7 +87,7 @@ class Pretrained:
         Raises ValueError when the text has no '<mask>' or is longer than a row, and for
         a model without mask token or without word head.
         """
-        tokenizer, (begin, end) = self.tokenizer, self._ends()
+        tokenizer, (begin, end) = self.tokenizer, self.ends()
         if tokenizer.mask_id is None or 'lm_head' not in self.params:
             lacks = 'mask token' if tokenizer.mask_id is None else 'word head'
             raise ValueError(
@@ -98,10 +99,7 @@ class Pretrained:
         ids = np.array([*begin, *tokenizer.encode_hidden(text), *end], np.int32)
         if len(ids) > self.length:
             raise ValueError(f'{len(ids)} tokens, but the model reads {self.length}.')
-        tokens_BL, segments_BL, positions_BL, _ = self.pad([ids], 1)
-        probabilities_BLV = self._words()(
-            self.params, tokens_BL, segments_BL, positions_BL
-        )
+        probabilities_BLV = self._words()(self.params, *self.pad([ids], 1))
         answers = []
         for place in np.flatnonzero(ids == tokenizer.mask_id):
             probabilities_V = np.asarray(probabilities_BLV)[0, place - self.shift]
@@ -111,14 +109,15 @@ class Pretrained:
             )
         return answers
 
-    def _ends(self):
+    def ends(self):
+        """The ids before and after a text, each a tuple."""
         begin = (self.tokenizer.bos_id,) if self.begin is None else self.begin
         end = (self.tokenizer.eos_id,) if self.end is None else self.end
-        return begin, end
+        return tuple(begin), tuple(end)
 
     def row(self, text):
         """int32 ids of a text with its specials, cut at `length`; ValueError if empty."""
-        begin, end = self._ends()
+        begin, end = self.ends()
         ids = self.tokenizer.encode(text)[: self.length - len(begin) - len(end)]
         if not len(ids):
             raise ValueError(f'the text {text!r} has no tokens to encode.')
@@ -126,11 +125,11 @@ class Pretrained:
 
     def cut_at(self, text):
         """How many characters of a text its row holds; None if it holds all tokens."""
-        most = self.length - sum(map(len, self._ends()))
+        most = self.length - sum(map(len, self.ends()))
         return as_read.stop(self.tokenizer, text, most)
 
     def pad(self, rows, batch_size):
-        """tokens, segment_ids, positions [B, L] and pooled_BL: real, non-special ones."""
+        """tokens, segment_ids, positions [B, L]; segment 1 is a row, 0 its filling."""
         longest = max(map(len, rows))
         length = max(min(self.length, -(-longest // 32) * 32), longest)
         tokens_BL = np.full((batch_size, length), self.tokenizer.pad_id, np.int32)
@@ -139,16 +138,13 @@ class Pretrained:
             tokens_BL[index, : len(row)] = row
             segments_BL[index, : len(row)] = 1
         positions_BL = np.broadcast_to(np.arange(length, dtype=np.int32), tokens_BL.shape)
-        pooled_BL = segments_BL > 0
-        if not self.pool_specials:
-            pooled_BL &= ~np.isin(tokens_BL, self.tokenizer.special_ids)
-        return tokens_BL, segments_BL, positions_BL, pooled_BL
+        return tokens_BL, segments_BL, positions_BL
 
     @functools.cache  # noqa: B019 - one compiled function per model, layer and pool
     def _encode(self, layer, pool):
         last = layer == self.network.encoder.depth
 
-        def encode(params, tokens_BL, segments_BL, positions_BL, pooled_BL):
+        def encode(params, tokens_BL, segments_BL, positions_BL):
             hidden = self.network.apply(
                 'encoder',
                 params,
@@ -159,7 +155,9 @@ class Pretrained:
                 every_layer=not last,
             )
             hidden_BLD = hidden if last else hidden[1][layer]
-            return pooling.POOLINGS[pool](hidden_BLD, pooled_BL)
+            special_ids = self.tokenizer.special_ids
+            valid_BL = pooling.counted(pool, segments_BL > 0, tokens_BL, special_ids)
+            return pooling.POOLINGS[pooling.base(pool)](hidden_BLD, valid_BL)
 
         return jax.jit(encode)
 
@@ -237,7 +235,6 @@ def _foreign(name, options):
         begin=found.begin,
         end=found.end,
         pool=pooling_of.pool if pooling_of else 'mean',
-        pool_specials=pooling_of is not None,
         normalise=pooling_of is not None and pooling_of.normalise,
         shift=found.shift,
         record=found.record,

@@ -102,11 +102,11 @@ def make(config):
         fingerprint=pipeline.fingerprint(rows, batch_size, seed),
         offload=_offloaded(config['offload']),
         evaluator=evaluator,
-        geometry=_geometry(config, phases[0].network, tokenizer, mesh, batch_size),
+        geometry=_geometry(config, phases[0].network, mesh, batch_size),
     )
 
 
-def _geometry(config, network, tokenizer, mesh, batch_size):
+def _geometry(config, network, mesh, batch_size):
     """What measures held-out vectors every so many steps; None if never."""
     section = dict(config['geometry'])
     if not section.pop('every', 0):
@@ -117,7 +117,6 @@ def _geometry(config, network, tokenizer, mesh, batch_size):
         section,
         network=network,
         rows=pipeline.Rows(config['data']['folder'], 'heldout'),
-        tokenizer=tokenizer,
         mesh=mesh,
         batch_size=batch_size,
     )

@@ -27,7 +27,7 @@ def model():
     return load.Pretrained(network, params, tokenizer, 32, 'tiny')
 
 
-POOLINGS = ('mean', 'max', 'cls', 'inverse_frequency', 'last4', 'mean+specials')
+POOLINGS = ('mean', 'max', 'cls', 'inverse_frequency', 'last4', 'mean-specials')
 
 
 @pytest.fixture(scope='module')
@@ -37,7 +37,7 @@ def found(model, tmp_path_factory):
 
 
 @pytest.mark.parametrize('layer', [0, 2])
-@pytest.mark.parametrize('pool', ['mean', 'max'])
+@pytest.mark.parametrize('pool', ['mean', 'max', 'cls', 'mean-specials'])
 def test_they_are_what_encode_gives(found, model, layer, pool):
     expected = model.encode(TEXTS, layer=layer, pool=pool)
     got = found[0].vectors(layer, pool)
@@ -47,7 +47,7 @@ def test_they_are_what_encode_gives(found, model, layer, pool):
 
 def test_specials_and_last_layers_change_what_they_should(found):
     vectors = found[0].vectors
-    assert np.abs(vectors(2, 'mean') - vectors(2, 'mean+specials')).max() > 1e-2
+    assert np.abs(vectors(2, 'mean') - vectors(2, 'mean-specials')).max() > 1e-2
     assert np.abs(vectors(2, 'mean') - vectors(2, 'last4')).max() > 1e-2
     np.testing.assert_array_equal(vectors(0, 'cls')[0], vectors(0, 'cls')[1])
     assert found[0].tokens_N.tolist()[1] < found[0].tokens_N.tolist()[2]
@@ -151,6 +151,7 @@ def test_objects_are_never_unpickled(tmp_path):
     [
         (dict(poolings=('maen',)), "no pooling 'maen'. Did you mean 'mean'"),
         (dict(poolings=('attention',)), "'attention' needs weights"),
+        (dict(poolings=('cls-specials',)), "'cls-specials': .* leaves that token out"),
         (dict(texts=['']), 'no tokens'),
         (dict(layers=[9]), r'no layer 9: 0 \(embedding\) to 2, or -1'),
         (dict(layers=[-4]), 'no layer -4'),

@@ -1,5 +1,6 @@
 """A decoder becomes an encoder as its user chose; sentence models pool as they did."""
 
+import dataclasses
 import json
 
 import hf_cases
@@ -162,7 +163,7 @@ def sentences(folder, normalise=True, **pooling):
 def test_sentence_models_pool_all_tokens_and_scale(folder):
     path = sentences(folder('bert'), pooling_mode_mean_tokens=True)
     model = loading.load(f'hf:{path}')
-    assert model.length == 8 and model.pool_specials and not model.causal
+    assert model.length == 8 and model.pool == 'mean' and not model.causal
     text = ' '.join(f'w{i}' for i in range(5, 25))
     ids = np.array([[*model.begin, *model.tokenizer.encode(text)[:8], *model.end]])[:, :8]
     one = np.ones_like(ids)
@@ -181,6 +182,8 @@ def test_sentence_models_pool_all_tokens_and_scale(folder):
     [
         (dict(pooling_mode_cls_token=True, pooling_mode_mean_tokens=False), 'cls'),
         (dict(pooling_mode_lasttoken=True), 'last'),
+        (dict(pooling_mode_weightedmean_tokens=True), 'position'),
+        (dict(pooling_mode='weightedmean'), 'position'),
         (dict(pooling_mode='mean', include_prompt=True), 'mean'),
     ],
 )
@@ -246,6 +249,9 @@ def test_a_loaded_decoder_reads_left_and_fills_one_before(folder):
     text = 'w7 w9 <mask> w11'
     plain = loading.load(f'hf:{path}')
     assert plain.causal and plain.begin == () and plain.end == ()
+    with pytest.raises(ValueError, match="pool='cls': .* tokenizer puts none there"):
+        plain.encode(['w7'], pool='cls')
+    plain = dataclasses.replace(plain, begin=(1,))
     changed = [plain.encode([t], pool='cls') for t in ('w7 w9 w11', 'w7 w9 w30')]
     assert_array_equal(*changed)
     model = loading.load(f'hf:{path}', become={})

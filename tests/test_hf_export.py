@@ -97,11 +97,10 @@ def test_an_encoder_of_ours_becomes_eurobert(tmp_path, scan):
     assert found['architecture'] == 'EuroBertForMaskedLM'
     assert found['parameters'] == sum(x.size for x in jax.tree.leaves(model.params))
     again = load.load(f'hf:{tmp_path / "out"}')
-    assert not again.causal and (again.pool, again.pool_specials) == ('mean', True)
+    assert not again.causal and again.pool == model.pool == 'mean'
     assert again.fill(TEXT, top=5) == model.fill(TEXT, top=5)
     texts = ['Call me Ishmael.', 'My fellow Americans:']
-    wanted = dataclasses.replace(model, pool_specials=True).encode(texts)
-    assert_allclose(again.encode(texts), wanted, atol=1e-5)
+    assert_allclose(again.encode(texts), model.encode(texts), atol=1e-5)
     config = config_of(tmp_path / 'out')
     ids = [config[f'{r}_token_id'] for r in outgoing.ROLES]
     assert ids == [0, 1, 2, 3] and config['max_position_embeddings'] == 32
@@ -111,7 +110,6 @@ def test_what_reads_to_the_left_becomes_llama(tmp_path):
     model = dataclasses.replace(trained('clm'), causal=True)
     found = export.write(model, tmp_path / 'out')
     assert found['architecture'] == 'LlamaForCausalLM'
-    assert not (tmp_path / 'out' / 'modules.json').exists()
     assert load.load(f'hf:{tmp_path / "out"}').causal
 
 
@@ -179,7 +177,7 @@ def test_nothing_is_overwritten_and_wrong_families_are_told(tmp_path):
     left = dataclasses.replace(trained(), causal=True)
     with pytest.raises(ValueError, match='reads to the left, and eurobert both ways'):
         export.write(left, tmp_path / 'new', family='eurobert')
-    pooled = dataclasses.replace(trained(), pool='position')
+    pooled = dataclasses.replace(trained(), pool='mean-specials')
     with pytest.raises(ValueError, match='none of sentence-transformers'):
         export.write(pooled, tmp_path / 'new')
     assert sorted(path.name for path in tmp_path.iterdir()) == ['out']
@@ -298,7 +296,7 @@ def test_the_card_of_a_decoder_says_how_it_attends():
     left = dataclasses.replace(model, causal=True, shift=1)
     text = card.text(left, 'Qwen3ForCausalLM', 1234)
     assert 'pipeline_tag: text-generation' in text and 'MNTP' not in text
-    assert 'pooled by' not in text and 'cannot generate' not in text
+    assert "pooled by 'mean'" in text and 'cannot generate' not in text
 
 
 def test_the_card_names_the_step_of_what_was_measured(tmp_path):
@@ -353,7 +351,7 @@ def test_a_decoder_that_became_an_encoder_keeps_its_advice(tmp_path):
 
 def test_a_decoder_of_sentence_transformers_keeps_its_pooling(tmp_path):
     model, _ = imported(tmp_path, 'llama')
-    changes = dict(pool='last', pool_specials=True, normalise=True)
+    changes = dict(pool='last', normalise=True)
     model = dataclasses.replace(model, **changes)
     export.write(model, tmp_path / 'out')
     again = load.load(f'hf:{tmp_path / "out"}')
@@ -361,8 +359,8 @@ def test_a_decoder_of_sentence_transformers_keeps_its_pooling(tmp_path):
     texts = ['w7 w9 w11', 'w20']
     assert_allclose(again.encode(texts), model.encode(texts), atol=1e-6)
     assert "pooled by 'last'" in (tmp_path / 'out' / 'README.md').read_text()
-    for other in (dict(pool='mean'), dict(normalise=False), dict(pool_specials=False)):
-        with pytest.raises(RuntimeError, match=r'\(pool, normalise\) is'):
+    for other in (dict(pool='mean'), dict(normalise=False)):
+        with pytest.raises(RuntimeError, match='its pooling is'):
             export.compared(dataclasses.replace(model, **other), tmp_path / 'out')
 
 
@@ -429,7 +427,7 @@ def test_transformers_scores_as_we_do(tmp_path, objective, kind):
     texts = ['Call me Ishmael. Some years ago', 'My fellow Americans:']
     batch = tokenizer(texts, return_tensors='pt', padding=True)
     rows = [model.row(text) for text in texts]
-    tokens, segments, positions, _ = model.pad(rows, 2)
+    tokens, segments, positions = model.pad(rows, 2)
     assert_array_equal(batch['input_ids'], tokens[:, : batch['input_ids'].shape[1]])
     wanted = export._scores(
         model.network.encoder, model, True, (tokens, segments, positions)
@@ -482,7 +480,7 @@ def test_heads_of_tasks_score_in_transformers(tmp_path, kind):
     text = 'Call me Ishmael.'
     found = called(other, tokenizer(text, return_tensors='pt')).logits[0].numpy()
     bare = dataclasses.replace(model, params={'encoder': model.params['encoder']})
-    batch = model.pad([model.row(text)], 1)[:3]
+    batch = model.pad([model.row(text)], 1)
     hidden = export._scores(model.network.encoder, bare, True, batch)
     if kind == 'sequence':
         dense = head.params['dense']
@@ -492,25 +490,6 @@ def test_heads_of_tasks_score_in_transformers(tmp_path, kind):
     assert_allclose(
         found, wanted + np.broadcast_to(last['bias'], wanted.shape), atol=1e-4
     )
-
-
-@pytest.mark.peer
-@pytest.mark.parametrize(
-    ('preset', 'reads'),
-    [
-        ('mlm', {}),
-        # A decoder's last token.
-        ('clm', dict(pool='last', causal=True, shift=1)),
-    ],
-)
-def test_sentence_transformers_pools_as_said(tmp_path, preset, reads):
-    library = pytest.importorskip('sentence_transformers')
-    changes = dict(normalise=True, pool_specials=True, **reads)
-    model = dataclasses.replace(trained(preset), **changes)
-    export.write(model, tmp_path / 'out')
-    texts = ['Call me Ishmael.', 'My fellow Americans: a longer one, for padding.']
-    found = library.SentenceTransformer(str(tmp_path / 'out'), device='cpu').encode(texts)
-    assert_allclose(found, model.encode(texts), atol=1e-5)
 
 
 @pytest.mark.peer

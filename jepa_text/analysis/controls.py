@@ -37,18 +37,13 @@ def untrained(model, seed=0):
 
 
 def bag_of_embeddings(model, texts):
-    """[N, D] float32: the mean over tokens, without specials, of the embedding table.
+    """[N, D] float32: the mean over tokens, with specials, of the embedding table.
 
     Raises ValueError for a text without tokens.
     """
     table_VD = np.asarray(jax.device_get(model.params['encoder']['embedding']))
     table_VD = table_VD.astype(np.float32)
-    special_ids = model.tokenizer.special_ids
-    vectors = []
-    for text in texts:
-        ids = model.row(text)
-        vectors.append(table_VD[ids[~np.isin(ids, special_ids)]].mean(axis=0))
-    return np.stack(vectors)
+    return np.stack([table_VD[model.row(text)].mean(axis=0) for text in texts])
 
 
 def tf_idf(texts, fitted_on):

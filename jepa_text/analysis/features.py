@@ -22,8 +22,7 @@ from jepa_text import resolve
 from jepa_text.analysis import array_cache
 from jepa_text.measures import pooling
 
-VERSION = 2  # of what the numbers mean; another one is another file
-SPECIALS = '+specials'
+VERSION = 3  # of what the numbers mean; another one is another file
 TRAINED = ('attention', 'weighted')
 POOLINGS = (*pooling.POOLINGS, 'inverse_frequency', 'last4', *TRAINED)
 _AVERAGED = 4
@@ -31,7 +30,7 @@ _AVERAGED = 4
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Features:
-    """What `of` found. `tokens_N`: how many tokens of each text were pooled."""
+    """What `of` found. `tokens_N`: how many tokens each text has, specials among them."""
 
     depth: int
     names: dict
@@ -51,30 +50,30 @@ class Features:
 def of(model, texts, poolings=('mean',), *, layers=None, given=None, folder=None):
     """Features of a load.Pretrained; the forward pass only for what is not kept yet.
 
-    Poolings are those of pooling.POOLINGS without special tokens ('cls' alone counts
-    them), NAME+specials with them; 'inverse_frequency' of the tokens in these texts;
-    'last4', the mean over tokens and the last four layers; 'attention' and 'weighted',
-    with the weights that `given` has for them. The last three are of the last layer.
-    `layers` None: all. Without `folder` nothing is kept after this.
-    Raises ValueError for an unknown pooling or layer and a text without tokens.
+    Poolings are those of pooling.POOLINGS over all tokens, specials among them, as
+    `encode` has them; 'inverse_frequency' of the tokens in these texts; 'last4', the mean
+    over tokens and the last four layers; 'attention' and 'weighted', with the weights
+    that `given` has for them. The last three are of the last layer. NAME-specials is the
+    same without special tokens. `layers` None: all. Without `folder` nothing is kept
+    after this. Raises ValueError for an unknown pooling or layer, a text without tokens,
+    and 'cls' of a model whose texts no special token begins.
     """
     depth = model.network.encoder.depth
     pairs = combinations(depth, layers, poolings)
     given = dict(given or {})
     rows = [model.row(text) for text in texts]
+    for name in poolings:
+        pooling.check(name, model.ends()[0], rows, model.tokenizer.special_ids)
     if any(name.startswith('inverse_frequency') for name in poolings):
         counts_V = np.bincount(np.concatenate(rows), minlength=model.tokenizer.vocab_size)
         given['inverse_frequency'] = counts_V.astype(np.float32)
     start = _hash(identity(model), json.dumps(list(texts), ensure_ascii=True))
     names = {}
     for layer, name in pairs:
-        weights = given.get(name.removesuffix(SPECIALS), np.zeros(0, np.float32))
+        weights = given.get(pooling.base(name), np.zeros(0, np.float32))
         names[layer, name] = _hash(start, f'{layer}/{name}', weights.tobytes())
-    special_ids = model.tokenizer.special_ids
-    tokens_N = np.array([np.sum(~np.isin(row, special_ids)) for row in rows])
-    found = Features(
-        depth, names, np.maximum(tokens_N, 1), array_cache.ArrayCache(folder)
-    )
+    tokens_N = np.array([len(row) for row in rows])
+    found = Features(depth, names, tokens_N, array_cache.ArrayCache(folder))
     missing = [pair for pair, key in names.items() if not _kept(found.cache, key)]
     if missing:
         _compute(model, rows, missing, names, given, found.cache)
@@ -93,7 +92,7 @@ def combinations(depth, layers, poolings):
     layers = numbers if layers is None else [numbers[layer] for layer in layers]
     pairs = []
     for name in poolings:
-        base = name.removesuffix(SPECIALS)
+        base = pooling.base(name)
         if base not in POOLINGS:
             raise ValueError(
                 f'There is no pooling {name!r}.{resolve.nearest(base, POOLINGS)}'
@@ -119,39 +118,35 @@ def identity(model):
 def token_states(model, texts, most_tokens=64, batch_size=64):
     """(hidden_NLD float16, valid_NL) of the last layer: what trained pooling learns from.
 
-    The first `most_tokens` tokens, specials counting among them but not valid.
+    The first `most_tokens` tokens, specials among them.
     """
     rows = [model.row(text)[:most_tokens] for text in texts]
     states = np.zeros((len(rows), most_tokens, model.network.encoder.width), np.float16)
     valid_NL = np.zeros((len(rows), most_tokens), bool)
     forward = _last_layer(model.network, model.causal)
     for start in range(0, len(rows), batch_size):
-        tokens, segments, positions, kept = model.pad(
-            rows[start : start + batch_size], batch_size
-        )
-        last_BLD = np.asarray(forward(model.params, tokens, segments, positions))
-        count, length = (
-            len(rows[start : start + batch_size]),
-            min(last_BLD.shape[1], most_tokens),
-        )
+        chosen = rows[start : start + batch_size]
+        batch = model.pad(chosen, batch_size)
+        last_BLD = np.asarray(forward(model.params, *batch))
+        count, length = len(chosen), min(last_BLD.shape[1], most_tokens)
         states[start : start + count, :length] = last_BLD[:count, :length]
-        valid_NL[start : start + count, :length] = kept[:count, :length]
+        valid_NL[start : start + count, :length] = batch[1][:count, :length] > 0
     return states, valid_NL
 
 
 @functools.lru_cache(maxsize=4)
-def _program(network, causal, pairs):
+def _program(network, causal, special_ids, pairs):
     """(params, given, batch) -> vectors of the pairs: one for all tasks and controls."""
 
     @jax.jit
-    def pooled(params, given, tokens_BL, segments_BL, positions_BL, valid_BL):
+    def pooled(params, given, tokens_BL, segments_BL, positions_BL):
         batch = tokens_BL, segments_BL, positions_BL
         layers = _layers(network, causal, params, *batch)
-        real_BL = segments_BL > 0
-        return [
-            _pool(name, layers, layer, tokens_BL, real_BL, valid_BL, given)
-            for layer, name in pairs
-        ]
+        vectors = []
+        for layer, name in pairs:
+            valid_BL = pooling.counted(name, segments_BL > 0, tokens_BL, special_ids)
+            vectors.append(_pool(name, layers, layer, tokens_BL, valid_BL, given))
+        return vectors
 
     return pooled
 
@@ -178,7 +173,8 @@ def _layers(network, causal, params, tokens_BL, segments_BL, positions_BL):
 def _compute(model, rows, pairs, names, given, cache, batch_size=64):
     """One pass over the texts, alike lengths together; every pair is written."""
 
-    pooled = _program(model.network, model.causal, tuple(pairs))
+    reading = model.causal, tuple(model.tokenizer.special_ids)
+    pooled = _program(model.network, *reading, tuple(pairs))
     given = {name: jnp.asarray(weights) for name, weights in given.items()}
     width = model.network.encoder.width
     keys = [names[pair] for pair in pairs]
@@ -234,9 +230,8 @@ def _check_finite(pooled_CD, kept_CD, chosen, where):
     )
 
 
-def _pool(name, layers, layer, tokens_BL, real_BL, valid_BL, given):
-    base, hidden_BLD = name.removesuffix(SPECIALS), layers[layer]
-    counted_BL = real_BL if base != name or base == 'cls' else valid_BL
+def _pool(name, layers, layer, tokens_BL, counted_BL, given):
+    base, hidden_BLD = pooling.base(name), layers[layer]
     if base in pooling.POOLINGS:
         return pooling.POOLINGS[base](hidden_BLD, counted_BL)
     if base == 'last4':

@@ -11,7 +11,7 @@ import numpy as np
 
 from jepa_text.analysis import array_cache, cells, controls, features, readouts
 from jepa_text.analysis.cells import Cell
-from jepa_text.measures import as_read, lexical, similarity, trained_pooling
+from jepa_text.measures import as_read, lexical, pooling, similarity, trained_pooling
 
 _POOLING_TEXTS = 600  # from which trained poolings learn
 _CKA_TEXTS = 2000
@@ -41,6 +41,8 @@ class Measured:
             read, cut = as_read.task(model, task, name, seed)
             self.read[name, seed, task.name] = read
             self.cuts.append(cut)
+        if 'cls' in self.config['poolings'] and not model.ends()[0]:
+            print('  (no cls: no special token begins its texts)', end='', flush=True)
         self._features(model, name, seed, '')
         if controls.UNTRAINED in wanted:
             # Another draw for each training seed: their spread is that of the control.
@@ -133,9 +135,14 @@ class Measured:
                 }
 
     def _poolings(self, model, task):
-        """The poolings that a task allows, and weights trained on its training split."""
-        wanted = self.config['poolings']
-        trained = [name for name in wanted if name.split('+')[0] in features.TRAINED]
+        """The poolings that model and task allow, and weights trained on its training
+        split."""
+        wanted = [
+            name
+            for name in self.config['poolings']
+            if name != 'cls' or name == self._pooling or model.ends()[0]
+        ]
+        trained = [name for name in wanted if pooling.base(name) in features.TRAINED]
         if not trained:
             return wanted, {}
         if task.kind != 'labels' or task.train.second is not None:
@@ -246,12 +253,10 @@ def _texts(task):
 
 
 def _lengths(model, texts, read, tokens_N=None):
-    """[N, 2]: tokens without specials, and characters of what the model reads of the
-    texts; what length control takes out."""
+    """[N, 2]: tokens, and characters of what the model reads of the texts; what length
+    control takes out."""
     if tokens_N is None:
-        special_ids = model.tokenizer.special_ids
-        rows = [model.row(text) for text in texts]
-        tokens_N = [max(1, np.sum(~np.isin(row, special_ids))) for row in rows]
+        tokens_N = [len(model.row(text)) for text in texts]
     return np.stack([tokens_N, [max(1, len(part)) for part in _texts(read)]], axis=1)
 
 
@@ -262,6 +267,6 @@ def _token_labels(model, task):
     sides = []
     for part in (task.train, task.test):
         rows = [model.row(text) for text in part.first]
-        tokens_NL, segments_NL, _, _ = model.pad(rows, len(rows))
+        tokens_NL, segments_NL, _ = model.pad(rows, len(rows))
         sides.append(lexical.author_token_labels(tokens_NL, segments_NL > 0))
     return sides

@@ -18,21 +18,19 @@ FORMS = ('raw', 'length_controlled')
 class Evaluator:
     """Vectors of the same held-out texts at any parameters; compiled once.
 
-    A text is the first piece of a document in a row, mean-pooled without specials, so
+    A text is the first piece of a document in a row, mean-pooled as `encode` does, so
     there is one of each of the first `texts` rows; read both ways, whatever the
     objective, so that the phases of a run compare.
     """
 
-    def __init__(self, network, rows, tokenizer, mesh, *, batch_size, texts=512):
+    def __init__(self, network, rows, mesh, *, batch_size, texts=512):
         self.rows, self.mesh, self.batch_size, self.texts = rows, mesh, batch_size, texts
 
         def pooled(params, tokens_BL, segment_ids_BL, positions_BL):
             hidden_BLD = network.apply(
                 'encoder', params, tokens_BL, segment_ids_BL, positions_BL, causal=False
             )
-            valid_BL = pooling.without_specials(
-                segment_ids_BL == 1, tokens_BL, tokenizer.special_ids
-            )
+            valid_BL = segment_ids_BL == 1
             return pooling.mean(hidden_BLD, valid_BL), jnp.sum(valid_BL, axis=1)
 
         whole = sharding.replicated(mesh)

@@ -154,12 +154,11 @@ def _usage(model, architecture, task):
             'It attends both ways, so AutoModelForCausalLM gives scores of words, but '
             'cannot generate.',
         ]
-    if model.pool_specials or task in ('fill-mask', 'feature-extraction'):
-        lines += [
-            '',
-            f'In sentence-transformers, a text is its vectors pooled by {model.pool!r}, '
-            'those of its first and last token too.',
-        ]
+    lines += [
+        '',
+        f'In sentence-transformers, a text is its vectors pooled by {model.pool!r}, '
+        'those of special tokens too.',
+    ]
     if model.shift and not model.causal:
         lines += [
             '',

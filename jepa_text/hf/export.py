@@ -3,7 +3,7 @@
     config.json                                                       outgoing.py
     model.safetensors, or shards and their index                      names.py, layout.py
     tokenizer.json, tokenizer_config.json, special_tokens_map.json    vocabulary.py
-    modules.json, 1_Pooling/, sentence_bert_config.json, of encoders  sentence.py
+    modules.json, 1_Pooling/, sentence_bert_config.json               sentence.py
     README.md                                                         card.py
 
 A folder appears only once it is whole, was read back, and scores words as the model does.
@@ -35,6 +35,7 @@ from jepa_text.hf import (
     sentence,
     vocabulary,
 )
+from jepa_text.measures import pooling
 from jepa_text.models import heads
 from jepa_text.running import restore
 
@@ -108,6 +109,7 @@ def write(
     """
     folder = check_free(folder)
     origin = _origin(model, facts)
+    pooling.check(model.pool, model.ends()[0], (), model.tokenizer.special_ids)
     encoder = model.network.encoder
     family = family or outgoing.usual_family(encoder, model.causal, origin)
     if task is not None:
@@ -126,9 +128,8 @@ def write(
         _write_json(partial / 'config.json', config)
         _write_tensors(leaves, own, family, partial, shard_bytes)
         vocabulary.write(partial, model, family, load.ends(model.tokenizer))
-        if _pools(model):
-            pooling = sentence.Pooling(model.pool, model.normalise, model.length)
-            sentence.write(partial, pooling, encoder.width)
+        pooling_of = sentence.Pooling(model.pool, model.normalise, model.length)
+        sentence.write(partial, pooling_of, encoder.width)
         about = (found['architecture'], found['parameters'], facts, license_name)
         (partial / 'README.md').write_text(card.text(model, *about), encoding='utf-8')
         found['difference'] = compared(model, partial, own)
@@ -145,14 +146,13 @@ def compared(model, folder, own=None):
     for name, x in (own or {}).items():
         if not np.array_equal(tensors.read(name, *map(slice, x.shape)), x):
             raise _differs(folder, f'{name} has other values')
-    ends = vocabulary.ends(model)
+    ends = model.ends()
     said, has_head = (model.causal, *ends), 'lm_head' in model.params
-    pooled = (model.pool, model.normalise) if _pools(model) else None
-    read = again.pooling and (again.pooling.pool, again.pooling.normalise)
+    pooled = sentence.Pooling(model.pool, model.normalise, model.length)
     for what, is_now, was in (
         ('(reads left, begin, end)', (again.causal, again.begin, again.end), said),
         ('the shift of its head', again.shift, model.shift if has_head else 0),
-        ('(pool, normalise)', read, pooled),
+        ('its pooling', again.pooling, pooled),
     ):
         if is_now != was:
             raise _differs(folder, f'{what} is {is_now}, not {was}')
@@ -164,11 +164,6 @@ def compared(model, folder, own=None):
     if not difference <= TOLERANCE * max(1.0, float(np.abs(wanted).max())):
         raise _differs(folder, f'scores differ by {difference:.1e}')
     return difference
-
-
-def _pools(model):
-    """Do its vectors mean something: those of an encoder, or of sentence-transformers?"""
-    return not model.causal or model.pool_specials
 
 
 def check_free(folder):
@@ -201,7 +196,7 @@ def _sample(model, ends):
         np.array([*begin, *rng.choice(words, size), *end], np.int32)
         for size in (room, room - room // 3)
     ]
-    return model.pad(rows, len(rows))[:3]
+    return model.pad(rows, len(rows))
 
 
 def _scores(encoder, model, tied, batch):

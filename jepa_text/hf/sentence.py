@@ -4,6 +4,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+from jepa_text import ranges
 from jepa_text.hf import files
 
 _MODULES = 'sentence_transformers.models'
@@ -13,17 +14,19 @@ POOLINGS = {
     'pooling_mode_mean_tokens': 'mean',
     'pooling_mode_cls_token': 'cls',
     'pooling_mode_max_tokens': 'max',
+    'pooling_mode_weightedmean_tokens': 'position',
     'pooling_mode_lasttoken': 'last',
     'mean': 'mean',
     'cls': 'cls',
     'max': 'max',
+    'weightedmean': 'position',
     'lasttoken': 'last',
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class Pooling:
-    """`pool` over all tokens, specials too; scaled to length 1 if `normalise`. Texts
+    """`pool` over all tokens, special ones too; scaled to length 1 if `normalise`. Texts
     are cut at `length` tokens, unless that is None."""
 
     pool: str
@@ -64,8 +67,21 @@ def read(folder):
     return Pooling(
         pool=_pool(section, folder),
         normalise='Normalize' in kinds,
-        length=own.get('max_seq_length'),
+        length=_length(folder, own),
     )
+
+
+def _length(folder, own):
+    """At how many tokens texts are cut: as its own file says, else the tokenizer's, which
+    is a huge number where nobody said."""
+    if own.get('max_seq_length') is not None:
+        key, length = 'sentence_bert_config.json: max_seq_length', own['max_seq_length']
+    else:
+        key = 'tokenizer_config.json: model_max_length'
+        length = _optional(folder / 'tokenizer_config.json').get('model_max_length')
+    if length is not None:
+        ranges.number(f'{folder}/{key}', length, whole=True, least=1)
+    return length
 
 
 def _optional(path):
@@ -92,8 +108,9 @@ def write(folder, pooling, width):
     ours = {POOLINGS[mode]: mode for mode in POOLINGS if mode.startswith('pooling_')}
     if pooling.pool not in ours:
         raise ValueError(
-            f'pool={pooling.pool!r} is none of sentence-transformers; there are: '
-            f'{", ".join(ours)}.'
+            f'pool={pooling.pool!r} is none of sentence-transformers, which counts every '
+            f'token; there are: {", ".join(ours)}. Take one: '
+            "dataclasses.replace(model, pool='mean')."
         )
     modes = {mode: pool == pooling.pool for pool, mode in ours.items()}
     parts = {'Transformer': '', 'Pooling': '1_Pooling'}
@@ -109,7 +126,12 @@ def write(folder, pooling, width):
         ('1_Pooling/config.json', {'word_embedding_dimension': width, **modes}),
         (
             'sentence_bert_config.json',
-            {'max_seq_length': pooling.length, 'do_lower_case': False},
+            {
+                'max_seq_length': pooling.length,
+                'do_lower_case': False,
+                # A text that spells a special token stays text, as by `encode`.
+                'tokenizer_args': {'split_special_tokens': True},
+            },
         ),
     ):
         Path(folder, file).write_text(json.dumps(content, indent=2) + '\n')

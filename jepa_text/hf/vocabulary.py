@@ -27,7 +27,7 @@ def write(folder, model, family, template):
     as it is if that is what the model reads.
     """
     tokenizer, content = model.tokenizer, json.loads(model.tokenizer.content)
-    begin, end = ends(model)
+    begin, end = model.ends()
     if template != (begin, end):
         content['post_processor'] = _processor(tokenizer, content, begin, end)
     for token in content['added_tokens']:
@@ -62,13 +62,6 @@ def special_tokens(tokenizer):
             name = tokenizer.backend.id_to_token(number)
             found |= {f'{theirs}_token': name for theirs in THEIR_ROLES[role]}
     return found
-
-
-def ends(model):
-    """The ids before and after a text that a model reads, each a tuple."""
-    begin = (model.tokenizer.bos_id,) if model.begin is None else model.begin
-    end = (model.tokenizer.eos_id,) if model.end is None else model.end
-    return tuple(begin), tuple(end)
 
 
 def _processor(tokenizer, content, begin, end):

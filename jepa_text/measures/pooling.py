@@ -5,7 +5,10 @@
     inverse_frequency, learned          such weights: rare words count more; as trained
     attention, attentions               with one query, or with many at once
     random_queries, over_queries        untrained attention: never of one draw
-    average_layers, without_specials    what comes before: which layers, which positions
+    average_layers, counted             what comes before: which layers, which positions
+
+By name a pooling is over all tokens of a text, special ones among them, as that of
+sentence-transformers: what is measured can be shipped. NAME-specials is without them.
 
 Every pooling takes `hidden_BLD` and `valid_BL` (True where a position counts), computes
 in float32 whatever the type of the hidden states, and returns float32 [B, D]. What
@@ -19,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 LEAST_QUERIES = 10
+WITHOUT_SPECIALS = '-specials'
 
 
 def mean(hidden_BLD, valid_BL):
@@ -46,7 +50,8 @@ def max_(hidden_BLD, valid_BL):
 
 
 def cls(hidden_BLD, valid_BL):
-    """The first valid position: where BERT-like models put their sentence token.
+    """The first valid position, where BERT-like models put their sentence token: `check`
+    tells whether there is one.
 
     >>> hidden_BLD = jnp.array([[[1.0], [3.0], [9.0]]])
     >>> cls(hidden_BLD, jnp.array([[False, True, True]])).tolist()
@@ -197,13 +202,52 @@ def average_layers(layers, count=4):
     return total_BLD / count
 
 
-def without_specials(valid_BL, tokens_BL, special_ids):
-    """valid_BL without the positions of special tokens.
+def base(name):
+    """The pooling of a name, with special tokens or without.
 
-    >>> without_specials(jnp.array([[True, True]]), jnp.array([[1, 7]]), [1, 2]).tolist()
-    [[False, True]]
+    >>> base('mean'), base('mean-specials')
+    ('mean', 'mean')
     """
-    return jnp.asarray(valid_BL, bool) & ~jnp.isin(tokens_BL, jnp.asarray(special_ids))
+    return name.removesuffix(WITHOUT_SPECIALS)
+
+
+def counted(name, real_BL, tokens_BL, special_ids):
+    """valid_BL for the pooling of this name: all that are real, or without specials.
+
+    >>> real_BL, tokens_BL = jnp.array([[True, True, False]]), jnp.array([[1, 7, 0]])
+    >>> counted('mean', real_BL, tokens_BL, [0, 1]).tolist()
+    [[True, True, False]]
+    >>> counted('mean-specials', real_BL, tokens_BL, [0, 1]).tolist()
+    [[False, True, False]]
+    """
+    real_BL = jnp.asarray(real_BL, bool)
+    if name == base(name):
+        return real_BL
+    return real_BL & ~jnp.isin(tokens_BL, jnp.asarray(special_ids))
+
+
+def check(name, begin, rows, special_ids):
+    """Raises ValueError where rows of ids have nothing for the pooling of this name.
+
+    'cls' is the special token that `begin`, the ids before each text, begins with; and
+    without special tokens, another one must be left of each row.
+
+    >>> check('cls', (1,), [[1, 7]], (1,))
+    """
+    if base(name) == 'cls' and (name != 'cls' or not begin):
+        why = 'leaves that token out' if begin else 'but this tokenizer puts none there'
+        raise ValueError(
+            f'pool={name!r}: cls is the special token before a text, {why}. Take '
+            "'mean', or 'last' of a model that reads to the left."
+        )
+    if name == base(name):
+        return
+    for number, row in enumerate(rows):
+        if np.isin(row, special_ids).all():
+            raise ValueError(
+                f'pool={name!r}: text {number} has special tokens only. Leave it out, or '
+                f'take {base(name)!r}, which counts them.'
+            )
 
 
 def _softmax(score_BL, valid_BL):
