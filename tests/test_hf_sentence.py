@@ -17,6 +17,9 @@ from jepa_text import load as loading
 from jepa_text.analysis import features
 from jepa_text.hf import export, load
 
+# One text is longer than a row, on purpose.
+pytestmark = pytest.mark.filterwarnings('ignore:.*are longer than:UserWarning')
+
 LONG = 'My fellow Americans: the state of the Union is strong, and the whale is white. '
 TEXTS = [
     'I',
