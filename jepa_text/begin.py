@@ -16,6 +16,7 @@ from jepa_text import state as states
 from jepa_text.data import pipeline
 from jepa_text.planning import baseline
 from jepa_text.running import (
+    anew,
     arithmetic,
     checkpoint,
     compilation,
@@ -56,10 +57,10 @@ class Parts:
     stop: Any
 
 
-def begin(config, folder, stack):
+def begin(config, folder, stack, restart=False):
     """(Parts, state to go on from, meta of its checkpoint or {}).
 
-    What must be left again is entered into the stack.
+    What must be left again is entered into the stack. `restart`: as in anew.check.
     """
     # First, as all that follows may wait for other processes.
     paths.local('The workdir', folder)
@@ -83,6 +84,7 @@ def begin(config, folder, stack):
         stack.enter_context(
             workdir.open_workdir(folder, config, MAY_CHANGE, steps=settled(config))
         )
+    distributed.first(lambda: anew.check(folder, restart), 'the checkpoints')
     stop = stack.enter_context(signals.Requests())
     store = stack.enter_context(
         checkpoint.Checkpointer(

@@ -35,10 +35,14 @@ COMMANDS = {
 TOGETHER = ('train',)
 # Those with a training loop: they say themselves what comes before it.
 LOOPING = ('train', 'study')
+# How a flag is switched on; as absl reads it.
+ON = ('true', 't', '1')
 # Those that write nothing.
 READING = ('plan',)
 # Flags of plan: keys of the section of that name.
 PLANNING = {'hardware': 'h100:8', 'mfu': 0.4, 'price': 2.5, 'compile': True}
+# Flags of train: its keywords.
+TRAINING = {'restart': True}
 # Flags of export, which has no config file: they are its config.
 EXPORTING = {'to': 'exports/first', 'step': 500, 'family': 'llama', 'license': 'mit'}
 
@@ -50,6 +54,7 @@ jepa-text supervise [--restarts=5] COMMAND ...
 {commands}
   supervise  the same, started again after a failure while it makes progress
 
+train --restart begins anew where no checkpoint is good, and keeps the old files.
 Every key of the config file can be set on the command line; --traceback shows where an
 error arose; --distributed=auto|on|off says whether this is one process of several.
 Exit codes: 0 done, 1 failed, 2 wrong usage or config, or training that diverged or
@@ -86,7 +91,7 @@ def main(argv):
         print(usage())
         return exits.DONE
     xla_flags.mend()  # before anything imports jax
-    is_traced = any(re.fullmatch('--?traceback(=true)?', word) for word in argv)
+    is_traced = _is_set('traceback', argv)
     try:
         if argv[1:2] == ['supervise']:
             return _supervise(argv)
@@ -100,7 +105,8 @@ def main(argv):
             _join(argv)
         own = command in LOOPING
         with contextlib.nullcontext() if own else exits.refusals():
-            getattr(importlib.import_module(module), function)(config, workdir)
+            run = getattr(importlib.import_module(module), function)
+            run(config, workdir, **_keywords(command, argv))
     except (ValueError, OSError, RuntimeError, FloatingPointError) as error:
         return _fail(error, exits.code_of(error), is_traced)
     except exits.Stopped as stopped:
@@ -137,6 +143,19 @@ def _join(argv):
         distributed.start(next((word[1] for word in reversed(given) if word), 'auto'))
 
 
+def _keywords(command, argv):
+    """What flags say to the function of a command beside config and workdir."""
+    names = TRAINING if command == 'train' else ()
+    return {name: True for name in names if _is_set(name, argv)}
+
+
+def _is_set(flag, argv):
+    """Is a flag that is on or off on?"""
+    said = [re.fullmatch(f'--?(no)?{flag}(?:=(.*))?', word) for word in argv]
+    last = next((match for match in reversed(said) if match), None)
+    return bool(last) and not last[1] and (last[2] or 'true').lower() in ON
+
+
 def _is_one_of_several():
     # A command that never imported jax is alone.
     jax = sys.modules.get('jax')
@@ -167,7 +186,7 @@ def parse(argv):
     flags.DEFINE_bool('traceback', False, 'show where', flag_values=values)
     choices = ('auto', 'on', 'off')
     flags.DEFINE_enum('distributed', 'auto', choices, 'several', flag_values=values)
-    own = {'plan': PLANNING, 'export': EXPORTING}.get(command, {})
+    own = {'plan': PLANNING, 'export': EXPORTING, 'train': TRAINING}.get(command, {})
     _define(own, values)
     if command != 'export':
         _check_file(rest)

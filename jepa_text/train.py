@@ -22,21 +22,22 @@ from jepa_text.running import (
 )
 
 
-def train(config, folder):
+def train(config, folder, restart=False):
     """Trains, or resumes, the run that `config` describes in the folder.
 
     Returns the final TrainState. Raises ValueError for a config that cannot run and
     for a folder that belongs to another one, RuntimeError on a machine that computes
     wrongly (running/arithmetic.py), both before anything is written; and exits.Stopped
     when a signal asked to stop and the state is saved. In a job of several processes,
-    each makes the same call (`distributed.start` before it).
+    each makes the same call (`distributed.start` before it). With `restart`, a run of
+    which no checkpoint is good begins anew; else that is refused (running/anew.py).
     """
     xla_flags.mend()
     allocator.keep_freed_memory()
     config = recipes.plain(config)
     with contextlib.ExitStack() as stack:
         with exits.refusals():
-            parts, state, meta = begin.begin(config, folder, stack)
+            parts, state, meta = begin.begin(config, folder, stack, restart)
         run, recipe = _Run(parts), parts.recipe
         if not meta:
             run.evaluate(state, 0, recipe.phases[0])

@@ -39,6 +39,7 @@ LAYERS = {
     'running/workdir': 1,
     'running/restore': 1,
     'running/checkpoint': 2,
+    'running/anew': 2,
     'running/reporter': 4,
     # text -> rows -> batch
     'data/reading': 0,

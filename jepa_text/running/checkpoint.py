@@ -216,16 +216,19 @@ def _open(folder):
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.iterdir():
-            if '.orbax-checkpoint-tmp' in path.name or path.name.startswith('deleting-'):
+            left = '.orbax-checkpoint-tmp' in path.name or 'deleting-' in path.name
+            if left and path.is_dir():
                 shutil.rmtree(path)
         newest = restore.newest_good_step(folder)
         for step in restore.steps(folder):
             sealed = (folder / str(step) / seal.NAME).exists()
             if newest is None or step > newest or not sealed:
-                aside = _free_name(folder / f'damaged-{step}')
+                aside = seal.free_name(folder / f'damaged-{step}')
                 (folder / str(step)).rename(aside)
                 _log.warning('Checkpoint %s is now %s.', folder / str(step), aside.name)
     except OSError as error:
+        if error.filename is None:  # in words already
+            raise
         raise type(error)(
             error.errno,
             f'The checkpoint folder {folder} cannot be used ({error.strerror}: '
@@ -241,7 +244,7 @@ def _retain(folder, keep, keep_every):
         if keep_every and step % keep_every == 0:
             continue
         # Renamed first: a crash half way must not leave half a step under its number.
-        doomed = _free_name(folder / f'deleting-{step}')
+        doomed = seal.free_name(folder / f'deleting-{step}')
         try:
             (folder / str(step)).rename(doomed)
             shutil.rmtree(doomed)
@@ -254,14 +257,6 @@ def _discard(folder, step):
     shutil.rmtree(folder / f'{step}.orbax-checkpoint-tmp', ignore_errors=True)
     if not (folder / str(step) / seal.NAME).exists():
         shutil.rmtree(folder / str(step), ignore_errors=True)
-
-
-def _free_name(path):
-    free, number = path, 2
-    while free.exists():
-        free = path.with_name(f'{path.name}-{number}')
-        number += 1
-    return free
 
 
 def _full(text):

@@ -76,15 +76,28 @@ def steps(folder):
     folder = Path(folder)
     if not folder.is_dir():
         return []
-    return sorted(int(p.name) for p in folder.iterdir() if p.name.isdecimal())
+    named = [path for path in folder.iterdir() if path.name.isdecimal()]
+    return sorted(int(path.name) for path in named if path.is_dir())
 
 
 def why_not(path):
-    """The reason why a step does not count, or None; hashes no unchanged folder twice."""
+    """The reason why a step does not count, or None; hashes no unchanged folder twice.
+
+    Raises OSError when the disk does not let it be read, which is no reason: it may be
+    whole.
+    """
     try:
         return _verdict(path, seal.stamp(path))
-    except OSError as error:
+    except FileNotFoundError as error:  # removed meanwhile by the run that it is of
         return f'it cannot be read ({error})'
+    except OSError as error:
+        raise type(error)(
+            error.errno,
+            f'The checkpoint {path} cannot be read ({error.strerror}: {error.filename}), '
+            'so nobody knows whether it is whole. Mend the disk or the permissions and '
+            'run the same command again; or move this folder away, and the run goes on '
+            'from the checkpoint before it',
+        ) from error
 
 
 def distrust(path, reason):
@@ -196,8 +209,15 @@ def _read_arrays(path, abstract):
     abstract = jax.tree.map(_placed, abstract)
     given = ocp.checkpoint_utils.construct_restore_args(abstract)
     wanted = ocp.args.PyTreeRestore(abstract, restore_args=given, partial_restore=True)
-    with quiet(), ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
-        arrays = reader.restore(path, args=ocp.args.Composite(state=wanted)).state
+    try:
+        with quiet(), ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
+            arrays = reader.restore(path, args=ocp.args.Composite(state=wanted)).state
+    except (ValueError, OSError) as error:  # TensorStore calls a broken disk a ValueError
+        raise RuntimeError(
+            f'The checkpoint {path} is whole by its seal but could not be read: {error}. '
+            'Run the same command again; if it stays so, move this folder away, and the '
+            'run goes on from the checkpoint before it.'
+        ) from error
     # Orbax leaves a placeholder where it finds nothing, and casts; neither may pass.
     holes = sum(not isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(arrays))
     if holes or describe(arrays) != describe(abstract):

@@ -34,7 +34,11 @@ def seal(folder):
 
 
 def verify(folder):
-    """None when the folder is as it was sealed, otherwise the reason in words."""
+    """None when what was sealed in the folder is as it was, else the reason in words.
+
+    Files that others put there (a file manager, a tool of backups) are no damage. Raises
+    OSError, which is no damage either, for what is there and cannot be read.
+    """
     folder = Path(folder)
     if not (folder / NAME).exists():
         return f'it has no {NAME}, so its save was cut off or is still under way'
@@ -42,48 +46,68 @@ def verify(folder):
         entries = json.loads((folder / NAME).read_text(encoding='utf-8'))['files']
         sizes = {name: entry['bytes'] for name, entry in entries.items()}
         hashes = {name: entry['sha256'] for name, entry in entries.items()}
-        return _first_difference(folder, sizes, hashes)
-    except OSError as error:
-        return f'it cannot be read ({error})'
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return f'its {NAME} is damaged ({type(error).__name__}: {error})'
+    return _first_difference(folder, sizes, hashes)
 
 
 def stamp(folder):
     """Name, size, change time and inode of every file, to notice a change cheaply."""
     folder = Path(folder)
-    status = [(str(path), path.stat()) for path in folder.rglob('*') if path.is_file()]
+    status = [(str(path), path.stat()) for path in _paths(folder)]
     return tuple(sorted((name, s.st_size, s.st_mtime_ns, s.st_ino) for name, s in status))
 
 
-def replace_file(path, text):
-    """Writes a text file so that a reader sees the old one or the new one, never half."""
+def replace_file(path, content):
+    """Writes a file of text or bytes so that a reader sees the old one or the new one,
+    never half. When the disk is full, OSError is raised and the old one stays."""
     path = Path(path)
     temporary = path.with_name(path.name + '.tmp')
-    with open(temporary, 'w', encoding='utf-8') as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        with open(temporary, 'wb') as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
     _flush_folder(path.parent)
+
+
+def free_name(path):
+    """The path, or with -2, -3, ... the first of that name that is not taken."""
+    free, number = path, 2
+    while free.exists():
+        free = path.with_name(f'{path.name}-{number}')
+        number += 1
+    return free
 
 
 def _files(folder):
     """Relative name -> path of every file under the folder but the seal itself."""
     own = {NAME, NAME + '.tmp'}
-    paths = (path for path in folder.rglob('*') if path.is_file())
-    named = {path.relative_to(folder).as_posix(): path for path in paths}
+    named = {path.relative_to(folder).as_posix(): path for path in _paths(folder)}
     return {name: path for name, path in sorted(named.items()) if name not in own}
 
 
+def _paths(folder):
+    """Every file under a folder. Unlike rglob, it raises where it may not look."""
+    for parent, _, names in os.walk(folder, onerror=_raise):
+        yield from (Path(parent, name) for name in names)
+
+
+def _raise(error):
+    raise error
+
+
 def _first_difference(folder, sizes, hashes):
-    files = _files(folder)
+    files = {name: folder / name for name in sorted(sizes)}
     # Names and sizes first: they are free, and hashing a large state is not.
-    for name in sorted(sizes.keys() | files.keys()):
-        if name not in files:
+    for name in files:
+        if not files[name].exists():
             return f'{name} is missing'
-        if name not in sizes:
-            return f'{name} was not there when it was sealed'
         found = files[name].stat().st_size
         if found != sizes[name]:
             return f'{name} has {found} bytes instead of {sizes[name]}'

@@ -15,7 +15,7 @@ from jepa_text import paths
 from jepa_text.running import seal
 
 _log = logging.getLogger(__name__)
-_CONFIG, _LOCK = 'config.json', 'lock'
+CONFIG, LOCK = 'config.json', 'lock'
 _SHOWN = 10
 
 
@@ -71,10 +71,10 @@ def _make(path):
         )
     path.mkdir(parents=True, exist_ok=True)
     # A run that died at once leaves these two and no config.json.
-    strangers = sorted({p.name for p in path.iterdir()} - {_LOCK, _CONFIG + '.tmp'})
-    if strangers and not (path / _CONFIG).exists():
+    strangers = sorted({p.name for p in path.iterdir()} - {LOCK, CONFIG + '.tmp'})
+    if strangers and not (path / CONFIG).exists():
         raise ValueError(
-            f'The folder {path} is not empty and has no {_CONFIG}, so it is not the '
+            f'The folder {path} is not empty and has no {CONFIG}, so it is not the '
             f'workdir of a run (it holds {", ".join(strangers[:5])}). Nothing was '
             'written. Give an empty or new folder as --workdir.'
         )
@@ -82,7 +82,7 @@ def _make(path):
 
 def _agree(path, config, may_change):
     """Writes config.json, or raises ValueError when the one there says otherwise."""
-    file = path / _CONFIG
+    file = path / CONFIG
     text = json.dumps(config, indent=2, sort_keys=True) + '\n'
     if not file.exists():
         seal.replace_file(file, text)
@@ -106,7 +106,7 @@ def _agree(path, config, may_change):
 @contextlib.contextmanager
 def _locked(path):
     with _explained(path):
-        descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         _take(descriptor, path)
         with _explained(path):
@@ -170,7 +170,7 @@ def _as_json(config):
         return json.loads(json.dumps(config))
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f'The config cannot be written as {_CONFIG}: {error}. Use only numbers, '
+            f'The config cannot be written as {CONFIG}: {error}. Use only numbers, '
             'texts, booleans, None, lists and dicts as values.'
         ) from error
 
