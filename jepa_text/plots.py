@@ -3,13 +3,18 @@
 Every function returns a `matplotlib.figure.Figure` that belongs to no window and to no
 pyplot: `figure.savefig('loss.png')`, or hand it to `report.write`. The same arrays give
 the same figure. The background is transparent and lines keep apart for colour-blind
-readers (hues of Okabe & Ito, told apart by lightness as well).
+readers (hues of Okabe & Ito, told apart by lightness as well); from the seventh run on,
+shade, dashes and markers tell apart those of one hue.
 """
 
 import numpy as np
 
 COLOURS = ('#0072b2', '#d55e00', '#009e73', '#cc79a7', '#8a6d00', '#56b4e9')
 INK, MUTED, GRID = '#24292f', '#6e7781', '#d0d7de'
+# What the lines of every further six runs look like.
+DASHES = ('solid', (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
+MARKERS = (None, 's', '^', 'D', 'v')
+_SHADES = (None, (INK, 0.5), ('#ffffff', 0.45))  # mixed in: how much of it
 BASELINES = ('untrained', 'unigram', 'chance')  # always grey: the colours are for runs
 _SMOOTH_FROM = 80  # longer curves get a running mean, if they go up and down
 
@@ -25,7 +30,9 @@ def curves(runs, title, ylabel, hlines=None, switches=None, xlabel='step'):
 
     Raises ValueError for steps and values of different lengths.
     """
-    figure, axes = blank(title, ylabel, xlabel)
+    # The axes keep their size whatever the legend below them needs.
+    rows = -(-len(runs) // 2)
+    figure, axes = blank(title, ylabel, xlabel, height=3.1 + 0.17 * max(0, rows - 3))
     for name, (steps, values) in runs.items():
         steps, values = np.asarray(steps), np.asarray(values, np.float64)
         if steps.shape != values.shape or steps.ndim != 1:
@@ -35,8 +42,10 @@ def curves(runs, title, ylabel, hlines=None, switches=None, xlabel='step'):
             )
         if not steps.size:
             continue
-        colour = _colours(runs)[name]
-        marker = 'o' if steps.size < 12 else None
+        look = _looks(runs)[name]
+        colour, marker = look['color'], look['marker']
+        if marker is None and steps.size < 12:
+            marker = 'o'
         if _is_noisy(values):
             axes.plot(steps, values, color=colour, alpha=0.22, linewidth=0.8)
             values = _running_mean(values, steps.size // 40)
@@ -44,8 +53,10 @@ def curves(runs, title, ylabel, hlines=None, switches=None, xlabel='step'):
             steps,
             values,
             color=colour,
+            linestyle=look['linestyle'],
             label=name,
             marker=marker,
+            markevery=max(1, steps.size // 12),
             markersize=3.5,
             zorder=3,
         )
@@ -81,7 +92,8 @@ def spectra(values, title, ylabel='singular value / largest'):
         spectrum = spectrum[spectrum > 0]
         if spectrum.size:
             ranks, relative = np.arange(1, spectrum.size + 1), spectrum / spectrum[0]
-            axes.plot(ranks, relative, color=_colours(values)[name], label=name)
+            look = _looks(values)[name] | {'markevery': 0.1, 'markersize': 3.5}
+            axes.plot(ranks, relative, label=name, **look)
     if axes.lines:
         axes.set_yscale('log')
     legend(figure, axes)
@@ -99,7 +111,7 @@ def bars_with_intervals(values, title, xlabel, vlines=None):
     for place, (name, (value, low, high)) in enumerate(values.items()):
         if not low <= value <= high:
             raise ValueError(f'{title}: {name!r} is {value}, outside of [{low}, {high}].')
-        colour = _colours(values)[name]
+        colour = _looks(values)[name]['color']
         axes.barh(place, value, height=0.56, color=colour, alpha=0.85, zorder=2)
         axes.plot([low, high], [place, place], color=INK, linewidth=1.2, zorder=3)
         axes.annotate(
@@ -138,10 +150,37 @@ def _widen_constants(axes):
         axes.set_ylim(middle - max(abs(middle), 1), middle + max(abs(middle), 1))
 
 
-def _colours(names):
+def shade(place):
+    """The color of the run at a place, from 0: a hue, in its own shade every six runs.
+
+    >>> shade(0), shade(6)
+    ('#0072b2', '#124e70')
+    """
+    turn, hue = divmod(place, len(COLOURS))
+    mixed = _SHADES[turn % len(_SHADES)]
+    if mixed is None:
+        return COLOURS[hue]
+    other, share = mixed
+    parts = zip(_channels(COLOURS[hue]), _channels(other))
+    return '#' + ''.join(f'{round(a + share * (b - a)):02x}' for a, b in parts)
+
+
+def _channels(colour):
+    return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+
+
+def _looks(names):
+    """{name: color, line style and marker}, by its place among the runs."""
     runs = [name for name in names if name not in BASELINES]
-    colours = {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(runs)}
-    return {name: colours.get(name, MUTED) for name in names}
+    looks = {name: dict(color=MUTED, linestyle='solid', marker=None) for name in names}
+    for place, name in enumerate(runs):
+        turn = place // len(COLOURS)
+        looks[name] = dict(
+            color=shade(place),
+            linestyle=DASHES[turn % len(DASHES)],
+            marker=MARKERS[turn % len(MARKERS)],
+        )
+    return looks
 
 
 def blank(title, ylabel, xlabel, height=3.1):
@@ -209,6 +248,7 @@ def legend(figure, axes):
             frameon=False,
             fontsize=8.5,
             labelcolor=INK,
-            handlelength=1.4,
+            # Dashes need room to be told apart.
+            handlelength=1.4 if len(labels) <= len(COLOURS) else 3.0,
             columnspacing=1.4,
         )

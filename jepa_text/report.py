@@ -17,7 +17,7 @@ from pathlib import Path
 from jepa_text import page
 
 SECTION_KEYS = ('heading', 'text', 'facts', 'table', 'figures', 'predictions', 'details')
-TABLE_KEYS = ('columns', 'rows', 'best', 'note', 'fold')
+TABLE_KEYS = ('columns', 'rows', 'best', 'intervals', 'note', 'fold')
 LONG = 40  # letters in a cell
 PREDICTION_KEYS = ('before', 'target', 'after', 'models')
 
@@ -33,8 +33,10 @@ def write(path, title, lead, sections, subtitle=''):
     facts        [{'value': '4.31', 'label': 'held-out loss', 'note': 'nats'}]: large
     table        {'columns': [...], 'rows': [[...]], 'best': {column: 'min' or 'max'},
                  'note': '...'}: numbers are set to the right, the floats of a column with
-                 equally many decimals, None is a dash; the best number is bold. With
-                 'fold', a summary, folded away
+                 equally many decimals, None is a dash. The best number is bold if it
+                 is shown as another one than all others and, with
+                 'intervals': {column: [(low, high) or None of each row]}, its interval
+                 meets no other. With 'fold', a summary, folded away
     figures      matplotlib figures, drawn as SVG; two in a row where there is room
     predictions  [{'before': 'Call me ', 'target': 'Ishmael', 'after': '.',
                  'models': {'mlm': [('Ishmael', 0.62), ('back', 0.11)]}}]
@@ -122,8 +124,11 @@ def _table(table):
                 f'A table of the columns {", ".join(map(str, columns))} has a row of '
                 f'{len(row)} cells: {row!r}.'
             )
-    best = _best_cells(columns, rows, table.get('best') or {})
     places = [_decimals([row[i] for row in rows]) for i in range(len(columns))]
+    best = {
+        (_best(columns, rows, places, name, direction, table.get('intervals')), name)
+        for name, direction in (table.get('best') or {}).items()
+    }
     kinds = [_kind([row[i] for row in rows]) for i in range(len(columns))]
     head = ''.join(
         f'<th scope="col"{kinds[i]}>{_escape(name)}</th>'
@@ -132,7 +137,9 @@ def _table(table):
     lines = []
     for place, row in enumerate(rows):
         cells = [
-            f'<td{kinds[i]}>' + _cell(value, places[i], bold=(place, i) in best) + '</td>'
+            f'<td{kinds[i]}>'
+            + _cell(value, places[i], (place, columns[i]) in best)
+            + '</td>'
             for i, value in enumerate(row)
         ]
         lines.append(f'<tr>{"".join(cells)}</tr>')
@@ -144,21 +151,32 @@ def _table(table):
     return _folded(table['fold'], drawn) if table.get('fold') else drawn
 
 
-def _best_cells(columns, rows, wanted):
-    """(row, column) of each column's smallest or largest number."""
-    cells = set()
-    for name, direction in wanted.items():
-        if name not in columns or direction not in ('min', 'max'):
-            raise ValueError(
-                f'best={{{name!r}: {direction!r}}}: it must name one of {columns} and be '
-                "'min' or 'max'."
-            )
-        i = columns.index(name)
-        values = [row[i] for row in rows if _is_number(row[i]) and row[i] == row[i]]
-        if values:
-            winner = min(values) if direction == 'min' else max(values)
-            cells |= {(place, i) for place, row in enumerate(rows) if row[i] == winner}
-    return cells
+def _best(columns, rows, places, name, direction, intervals):
+    """The row of a column's smallest or largest number; None if another is as good."""
+    if name not in columns or direction not in ('min', 'max'):
+        raise ValueError(
+            f'best={{{name!r}: {direction!r}}}: it must name one of {columns} and be '
+            "'min' or 'max'."
+        )
+    i, sign = columns.index(name), 1 if direction == 'max' else -1
+    spans = (intervals or {}).get(name) or [None] * len(rows)
+    if len(spans) != len(rows):
+        raise ValueError(
+            f'{name!r} has {len(spans)} intervals for {len(rows)} rows; give one of each '
+            'row, None where there is none.'
+        )
+    found = []
+    for place, (row, span) in enumerate(zip(rows, spans)):
+        if _is_number(row[i]) and math.isfinite(row[i]):
+            low, high = sorted(sign * x for x in span or (row[i], row[i]))
+            found.append((sign * row[i], low, high, place))
+    if not found:
+        return None
+    _, low, _, winner = max(found)
+    others = [(high, place) for _, _, high, place in found if place != winner]
+    shown = _cell(rows[winner][i], places[i])
+    is_tied = any(_cell(rows[place][i], places[i]) == shown for _, place in others)
+    return None if is_tied or any(high >= low for high, _ in others) else winner
 
 
 def _is_number(value):

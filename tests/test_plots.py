@@ -1,5 +1,6 @@
 """Figures hold the numbers they were given, are deterministic and leave no state."""
 
+import doctest
 import io
 import subprocess
 import sys
@@ -60,6 +61,24 @@ def test_a_run_keeps_its_colour_when_others_are_empty_or_baselines_come_first():
     ]
     assert len(set(colours)) == 1
     assert lines(plots.curves(RUNS, '', ''))['mlm'].get_color() != colours[0]
+
+
+@pytest.mark.parametrize('points', [5, 30])
+def test_no_two_runs_look_alike(points):
+    steps = np.arange(points)
+    many = {f'run {i}': (steps, steps * (i + 1.0)) for i in range(40)}
+    drawn = lines(plots.curves(many, '', ''))
+    looks = {
+        (line.get_color(), str(line._dash_pattern), line.get_marker())
+        for line in drawn.values()
+    }
+    assert len(looks) == 40
+    # Where only colors can tell them apart, as in the charts of an analysis.
+    assert len({plots.shade(place) for place in range(18)}) == 18
+    # In gray, those of one hue are told apart by dashes and markers.
+    same_hue = [drawn[f'run {i}'] for i in (0, 6, 12, 18)]
+    assert len({str(line._dash_pattern) for line in same_hue}) == 4
+    assert doctest.testmod(plots).failed == 0
 
 
 def test_noise_is_drawn_under_its_mean_and_schedules_keep_their_corners():

@@ -1,6 +1,7 @@
 """The page is whole, safe, self-contained, and written in one piece."""
 
 import html.parser
+import math
 import os
 import re
 
@@ -134,9 +135,47 @@ def test_the_best_number_is_bold(direction, expected):
     assert re.findall(r'<b>(.*?)</b>', drawn) == [expected]
 
 
-def test_ties_are_all_best():
-    drawn = table_of(columns=['x'], rows=[[1.0], [1.0], [2.0]], best={'x': 'min'})
-    assert drawn.count('<b>') == 2
+@pytest.mark.parametrize(
+    'values, intervals, bold',
+    [
+        # Ties, as they are shown: which is the best cannot be said.
+        ([1.0, 1.0, 2.0], None, []),
+        ([1.0001, 1.0002, 2.0], None, []),
+        ([1.0, 1.1, 2.0], None, ['1.000']),
+        # Noise: the interval meets that of another.
+        ([1.0, 1.1, 2.0], [(0.9, 1.1), (1.0, 1.2), (1.9, 2.1)], []),
+        ([1.0, 1.1, 2.0], [(0.99, 1.01), (1.09, 1.11), None], ['1.000']),
+        ([1.0, 1.1, 2.0], [(0.9, 1.15), None, None], []),
+        # A wide one behind a near one.
+        ([1.0, 1.5, 2.0], [(0.9, 1.1), (1.4, 1.6), (0.5, 3.5)], []),
+        ([1.0], [(0.9, 1.1)], ['1.000']),
+        ([math.nan, 1.0], None, ['1.000']),
+    ],
+)
+def test_ties_and_noise_are_not_best(values, intervals, bold):
+    for sign, direction in ((1, 'min'), (-1, 'max')):
+        rows = [[sign * value] for value in values]
+        spans = intervals and [
+            span and tuple(sorted(sign * x for x in span)) for span in intervals
+        ]
+        drawn = table_of(
+            columns=['x'],
+            rows=rows,
+            best={'x': direction},
+            intervals={'x': spans} if spans else None,
+        )
+        found = re.findall(r'<b>−?(.*?)</b>', drawn)
+        assert found == bold, (sign, direction)
+
+
+def test_one_interval_for_each_row():
+    with pytest.raises(ValueError, match="'x' has 1 intervals for 2 rows"):
+        table_of(
+            columns=['x'],
+            rows=[[1.0], [2.0]],
+            best={'x': 'max'},
+            intervals={'x': [(0.9, 1.1)]},
+        )
 
 
 def test_right_guesses_are_marked_and_bars_have_the_probability():

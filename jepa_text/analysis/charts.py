@@ -207,7 +207,7 @@ def _height(names):
 def _colour(model, models):
     if model not in models:
         return plots.MUTED
-    return plots.COLOURS[list(models).index(model) % len(plots.COLOURS)]
+    return plots.shade(list(models).index(model))
 
 
 def _mark(axes, x, y, control, colour, name, size):
