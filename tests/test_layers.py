@@ -114,6 +114,7 @@ LAYERS = {
     'planning/baseline': 9,
     'planning/memory': 9,
     'planning/ahead': 9,
+    'planning/fit': 10,
     'planning/plan_tables': 10,
     'planning/plan': 11,
     'peer': 0,

@@ -1,8 +1,10 @@
 """What a run will take: counts that are known, and a memory that the compiler knows."""
 
+import copy
 import dataclasses
 import functools
 import io
+import re
 import time
 
 import jax
@@ -167,6 +169,55 @@ def test_tables_say_all_of_it(study):
     dear = dataclasses.replace(study, options=plan.Options('mi250x:192', price=2.0))
     hours = study.seconds(study.chip, study.mfu) / 3600 * 192
     assert plan_tables.money(dear)[1][0][-1] == f'{2 * hours:,.2f}'
+
+
+@pytest.mark.parametrize(
+    'changes, chip',
+    [
+        # Activations are too many: parts, rematerialization, fewer rows, more devices.
+        (dict(data=dict(row_length=2048, batch_size=64)), 'v5e'),
+        # The state is too large for one device, and not for slices.
+        pytest.param(dict(argument='1b'), 'v5e:4', marks=pytest.mark.slow),
+    ],
+    ids=['activations', 'state'],
+)
+def test_what_would_fit_does_fit(changes, chip):
+    size = changes.get('argument', '210m')
+    config = recipe.plain(test_configs.module('pretrain').get_config(f'mlm,{size}'))
+    options = plan.Options(chip, **config.pop('plan'))
+    config['data'] |= dict(batch_size=8) | changes.get('data', {})
+    made = plan.make(config, options)
+    assert not made.fits(made.chip) and made.would_fit
+    text = io.StringIO()
+    plan_tables.show('mlm', made, text)
+    assert 'Does not fit' in text.getvalue() and 'would fit' in text.getvalue()
+    # What cannot run has no price and no hours.
+    label, _, speed, *rest = plan_tables.money(made)[1][0]
+    assert (label, speed) == (chip, 'does not fit') and set(rest) == {None}
+    for flags, need in made.would_fit:
+        assert need <= memory.USABLE * made.chip.memory
+        changed, name = copy.deepcopy(config), options.hardware
+        for key, value in re.findall(r'--(\S+)=(\S+)', flags):
+            *path, last = key.split('.')[1:] or [None]
+            if last is None:
+                name = value
+                continue
+            section = changed
+            for part in path:
+                section = section[part]
+            section[last] = type(section[last])(value)
+        again = plan.make(changed, dataclasses.replace(options, hardware=name))
+        assert again.fits(again.chip) and not again.would_fit
+        assert again.needed == pytest.approx(need)
+
+
+def test_what_fits_is_not_told_what_would(study):
+    assert study.fits(study.chip) and not study.would_fit
+    assert not list(plan_tables.verdict(study))
+    # What the compiler says counts more than the estimate.
+    (phase,) = study.phases
+    compiled = dataclasses.replace(phase, compiled=10**12)
+    assert not dataclasses.replace(study, phases=(compiled,)).fits(study.chip)
 
 
 def test_the_command_needs_no_workdir_and_takes_flags(capsys):

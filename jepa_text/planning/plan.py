@@ -11,9 +11,9 @@ import dataclasses
 
 import jax
 
-from jepa_text import recipe, resolve, sharding, start
+from jepa_text import recipe, resolve, start
 from jepa_text import state as states
-from jepa_text.planning import flops, hardware, memory, outline, plan_tables
+from jepa_text.planning import fit, flops, hardware, memory, outline, plan_tables
 
 # What a phase without MLM is compared with.
 MLM = {'name': 'mlm'}
@@ -74,7 +74,8 @@ class Phase:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Rows of `length` make a batch; `parts` of `rows_at_once` go over each device."""
+    """Rows of `length` make a batch; `parts` of `rows_at_once` go over each device.
+    `would_fit`, if it does not: (flags, bytes of a device with them)."""
 
     options: Options
     chip: hardware.Chip
@@ -86,6 +87,21 @@ class Plan:
     phases: tuple
     dtype: str
     fused: bool
+    would_fit: tuple = ()
+
+    def fits(self, chip):
+        """Is there room for every phase on this chip, as estimated, and as compiled?"""
+        return self.needed <= memory.USABLE * chip.memory
+
+    @property
+    def needed(self):
+        """Bytes of a device in the phase that takes most; as compiled, if it was."""
+        return max(
+            phase.memory.total(self.rows_at_once)
+            if phase.compiled is None
+            else phase.compiled
+            for phase in self.phases
+        )
 
     @property
     def mfu(self):
@@ -113,33 +129,24 @@ class Plan:
 
 def make(config, options):
     """The Plan of a train config as plain dicts."""
-    chip, devices = hardware.find(options.hardware)
-    mesh = sharding.abstract_mesh(devices, **config['mesh'])
-    fused = config['model'].get('attention', 'auto') != 'xla'
-    # Nothing runs here, so no kernel need be able to.
-    traced = config | {'model': config['model'] | {'attention': 'xla'}}
-    made = outline.make(traced, mesh, options.vocab_size)
-    ways, parts = mesh.shape['data'] * mesh.shape['fsdp'], config['accumulate']
-    if made.batch_size % (ways * parts):
-        raise ValueError(
-            f'{made.batch_size} rows a step are not a multiple of {ways} (mesh data x '
-            f'fsdp) x {parts} (accumulate); change one of them, or --hardware.'
-        )
+    sized = fit.size(config, options.hardware, options.vocab_size)
+    made = sized.made
     compiled = [None] * len(made.phases)
     if options.compile:
         from jepa_text.planning import ahead
 
         compiled = ahead.peaks(config, options.hardware, options.vocab_size)
-    return Plan(
+    held = sized.memories()
+    planned = Plan(
         options=options,
-        chip=chip,
-        devices=devices,
+        chip=sized.chip,
+        devices=sized.devices,
         rows=made.batch_size,
         length=made.length,
-        rows_at_once=made.batch_size // ways // parts,
-        parts=parts,
+        rows_at_once=sized.rows,
+        parts=sized.parts,
         dtype=made.encoder.dtype,
-        fused=fused,
+        fused=sized.fused,
         phases=tuple(
             Phase(
                 name=section['objective']['name'],
@@ -150,12 +157,18 @@ def make(config, options):
                 ),
                 factor=factor(made, phase, section['objective']),
                 computed=computed(made, phase),
-                memory=memory.estimate(made, phase, parts=parts, fused=fused),
+                memory=takes,
                 compiled=peak,
             )
-            for phase, section, peak in zip(made.phases, config['phases'], compiled)
+            for phase, section, takes, peak in zip(
+                made.phases, config['phases'], held, compiled
+            )
         ),
     )
+    if planned.fits(planned.chip):
+        return planned
+    would = fit.remedies(config, options.hardware, options.vocab_size)
+    return dataclasses.replace(planned, would_fit=tuple(would))
 
 
 def parameters(phase):

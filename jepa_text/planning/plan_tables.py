@@ -13,8 +13,24 @@ def show(name, plan, stream=None):
     console.table(f'{name}: arithmetic', *arithmetic(plan), stream)
     console.table(f'{name}: memory of a device, GiB', *memory(plan), stream)
     console.table(f'{name}: time and money', *money(plan), stream)
-    for line in notes(plan):
+    for line in [*notes(plan), *verdict(plan)]:
         print(line, file=stream)
+
+
+def verdict(plan):
+    """Whether it fits, in sentences, and what would make it; last, as it matters most."""
+    if plan.fits(plan.chip):
+        return
+    room = f'{plan.chip.memory / GIB:.1f} GiB a device, of which {USABLE:.0%} are usable'
+    yield ''
+    yield (
+        f'Does not fit: {plan.needed / GIB:.1f} GiB are needed, and '
+        f'{plan.options.hardware} has {room}. So it has no hours and no price.'
+    )
+    if not plan.would_fit:
+        yield 'No change that plan tries would make it fit: take a smaller model.'
+    for flags, need in plan.would_fit:
+        yield f'  would fit, with {need / GIB:.1f} GiB:  {flags}'
 
 
 def parameters(plan):
@@ -106,6 +122,8 @@ def money(plan):
 
 
 def _money(plan, label, chip, mfu, price):
+    if not plan.fits(chip):
+        return [label, f'{mfu:.3g}', 'does not fit', None, None, None, None]
     seconds = plan.seconds(chip, mfu)
     hours = seconds / 3600
     steps = sum(phase.steps for phase in plan.phases)

@@ -1,0 +1,161 @@
+"""Does a run fit into the memory of its devices, and which change of its config would
+make it: the estimate of memory.py, tried on each."""
+
+import copy
+import dataclasses
+
+from jepa_text import sharding
+from jepa_text.planning import hardware, memory, outline
+
+STRONGER = {'none': ('names', 'full'), 'names': ('full',), 'dots': ('full',)}
+MOST_DEVICES = 4096
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sized:
+    """A config on hardware: `parts` of `rows` go over each device, one after the other.
+    `fused` attention keeps no array of row length squared."""
+
+    chip: hardware.Chip
+    devices: int
+    made: outline.Outline
+    ways: int
+    rows: int
+    parts: int
+    fused: bool
+
+    def memories(self, parts=None):
+        """The Memory of each phase, in this many parts."""
+        return [
+            memory.estimate(self.made, phase, parts=parts or self.parts, fused=self.fused)
+            for phase in self.made.phases
+        ]
+
+
+def size(config, name, vocab_size=None):
+    """The Sized of a train config on hardware such as 'h100:8'.
+
+    Raises ValueError for what cannot work together.
+    """
+    chip, devices = hardware.find(name)
+    mesh = sharding.abstract_mesh(devices, **config['mesh'])
+    # Nothing runs here, so no kernel need be able to.
+    traced = config | {'model': config['model'] | {'attention': 'xla'}}
+    made = outline.make(traced, mesh, vocab_size)
+    ways, parts = mesh.shape['data'] * mesh.shape['fsdp'], config['accumulate']
+    if made.batch_size % (ways * parts):
+        raise ValueError(
+            f'{made.batch_size} rows a step are not a multiple of {ways} (mesh data x '
+            f'fsdp) x {parts} (accumulate); change one of them, or --hardware.'
+        )
+    return Sized(
+        chip=chip,
+        devices=devices,
+        made=made,
+        ways=ways,
+        rows=made.batch_size // ways // parts,
+        parts=parts,
+        fused=config['model'].get('attention', 'auto') != 'xla',
+    )
+
+
+def remedies(config, name, vocab_size=None):
+    """[(flags, bytes)]: changes after which each device of the hardware needs so many
+    bytes, and has them. Each alone; together only where none is enough alone."""
+    sized = size(config, name, vocab_size)
+    singles = [
+        *_parts(config, sized),
+        *_changed(config, name, vocab_size, sized),
+        *_fewer_rows(config, sized),
+        *_more_devices(config, name, vocab_size),
+    ]
+    found = [(flags, need) for flags, need, fits in singles if fits]
+    return found or _together(config, name, vocab_size)
+
+
+def _parts(config, sized):
+    """The batch in more parts: the fewest that fit."""
+    held, room = sized.memories(parts=2), memory.USABLE * sized.chip.memory
+    whole = sized.rows * sized.parts
+    for parts in range(sized.parts + 1, whole + 1):
+        need = max(one.total(whole // parts) for one in held)
+        if whole % parts == 0 and need <= room:
+            return [(f'--config.accumulate={parts}', need, True)]
+    return []
+
+
+def _changed(config, name, vocab_size, sized):
+    """Rematerialization, slices of the state, moments on the host: each by itself."""
+    tried = []
+    for remat in STRONGER.get(config['model'].get('remat', 'none'), ()):
+        tried.append([('model', 'remat', remat)])
+    # Where activations alone are too many, no place for the state helps.
+    bare = max(one.total(sized.rows) - one.total(0) for one in sized.memories())
+    if bare <= memory.USABLE * sized.chip.memory:
+        tried.append(_slices(config, name))
+        tried.append([] if config['offload'] else [(None, 'offload', 'optimizer')])
+    return [_try(config, changes, name, vocab_size) for changes in tried if changes]
+
+
+def _slices(config, name):
+    """The state in slices over all devices that only share the batch now."""
+    mesh, (_, devices) = config['mesh'], hardware.find(name)
+    fsdp = devices // mesh.get('tensor', 1) if mesh.get('tensor', 1) > 0 else 1
+    if mesh.get('fsdp', 1) in (-1, fsdp) or mesh.get('dcn_data', 1) > 1:
+        return []
+    return [('mesh', 'data', 1), ('mesh', 'fsdp', fsdp)]
+
+
+def _fewer_rows(config, sized):
+    held = sized.memories()
+    most = min(one.most_rows(sized.chip.memory) for one in held)
+    if not most:
+        return []
+    key, rows = 'batch_per_device', most * sized.parts
+    if not config['data'].get(key):
+        key, rows = 'batch_size', most * sized.parts * sized.ways
+    need = max(one.total(most) for one in held)
+    return [(f'--config.data.{key}={rows} (another run)', need, True)]
+
+
+def _more_devices(config, name, vocab_size):
+    chip, _, count = name.partition(':')
+    count = 2 * int(count or 1)
+    while count <= MOST_DEVICES:
+        try:
+            flag, need, fits = _try(config, [], f'{chip}:{count}', vocab_size)
+        except ValueError:  # the batch or the mesh does not go over so many
+            return []
+        if fits:
+            return [(flag, need, True)]
+        count *= 2
+    return []
+
+
+def _together(config, name, vocab_size):
+    """All that save memory at once, and then as many parts as it takes."""
+    changes = [*_slices(config, name), (None, 'offload', 'optimizer')]
+    if 'full' in STRONGER.get(config['model'].get('remat', 'none'), ()):
+        changes.append(('model', 'remat', 'full'))
+    flags, need, fits = _try(config, changes, name, vocab_size)
+    if fits:
+        return [(flags, need)]
+    less = _with(config, changes)
+    found = _parts(less, size(less, name, vocab_size))
+    return [(f'{flags} {more}', need) for more, need, _ in found]
+
+
+def _try(config, changes, name, vocab_size):
+    """(flags, bytes of a device, does it fit) of the config with the changes."""
+    sized = size(_with(config, changes), name, vocab_size)
+    need = max(one.total(sized.rows) for one in sized.memories())
+    flags = [f'--config.{".".join(filter(None, (s, k)))}={v}' for s, k, v in changes]
+    fits = need <= memory.USABLE * sized.chip.memory
+    return ' '.join(flags or [f'--hardware={name}']), need, fits
+
+
+def _with(config, changes):
+    changed = copy.deepcopy(config)
+    for section, key, value in changes:
+        (changed[section] if section else changed)[key] = value
+    return changed
