@@ -1,5 +1,7 @@
-"""Does a run fit into the memory of its devices, and which change of its config would
-make it: the estimate of memory.py, tried on each."""
+"""Does a run fit into the memory of its devices, and what would make it?
+
+Each change of the config is tried on the estimate of memory.py.
+"""
 
 import copy
 import dataclasses
