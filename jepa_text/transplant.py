@@ -111,6 +111,45 @@ def with_layers(encoder, rows_N, is_copy_N, *, silent, scan):
     return encoder if scan else transformer.unstack_layers(encoder)
 
 
+def with_scan(tree, scan, depth):
+    """A tree that holds parameters, or moments of them, with layers scanned or not.
+
+    Raises ValueError where layers of different ages would get one.
+    """
+
+    def holds(node):
+        return isinstance(node, dict) and isinstance(node.get('encoder'), dict)
+
+    def change(node):
+        if not holds(node) or scan == ('layers' in node['encoder']):
+            return node
+        if not scan:
+            encoder = transformer.unstack_layers(node['encoder'], depth)
+            return {**node, 'encoder': encoder}
+        _check_ages(node['encoder'])
+        return {**node, 'encoder': transformer.stack_layers(node['encoder'])}
+
+    return jax.tree.map(change, tree, is_leaf=holds)
+
+
+def _check_ages(encoder):
+    layers = [node for name, node in encoder.items() if name.startswith('layer_')]
+    ages = {
+        tuple(leaf.item() for leaf in jax.tree.leaves(one) if _is_age(leaf))
+        for one in layers
+    }
+    if len(ages) > 1:
+        raise ValueError(
+            "start: optimizer='kept', but the moments of its layers are not of one age, "
+            'as those of scanned layers are: leave model.scan as it was, or take '
+            "optimizer='fresh'."
+        )
+
+
+def _is_age(leaf):
+    return leaf.ndim == 0 and not isinstance(leaf, jax.ShapeDtypeStruct | jax.core.Tracer)
+
+
 def with_head(params, shapes):
     """The params with a head of its own where `shapes` has one and they have none."""
     head = params['lm_head']

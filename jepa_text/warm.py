@@ -188,9 +188,15 @@ def _resumed(start, recipe, phase, state):
             f"start: optimizer='kept', but {start.path} was trained by {before}: name "
             "the same optimizer, or take optimizer='fresh'."
         )
-    transplant.check(_words(model.params), _words(state.params))
+    relaid = functools.partial(
+        transplant.with_scan,
+        scan='layers' in state.params['encoder'],
+        depth=model.network.encoder.depth,
+    )
+    laid = jax.eval_shape(relaid, model.params)
+    transplant.check(_words(laid), _words(state.params))
     shapes = {'params': model.params, 'opt_state': now}
-    found = _part(start, step, recipe.mesh, shapes)
+    found = relaid(_part(start, step, recipe.mesh, shapes))
     enter = functools.partial(
         states.enter_phase,
         network=phase.network,

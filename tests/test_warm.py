@@ -430,6 +430,47 @@ def test_moments_are_kept_where_they_fit(folder, old, tmp_path):
             begun(config, tmp_path / 'bad')
 
 
+@pytest.mark.parametrize('name', ['adamw', pytest.param('muon', marks=pytest.mark.slow)])
+@pytest.mark.parametrize('scan', [False, True])
+def test_moments_are_kept_with_another_scan(folder, tmp_path, name, scan):
+    """They take a step as the start itself would, but for rounding."""
+    config = tiny.config(
+        folder,
+        steps=2,
+        model=dict(name='transformer', preset='tiny', scan=not scan),
+        optimizer=dict(name=name),
+        phases=MLM,
+        evaluate=dict(every=0, rate=0.15, most_rows=16),
+    )
+    train.train(config, tmp_path / 'old')
+    after = []
+    for now in (scan, not scan):
+        changed = config_of(
+            folder,
+            tmp_path / 'old',
+            start=dict(optimizer='kept'),
+            optimizer=dict(name=name),
+            model=dict(scan=now),
+        )
+        made, state = begun(changed, tmp_path / f'scan {now}', modules=())
+        assert ('layers' in state.params['encoder']) == now
+        grads = jax.tree.map(jnp.ones_like, state.params)
+        update = jax.jit(made.optimizer.update)
+        updates, _ = update(grads, state.opt_state, state.params)
+        after.append(transplant.with_scan((state.params, updates), False, 2))
+    same(after[0][0], after[1][0])
+    jax.tree.map(functools.partial(assert_allclose, rtol=1e-5, atol=1e-6), *after)
+
+
+def test_layers_of_different_ages_are_not_scanned_with_their_moments():
+    layers = {
+        f'layer_{i}': {'age': jnp.int32(i), 'mu': jnp.ones(2), 'nu': jnp.ones(2)}
+        for i in range(2)
+    }
+    with pytest.raises(ValueError, match='are not of one age'):
+        transplant.with_scan({'encoder': layers}, True, 2)
+
+
 @pytest.mark.parametrize(
     'section, says',
     [

@@ -123,22 +123,26 @@ class Transformer(nn.Module):
 
 
 def stack_layers(encoder):
-    """Parameters of an unrolled encoder in the layout of a scanned one."""
+    """Parameters of an unrolled encoder in the layout of a scanned one. Of scalars, as
+    the ages of moments, the first layer's stands for all."""
     names = sorted((n for n in encoder if n.startswith('layer_')), key=_layer_number)
     rest = {n: p for n, p in encoder.items() if n not in names}
     stacked = jax.tree.map(
-        lambda *leaves: jnp.stack(leaves), *(encoder[n] for n in names)
+        lambda *leaves: jnp.stack(leaves) if leaves[0].ndim else leaves[0],
+        *(encoder[n] for n in names),
     )
     return {**rest, 'layers': stacked}
 
 
-def unstack_layers(encoder):
-    """Parameters of a scanned encoder in the layout of an unrolled one."""
+def unstack_layers(encoder, depth=None):
+    """Parameters of a scanned encoder in the layout of an unrolled one; `depth` is its
+    number of layers, for a tree of scalars only, which every layer gets."""
     rest = {n: p for n, p in encoder.items() if n != 'layers'}
-    depth = jax.tree.leaves(encoder['layers'])[0].shape[0]
-    for index in range(depth):
+    stacked = [leaf for leaf in jax.tree.leaves(encoder['layers']) if leaf.ndim]
+    for index in range(stacked[0].shape[0] if stacked else depth):
         rest[f'layer_{index}'] = jax.tree.map(
-            lambda leaf, index=index: leaf[index], encoder['layers']
+            lambda leaf, index=index: leaf[index] if leaf.ndim else leaf,
+            encoder['layers'],
         )
     return rest
 
