@@ -24,7 +24,7 @@ import numpy as np
 import tokenizers as backend_library
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
-from jepa_text import paths
+from jepa_text import paths, tokenizer_check
 
 BUNDLED = pathlib.Path(__file__).parent / 'data' / 'bundled' / 'tokenizer.json'
 
@@ -174,8 +174,9 @@ def load(path, optional=()):
     """The Tokenizer of a tokenizer.json, ours or another's (a Hugging Face folder's).
 
     Padding and truncation that the file may have switched on are switched off. Raises
-    FileNotFoundError, and ValueError for a file that is not a tokenizer or that lacks
-    one of the four special tokens. Of these, the `optional` ones ('mask') may be None.
+    FileNotFoundError, and ValueError for a file that is not a tokenizer, that is broken
+    (tokenizer_check.py), or that lacks one of the four special tokens. Of these, the
+    `optional` ones ('mask') may be None.
     """
     path = pathlib.Path(paths.local('The tokenizer', path))
     if not path.is_file():
@@ -227,6 +228,7 @@ def parse(content, where, optional=()):
     vocabulary = backend.get_vocab(with_added_tokens=True)
     ids = {f'{r}_id': _find(r, vocabulary, where, r in optional) for r in NAMES}
     added = backend.get_added_tokens_decoder().items()
+    tokenizer_check.check(backend, content, ids, where)
     special_ids = {i for i, token in added if token.special} | {*ids.values()}
     special_ids -= {None}
     canonical = json.dumps(content, sort_keys=True, ensure_ascii=True)

@@ -16,6 +16,7 @@ PACKAGE = ROOT / 'jepa_text'
 LAYERS = {
     # what every entrance asks
     'paths': -1,
+    'tokenizer_check': -1,
     # what a run needs around it
     'resolve': 0,
     'ranges': 0,

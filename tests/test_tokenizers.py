@@ -160,6 +160,65 @@ def test_errors_of_load(tmp_path):
         tokenizers.load(bad)
 
 
+def _renumber(content, token, i):
+    content['model']['vocab'][token] = i
+    for entry in content['added_tokens']:
+        if entry['content'] == token:
+            entry['id'] = i
+
+
+def _drop_words(content):
+    vocabulary = content['model']['vocab'].items()
+    content['model'] |= {
+        'vocab': {t: i for t, i in vocabulary if t[0] == '<'},
+        'merges': [],
+    }
+
+
+def _vanish(content):
+    pattern = {'Regex': '[\\s\\S]*'}
+    content['normalizer'] = {'type': 'Replace', 'pattern': pattern, 'content': ''}
+
+
+def _without_unknown(content):
+    content['model'] = {'type': 'WordLevel', 'vocab': content['model']['vocab']}
+    content['model']['unk_token'] = '[UNK]'
+
+
+@pytest.mark.parametrize(
+    'break_it, words',
+    [
+        (lambda c: _renumber(c, '<mask>', 0), 'same id 0'),
+        (lambda c: _renumber(c, '<mask>', 2), 'same id 2'),
+        (lambda c: _renumber(c, 'Ġthe', 300), 'same id 300'),
+        (lambda c: c['added_tokens'][3].update(id=7), "'<mask>' has id 7, .* gives it 3"),
+        (lambda c: c['added_tokens'][3].update(id=10**8), "'<mask>' has id 100000000"),
+        (lambda c: _renumber(c, 'Ġthe', 50_000_000), "'Ġthe' has id 50,000,000"),
+        (lambda c: _renumber(c, 'new', 50_000_000), "'new' has id 50,000,000"),
+        (_drop_words, 'makes no token at all of'),
+        (_vanish, 'makes no token at all of'),
+        (_without_unknown, 'fails where it has no word'),
+    ],
+)
+def test_a_broken_tokenizer_is_refused(break_it, words, tmp_path):
+    content = json.loads(tokenizers.BUNDLED.read_text(encoding='utf-8'))
+    tokenizers.parse(content, 'whole')
+    break_it(content)
+    path = tmp_path / 'tokenizer.json'
+    path.write_text(json.dumps(content), encoding='utf-8')
+    for optional in ((), ('mask',)):
+        with pytest.raises(ValueError, match=f'(?s)tokenizer.json.*({words})'):
+            tokenizers.load(path, optional)
+
+
+@pytest.mark.parametrize('role', ['[PAD]', '[CLS]', '[SEP]'])
+def test_a_mask_that_is_another_special_token_is_refused(role, tmp_path, monkeypatch):
+    path = _foreign(tmp_path, ['[PAD]', '[CLS]', '[SEP]'])
+    monkeypatch.setitem(tokenizers.NAMES, 'mask', (role,))
+    with pytest.raises(ValueError, match='mask and ... are one token'):
+        tokenizers.load(path)
+
+
 def test_errors_of_train():
     with pytest.raises(ValueError, match='vocab_size 100 is too small'):
         tokenizers.train(TEXTS, 100)
