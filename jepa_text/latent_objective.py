@@ -101,9 +101,11 @@ class LatentObjective(Objective):
         distance_BM, seen = self.latent.compare(
             params, view, prediction_BMD, target_BMD, where_BM
         )
-        most = jnp.maximum(view.counts['latent'], 1)
+        count = view.counts['latent']
+        most = jnp.maximum(count, 1)
         loss = losses.masked_sum(distance_BM, where_BM) / most
-        share = jnp.sum(where_BM) / most
+        # Of a batch without latents nothing is measured, and 0 would look like collapse.
+        share = jnp.where(count > 0, jnp.sum(where_BM) / most, jnp.nan)
         signs = telemetry.cheap(prediction_BMD, target_BMD, where_BM)
         if self.has_target:
             signs['jepa/momentum'] = self.momentum(view.step)

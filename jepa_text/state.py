@@ -84,7 +84,8 @@ def create(network, objective, optimizer, seed):
         else None,
         memory={
             **objective.memory(network.encoder),
-            'look': {name: jnp.zeros((), jnp.float32) for name in objective.look_names},
+            # Not measured yet: a zero would be a value.
+            'look': {name: jnp.float32(jnp.nan) for name in objective.look_names},
         },
         opt_state=optimizer.init(params),
         skipped=jnp.zeros((), jnp.int32),
@@ -115,7 +116,7 @@ def enter_phase(state, network, objective, optimizer, seed, reset=None):
     return state.replace(
         params=params,
         target=target,
-        memory=_carry(state.memory, fresh.memory, reset=None),
+        memory=_carry(state.memory, fresh.memory, reset='^look/'),
         opt_state=_carry(state.opt_state, optimizer.init(params), reset),
     )
 

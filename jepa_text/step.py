@@ -48,8 +48,7 @@ def make_step(
             objective, state.params, view, accumulate
         )
         grad_norm = optax.tree.norm(grads)
-        clip = jnp.minimum(1.0, clip_norm / jnp.maximum(grad_norm, 1e-12))
-        grads = jax.tree.map(lambda g: g * clip, grads)
+        grads = _clipped(grads, grad_norm, clip_norm)
         learning_rate = schedule(state.step)
         params, opt_state = _update(optimizer, grads, state, learning_rate)
         memory = objective.remember(state.memory, seen, means, fresh)
@@ -69,7 +68,8 @@ def make_step(
             'train/skipped': new.skipped,
             'train/skipped_in_row': new.skipped_in_row,
         }
-        return new, {**_named(metrics), **look, **_derived(metrics, look), **own}
+        look = look if _interval(objective, look_every) else {}
+        return new, _named(metrics) | _derived(metrics, look) | own
 
     return step
 
@@ -79,8 +79,8 @@ def _named(metrics):
 
 
 def _derived(metrics, look):
-    """Metrics of whole-batch metrics: these do not add up over parts."""
-    derived = {}
+    """The closer look, and metrics of whole-batch metrics: none adds up over parts."""
+    derived = dict(look)
     if 'clm_loss' in metrics:
         derived['train/perplexity'] = jnp.exp(metrics['clm_loss'])
     if look and 'jepa/lambda' in metrics:
@@ -135,7 +135,8 @@ def loss_of(objective, params, view):
     loss = sum(weights[name] * term for name, term in terms.items())
     if 'latent' in weights:
         both = weights['latent'] + weights.get('tokens', 0.0)
-        share = own['latent'] / jnp.maximum(view.counts['latent'], 1)
+        count = view.counts['latent']
+        share = jnp.where(count > 0, own['latent'] / jnp.maximum(count, 1), jnp.nan)
         metrics = metrics | {
             'jepa/lambda': weights['latent'] / jnp.maximum(both, 1e-9) * share
         }
@@ -174,6 +175,11 @@ def _parts(batch, accumulate):
 
 def _first(parts):
     return {key: rows[0] for key, rows in parts.items()}
+
+
+def _clipped(grads, grad_norm, clip_norm):
+    clip = jnp.minimum(1.0, clip_norm / jnp.maximum(grad_norm, 1e-12))
+    return jax.tree.map(lambda g: g * clip, grads)
 
 
 @jax.named_scope('optimizer')

@@ -4,6 +4,8 @@ Cheap signs are in every step's metrics; the closer look of an objective takes `
 of each term and `latents` with their eigenvalues, every hundred steps or so.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -21,7 +23,7 @@ LATENTS = (
     'jepa/trivial_embedding',
     'jepa/trivial_position',
 )
-# Beyond these an alarm is raised.
+# Beyond these something is said.
 LAMBDA = (0.1, 0.9)
 LEAST_GRADIENT = 0.05
 LEAST_STD = 0.1
@@ -38,14 +40,16 @@ def gradients(latent, tokens):
 def spread(x_BMD, where_BM):
     """How far vectors point apart: the standard deviation of each coordinate of the unit
     vectors, times sqrt(D), averaged over D. Near 1 when they point everywhere, 0 when
-    they are one vector."""
+    they are one vector; NaN of a single one."""
     unit_BMD = losses.unit(x_BMD.astype(jnp.float32))
-    count = jnp.maximum(jnp.sum(where_BM), 1)
+    true = jnp.sum(where_BM)
+    count = jnp.maximum(true, 1)
     kept_BMD = jnp.where(where_BM[..., None], unit_BMD, 0.0)
     axes = tuple(range(x_BMD.ndim - 1))
     mean_D = jnp.sum(kept_BMD, axis=axes) / count
     variance_D = jnp.sum(kept_BMD**2, axis=axes) / count - mean_D**2
-    return jnp.mean(jnp.sqrt(jnp.maximum(variance_D, 0.0))) * jnp.sqrt(x_BMD.shape[-1])
+    std = jnp.mean(jnp.sqrt(jnp.maximum(variance_D, 0.0))) * jnp.sqrt(x_BMD.shape[-1])
+    return jnp.where(true == 1, math.nan, std)
 
 
 def cheap(prediction_BMD, target_BMD, where_BM):
@@ -105,39 +109,59 @@ def effective_rank(x_ND, where_N):
     return jnp.exp(-jnp.sum(jnp.where(share_D > 0, share_D * jnp.log(share_D), 0.0)))
 
 
-def alarms(values):
-    """{kind: what is wrong, in words}, from a dict of metrics; {} when nothing is."""
+def collapse(values):
+    """{kind: what has collapsed, in words}, from a dict of metrics; {} when nothing has.
+
+    Of the targets alone: predictions are near their mean in a healthy start, and a weight
+    is no vector. What was not measured, and so is absent or NaN, has not collapsed.
+    """
     found = {}
-    weight = values.get('jepa/lambda')
-    if weight is None:
-        return found
-    if not LAMBDA[0] - 1e-6 <= weight <= LAMBDA[1] + 1e-6:
+    spread_of = values.get('jepa/target_std', math.nan)
+    if spread_of < LEAST_STD:
+        found['target_std'] = (
+            f'the targets nearly collapsed to one vector (jepa/target_std '
+            f'{spread_of:.3f} < {LEAST_STD}). Lower lambda, slow the EMA, or add a '
+            'regularizer.'
+        )
+    if values.get('jepa/rank_share', math.nan) < LEAST_RANK:
+        found['rank'] = (
+            f'the targets span {values["jepa/effective_rank"]:.1f} directions, below '
+            f'{LEAST_RANK:.0%} of their width: a dimensional collapse. Add a '
+            'regularizer, or lower lambda.'
+        )
+    return found
+
+
+def notes(values, learned=False):
+    """{kind: what is worth a look, in words}; no sign of collapse.
+
+    `learned`: is lambda learned by its own gradient? Where it is set, scheduled or
+    computed, a value outside LAMBDA is what was asked for.
+    """
+    found = {}
+    weight = values.get('jepa/lambda', math.nan)
+    if learned and (weight < LAMBDA[0] - 1e-6 or weight > LAMBDA[1] + 1e-6):
         found['lambda'] = (
-            f'lambda is {weight:.3f}, outside {list(LAMBDA)}: one of the losses hardly '
-            'counts. Use a fixed or scheduled balance, or clamp the sigmoid.'
+            f'the learned lambda is {weight:.3f}, outside {list(LAMBDA)}: one of the '
+            'losses hardly counts. Clamp it, or use another balance.'
         )
     pull = {
-        'latent': weight * values.get(GRADIENTS[0], 0.0),
-        'token': (1 - weight) * values.get(GRADIENTS[1], 0.0),
+        'latent': weight * values.get(GRADIENTS[0], math.nan),
+        'token': (1 - weight) * values.get(GRADIENTS[1], math.nan),
     }
     for name, part in pull.items():
-        if part < LEAST_GRADIENT * sum(pull.values()):
+        # At 0 or 1 a loss was switched off.
+        if 0 < weight < 1 and part < LEAST_GRADIENT * sum(pull.values()):
             found[f'{name} gradient'] = (
                 f'the {name} loss has {part / sum(pull.values()):.1%} of the encoder '
                 f'gradient, below {LEAST_GRADIENT:.0%}: it trains its own head only.'
             )
-    for name, what in (('target_std', 'targets'), ('prediction_std', 'predictions')):
-        value = values.get(f'jepa/{name}', 1.0)
-        if value < LEAST_STD:
-            found[name] = (
-                f'the {what} nearly collapsed to one vector (jepa/{name} {value:.3f} < '
-                f'{LEAST_STD}). Lower lambda, slow the EMA, or add a regulariser.'
-            )
-    if values.get('jepa/rank_share', 1.0) < LEAST_RANK:
-        found['rank'] = (
-            f'the targets span {values["jepa/effective_rank"]:.1f} directions, below '
-            f'{LEAST_RANK:.0%} of their width: a dimensional collapse. Add a '
-            'regulariser, or lower lambda.'
+    spread_of = values.get('jepa/prediction_std', math.nan)
+    if spread_of < LEAST_STD:
+        found['prediction_std'] = (
+            f'the predictions are nearly one vector (jepa/prediction_std '
+            f'{spread_of:.3f} < {LEAST_STD}): as yet, or again, the predictor says the '
+            'mean of the targets.'
         )
     return found
 

@@ -117,11 +117,16 @@ class _Run:
             )
 
     def watch(self, number, values, state, phase):
-        """Says in words what looks like collapse, once per phase; stops if asked to."""
-        for kind, text in telemetry.alarms(values).items():
-            if self.config['telemetry']['on_collapse'] == 'stop':
-                self.save(state, phase, wait=True)
-                raise exits.Diverged(f'step {number}: {text} The state is saved.')
+        """Says what is worth a look, once per phase; of a collapse stops, if asked to."""
+        collapse = telemetry.collapse(values)
+        if collapse and self.config['telemetry']['on_collapse'] == 'stop':
+            self.save(state, phase, wait=True)
+            raise exits.Diverged(
+                f'step {number}: {" ".join(collapse.values())} The state is saved.'
+            )
+        balance = getattr(phase.objective, 'balance', None)
+        notes = telemetry.notes(values, learned=bool(balance and balance.modules()))
+        for kind, text in {**collapse, **notes}.items():
             if (phase.index, kind) not in self.warned:
                 self.warned.add((phase.index, kind))
                 self.report.say(f'step {number}: {text}')

@@ -401,6 +401,25 @@ def test_the_closer_look_is_taken_when_due_and_kept_until_the_next():
     assert np.isfinite(seen).all()
 
 
+def test_what_is_not_measured_is_no_number():
+    """Without looks, in a batch without latents, and after a first step that failed."""
+    never, due = setup('hybrid', look_every=0), setup('hybrid', look_every=9)
+    batch = batch_of(never.objective)
+    _, metrics = never.step(never.create(), batch)
+    assert not set(never.objective.look_names) & set(metrics)
+    empty = batch | {'target_mask': np.zeros_like(batch['target_mask'])}
+    state, metrics = never.step(never.create(), empty)
+    signs = [metrics[f'jepa/{name}'] for name in ('target_std', 'cosine', 'lambda')]
+    assert np.isnan(signs).all() and int(state.skipped) == 0
+    broken = due.create()
+    broken = broken.replace(params=jax.tree.map(lambda x: x * jnp.nan, broken.params))
+    failed, _ = due.step(broken, batch)
+    assert int(failed.skipped) == 1
+    _, metrics = due.step(failed.replace(params=due.create().params), batch)
+    assert np.isnan([metrics[name] for name in due.objective.look_names]).all()
+    assert telemetry.collapse(metrics) == {}
+
+
 @pytest.mark.parametrize(
     'rule, accumulate', [('softmin', 1), ('normalised', 4), ('gradient_ratio', 1)]
 )

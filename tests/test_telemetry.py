@@ -87,24 +87,64 @@ HEALTHY = {
 }
 
 
-@pytest.mark.parametrize(
-    ('change', 'kind', 'words'),
-    [
-        ({'jepa/lambda': 0.92}, 'lambda', '0.920'),
-        ({'jepa/lambda': 0.08}, 'lambda', '0.080'),
-        ({'jepa/latent_grad_norm': 0.01}, 'latent gradient', '0.5%'),
-        ({'jepa/token_grad_norm': 0.01}, 'token gradient', '0.5%'),
-        ({'jepa/target_std': 0.01}, 'target_std', 'targets'),
-        ({'jepa/prediction_std': 0.01}, 'prediction_std', 'predictions'),
-        ({'jepa/effective_rank': 4.2, 'jepa/rank_share': 0.03}, 'rank', '4.2 directions'),
-    ],
-)
-def test_alarms_in_words(change, kind, words):
-    assert telemetry.alarms(HEALTHY) == {}
-    found = telemetry.alarms(HEALTHY | change)
+COLLAPSED = {
+    'target_std': ({'jepa/target_std': 0.01}, 'targets'),
+    'rank': ({'jepa/effective_rank': 4.2, 'jepa/rank_share': 0.03}, '4.2 directions'),
+}
+WORTH_A_LOOK = {
+    'lambda': ({'jepa/lambda': 0.92}, '0.920'),
+    'latent gradient': ({'jepa/latent_grad_norm': 0.01}, '0.5%'),
+    'token gradient': ({'jepa/token_grad_norm': 0.01}, '0.5%'),
+    'prediction_std': ({'jepa/prediction_std': 0.01}, 'predictions'),
+}
+
+
+@pytest.mark.parametrize('kind', COLLAPSED)
+def test_collapse_in_words(kind):
+    change, words = COLLAPSED[kind]
+    assert telemetry.collapse(HEALTHY) == {}
+    found = telemetry.collapse(HEALTHY | change)
     assert list(found) == [kind] and words in found[kind]
+    assert telemetry.notes(HEALTHY | change, learned=True) == {}
 
 
-def test_no_alarm_without_a_latent_loss_and_none_before_the_first_look():
-    assert telemetry.alarms({'train/loss': 3.0}) == {}
-    assert telemetry.alarms({'jepa/lambda': 0.5, 'jepa/target_std': 0.9}) == {}
+@pytest.mark.parametrize('kind', WORTH_A_LOOK)
+def test_what_is_no_collapse_is_a_note(kind):
+    change, words = WORTH_A_LOOK[kind]
+    assert telemetry.notes(HEALTHY, learned=True) == {}
+    found = telemetry.notes(HEALTHY | change, learned=True)
+    assert list(found) == [kind] and words in found[kind]
+    assert telemetry.collapse(HEALTHY | change) == {}
+
+
+@pytest.mark.parametrize('weight', [0.0, 0.02, 0.08, 0.92, 0.999, 1.0])
+def test_a_lambda_that_nobody_learns_is_as_asked(weight):
+    assert 'lambda' not in telemetry.notes(HEALTHY | {'jepa/lambda': weight})
+    learned = telemetry.notes({'jepa/lambda': weight}, learned=True)
+    assert list(learned) == ['lambda']
+
+
+def test_what_was_not_measured_raises_no_alarm():
+    """Absent or NaN, alone and together, whatever the rest says."""
+    rng = np.random.default_rng(0)
+    names = list(HEALTHY)
+    for _ in range(200):
+        values = dict(HEALTHY)
+        for name in rng.permutation(names)[: rng.integers(1, len(names) + 1)]:
+            if rng.random() < 0.5:
+                values[name] = np.float32(np.nan)
+            else:
+                del values[name]
+        assert telemetry.collapse(values) == {}
+        assert telemetry.notes(values, learned=True) == {}
+    assert telemetry.collapse({'train/loss': 3.0}) == telemetry.notes({}) == {}
+
+
+def test_of_one_vector_there_is_no_spread():
+    where = np.zeros((2, 3), bool)
+    x = jnp.ones((2, 3, 4))
+    assert telemetry.spread(x, where) == 0  # and so a part without any adds nothing
+    where[0, 1] = True
+    assert np.isnan(telemetry.spread(x, where))
+    where[1, 1] = True
+    assert telemetry.spread(x, where) < 1e-3

@@ -16,7 +16,7 @@ import tiny
 
 from jepa_text import load, recipe, train
 from jepa_text.planning import flops
-from jepa_text.running import metrics
+from jepa_text.running import exits, metrics
 
 STEPS = 24
 
@@ -200,6 +200,43 @@ def test_nan_stops_the_run_with_the_state_saved(folder, tmp_path):
         train.train(config, tmp_path / 'run')
     model = load.load(tmp_path / 'run')
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(model.params))
+
+
+def watched(folder, **changes):
+    """A hybrid under a balance that leaves [0.1, 0.9], which stops where it collapses."""
+    objective = dict(name='hybrid', predictor_width=16, balance=changes.pop('balance'))
+    return tiny.config(
+        folder,
+        steps=3,
+        phases=(dict(objective=objective),),
+        telemetry=dict(every=changes.pop('every'), on_collapse='stop'),
+        evaluate=dict(every=0, rate=0.15, most_rows=0),
+        **changes,
+    )
+
+
+@pytest.mark.parametrize(
+    'balance, every',
+    [(0.95, 0), (dict(name='normalised', weight=0.97), 2), (dict(name='sigmoid'), 0)],
+)
+def test_a_healthy_run_is_not_stopped_for_collapse(
+    folder, tmp_path, capsys, balance, every
+):
+    config = watched(folder, balance=balance, every=every)
+    assert int(train.train(config, tmp_path / 'run').step) == 3
+    said = ''.join(capsys.readouterr())
+    assert 'collapse' not in said and 'lambda is' not in said
+    logged = {name for line in metrics.read(tmp_path / 'run') for name in line}
+    assert ('jepa/rank_share' in logged) == bool(every)
+
+
+def test_a_collapsed_run_is_stopped_where_it_is_measured(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr('jepa_text.telemetry.LEAST_RANK', 1.1)
+    unseen = watched(folder, balance=0.5, every=0)
+    assert int(train.train(unseen, tmp_path / 'unseen').step) == 3
+    with pytest.raises(exits.Diverged, match='step 1: the targets span .* is saved'):
+        train.train(watched(folder, balance=0.5, every=2), tmp_path / 'seen')
+    assert (tmp_path / 'seen' / 'checkpoints' / '1').is_dir()
 
 
 def change(config, path, value):
