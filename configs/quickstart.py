@@ -61,8 +61,11 @@ def get_config():
         predictor='mlp',
     )
     config.study = dict(
-        # What the linear probe reads off a paragraph: author or century.
-        label='author',
+        # Sets of jepa_text/tasks/sentences.py, made of held-out documents of any text:
+        # whether words were shuffled, two neighbors swapped, one word replaced.
+        tasks=('word_order', 'bigram_shift', 'odd_word'),
+        # A field of the documents that a probe reads off sentences, too; '': none.
+        label='',
         sentences=(
             # Held out: 2015, 2018, and the chase's first day.
             (

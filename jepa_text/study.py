@@ -14,8 +14,19 @@ from pathlib import Path
 
 import jax
 
-from jepa_text import load, paths, recipe, resolve, sharding, study_report, train
+from jepa_text import (
+    load,
+    paths,
+    recipe,
+    resolve,
+    sharding,
+    study_report,
+    tokenizers,
+    train,
+)
+from jepa_text.analysis import analyse
 from jepa_text.data import pipeline, prepare
+from jepa_text.evals import geometry as shapes
 from jepa_text.evals import heldout, representation
 from jepa_text.planning import baseline
 from jepa_text.running import exits, restore, xla_flags
@@ -34,6 +45,8 @@ def study(config, workdir):
     with exits.refusals():
         config, workdir = recipe.plain(config), Path(paths.local('The workdir', workdir))
         prepare.run(config, workdir / 'rows')
+        # Now: what does not exist is not to be found out after training.
+        made = _probes(config, workdir / 'rows')
         configs = {
             name: baseline.matched(run_config, workdir / name)
             for name, run_config in run_configs(config, workdir / 'rows').items()
@@ -43,7 +56,9 @@ def study(config, workdir):
             print(f'{name}: complete, {recipe.size(run_config)[1]:,} steps')
         else:
             train.train(run_config, workdir / name)
-    results = _once(workdir / 'results.json', config, lambda: evaluate(config, workdir))
+    results = _once(
+        workdir / 'results.json', config, lambda: evaluate(config, workdir, *made)
+    )
     path = study_report.write(workdir, results, configs)
     study_report.show(results)
     print(f'\n{path}  (this call: {time.monotonic() - began:.0f} s)')
@@ -72,22 +87,36 @@ def finished(workdir, config):
     return newest == recipe.size(config)[1]
 
 
-def evaluate(config, workdir):
+def _probes(config, rows):
+    """([Probe], {name: why there is none}) of the corpus of the rows."""
+    source, section = config['prepare']['source'], config['study']
+    return representation.make(
+        lambda split: resolve.build('data/sources', source, split=split),
+        section['tasks'],
+        section['label'],
+        tokenizers.load(rows / 'tokenizer.json'),
+        config['data']['row_length'],
+    )
+
+
+def evaluate(config, workdir, probes, missing):
     """Held-out losses, representation and predictions, untrained and of each run.
 
-    {'unigram': nats, 'models': {name: {metric: value}}, 'predictions': [...]}
+    {'unigram': nats, 'models': {name: {metric: value}}, 'probes': {name: counts, split,
+    controls}, 'no_probe': {name: why}, 'recipes': {run: (recipe, seed)},
+    'predictions': [...]}
     """
     section = config['study']
     rows = pipeline.Rows(workdir / 'rows', 'heldout')
-    source = config['prepare']['source']
-    train_set = list(resolve.build('data/sources', source, split='train'))
-    heldout_set = list(resolve.build('data/sources', source, split='heldout'))
     names = [run['name'] for run in config['runs']]
     models = {UNTRAINED: load.untrained(workdir / names[0])}
     models |= {name: load.load(workdir / name) for name in names}
     mesh = sharding.make_mesh(devices=jax.devices()[:1])
     first = models[UNTRAINED]
-    results = {'models': {}, 'predictions': [], 'heldout_tokens': 0}
+    results = {'models': {}, 'predictions': [], 'no_probe': missing}
+    results['probes'] = {one.name: representation.described(one) for one in probes}
+    seeds = analyse.named([str(workdir / name) for name in names])
+    results['recipes'] = {name: seeds[str(workdir / name)] for name in names}
     evaluators = {}
     for name, model in models.items():
         print(f'evaluating {name}')
@@ -99,7 +128,10 @@ def evaluate(config, workdir):
             )
         results['models'][name] = {
             **evaluators[key].run(model.params, model.network),
-            **representation.run(model, train_set, heldout_set, label=section['label']),
+            **representation.run(model, probes),
+            **shapes.Evaluator(
+                model.network, rows, model.tokenizer, mesh, batch_size=64
+            ).run(model.params),
         }
     special_ids = first.tokenizer.special_ids
     results['unigram'] = heldout.unigram_entropy(rows, special_ids, len(rows))

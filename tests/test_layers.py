@@ -162,6 +162,7 @@ LAYERS = {
     'analysis/verdicts': 7,
     'analysis/page': 8,
     'analysis/analyse': 9,
+    'study_probes': 5,
     'study_report': 6,
     'study': 12,
     'main': 13,

@@ -107,10 +107,24 @@ def test_strings_are_labels_and_unseen_ones_count_as_wrong():
     assert seen['accuracy'] - 0.25 <= some['accuracy'] <= 0.75
 
 
-def test_majority_is_the_commonest_label_of_the_training_set():
+def test_majority_is_the_most_that_one_answer_reaches():
     rows_ND = np.random.default_rng(0).normal(size=(10, 3))
     result = probes.linear_probe(rows_ND, [0] * 6 + [1] * 4, rows_ND, [0] * 2 + [1] * 8)
-    assert result['majority'] == 0.2
+    assert result['majority'] == 0.8
+
+
+def test_balanced_accuracy_is_scikit_learns_and_one_answer_is_at_chance():
+    metrics = pytest.importorskip('sklearn.metrics')
+    truth_N, said_N = np.random.default_rng(0).choice(list('aaabbc'), (2, 200))
+    found = probes.balanced_accuracy(truth_N == said_N, truth_N)
+    expected = metrics.balanced_accuracy_score(truth_N, said_N)
+    assert found['balanced'] == pytest.approx(expected)
+    assert found['low'] < expected < found['high']
+    for answer in 'abc':
+        one = probes.balanced_accuracy(truth_N == answer, truth_N)
+        assert one['balanced'] == pytest.approx(1 / 3)
+    with pytest.raises(ValueError, match=r'\(3,\) and \(2,\)'):
+        probes.balanced_accuracy([True] * 3, ['a', 'b'])
 
 
 def test_tiny_classes_and_constant_coordinates_are_allowed():

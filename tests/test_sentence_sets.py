@@ -107,10 +107,24 @@ def test_splits_share_nothing_and_miss_nothing():
 
 @pytest.mark.parametrize('make', CHANGED[:2])
 def test_texts_that_cannot_be_changed_are_left_out(make):
-    found = make(['one', '', 'same same', 'one two', 'three four five', 'a b'])
+    inner = ['one', '', 'same same', 'one two', 'three four five', 'a b']
+    found = make([f'First {text} last.' for text in inner])
     assert found.sources_N.tolist() == [3, 4, 5]
     with pytest.raises(ValueError, match='2 texts only 0 can be changed'):
-        make(['one', ''])
+        make(['one two three', ''])
+
+
+@pytest.mark.parametrize('make', CHANGED[:2])
+def test_a_bag_of_tokens_cannot_tell_what_was_moved(make):
+    """A first word has a capital and no space before it, a last one its full stop."""
+    from jepa_text import tokenizers
+
+    tokenizer = tokenizers.load(tokenizers.BUNDLED)
+    texts = [f'The {text.replace(",", "")} end.' for text in TEXTS]
+    found = make(texts)
+    for text, source in zip(found.texts, found.sources_N):
+        bags = [Counter(tokenizer.encode(x)) for x in (text, texts[source])]
+        assert bags[0] == bags[1]
 
 
 def test_too_few_texts_for_word_content_raise():

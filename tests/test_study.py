@@ -4,13 +4,16 @@ import math
 
 import pytest
 
-from jepa_text import study_report
+from jepa_text import study_probes, study_report
+
+SHAPE = {'geometry/uniformity': -1.5, 'geometry/effective_rank': 40.0}
 
 
 def results(**losses):
     """The results of a study by its held-out masked losses."""
-    models = {name: {'heldout/mlm_loss': loss} for name, loss in losses.items()}
-    return {'models': models, 'unigram': 6.4, 'heldout_tokens': 1000}
+    models = {name: SHAPE | {'heldout/mlm_loss': loss} for name, loss in losses.items()}
+    made = {'probes': {}, 'no_probe': {}, 'recipes': {}}
+    return made | {'models': models, 'unigram': 6.4, 'heldout_tokens': 1000}
 
 
 @pytest.mark.parametrize(
@@ -50,11 +53,75 @@ def test_the_headline_says_what_the_runs_are_worth(losses, said, unsaid):
 def test_a_run_is_judged_by_its_own_masked_loss():
     """MNTP where that was trained; a run that predicts no tokens has none."""
     found = results(a=5.0)
-    found['models']['b'] = {'heldout/mntp_loss': 2.0, 'heldout/mntp_accuracy': 0.5}
-    found['models']['c'] = {}
+    found['models']['b'] = SHAPE | {
+        'heldout/mntp_loss': 2.0,
+        'heldout/mntp_accuracy': 0.5,
+    }
+    found['models']['c'] = SHAPE
     assert '`b` names hidden tokens best: 2.00' in study_report.headline(found)
     rows = {row[0]: row[1:] for row in study_report._losses(found)['table']['rows']}
     assert rows['b'][0] == 2.0 and rows['b'][2] == 0.5
     assert rows['c'] == [None] * 4
-    found['models'] = {'c': {}}
+    found['models'] = {'c': SHAPE}
     assert 'No run predicts tokens' in study_report.headline(found)
+
+
+def told(**scores):
+    """Results of a study with one probe: (score, bag) of each, intervals of 0.04."""
+    found = results(**dict.fromkeys(scores, 5.0))
+    for name, (score, bag) in scores.items():
+        key = 'representation/word_order'
+        ends = {f'{key}_low': score - 0.02, f'{key}_high': score + 0.02}
+        found['models'][name] |= {key: score, f'{key}_bag': bag} | ends
+    largest, tf_idf = (dict(balanced=x, accuracy=x) for x in (0.5, 0.52))
+    probe = dict(classes=2, learned=9, scored=9, documents=3, split='apart', left_out=0)
+    probe['controls'] = {'largest class': largest, 'TF-IDF': tf_idf}
+    return found | {'probes': {'word_order': probe}}
+
+
+def test_worse_than_untrained_and_no_better_than_a_control_are_headlines():
+    found = told(untrained=(0.6, 0.5), a=(0.5, 0.5), b=(0.7, 0.5))
+    said = study_report.headline(found)
+    assert said.startswith('Worse than untrained (0.600) in word_order: `a` (0.500).')
+    assert 'No run' not in said
+    # Of bags and TF-IDF, too: beyond is beyond all of them.
+    for a in ((0.61, 0.5), (0.7, 0.69)):
+        said = study_report.headline(told(untrained=(0.6, 0.5), a=a))
+        assert 'No run is clearly beyond every control in word_order.' in said
+
+
+def test_a_collapsed_run_is_a_headline_and_has_no_merit():
+    for shape in (
+        dict(uniformity=-1e-7),
+        dict(effective_rank=1.0),
+        dict(uniformity=math.nan),
+    ):
+        found = told(untrained=(0.5, 0.5), a=(0.9, 0.5))
+        found['models']['a'] |= {f'geometry/{key}': x for key, x in shape.items()}
+        said = study_report.headline(found)
+        assert said.startswith('Collapsed') and '`a`. No run is clearly beyond' in said
+
+
+def test_every_probe_stands_beside_all_of_its_controls():
+    found = told(untrained=(0.5, 0.48), a=(0.7, 0.51))
+    columns, rows = study_probes.table(found)
+    assert columns == ['balanced accuracy', 'word_order']
+    assert [row[1] for row in rows] == [0.5, 0.5, 0.52, 0.5, 0.48, 0.7, 0.51]
+    page = study_probes.section(found)
+    assert 'this one training run' in page['text'] and 'apart' in page['text']
+    assert page['table']['rows'][-2] == ['a', '0.700 (0.680 to 0.720)']
+    missing = found | {'probes': {}, 'no_probe': {'word_order': 'Too few.'}}
+    assert study_probes.section(missing)['text'] == 'No probe `word_order`: Too few.'
+
+
+@pytest.mark.parametrize('seeds', [1, 3, 4, 5])
+def test_a_verdict_between_recipes_takes_five_seeds(seeds):
+    names = {f'{name}-{n}': (name, n) for name in 'ab' for n in range(seeds)}
+    losses = {run: 4.0 + (name == 'b') + n / 50 for run, (name, n) in names.items()}
+    losses['b-0'] += 0.1
+    found = results(**losses) | {'recipes': names}
+    (row,) = study_probes.between(found)['table']['rows']
+    assert row[:3] == ['a', 'b', 'masked loss'] and row[3] == pytest.approx(-1, abs=0.2)
+    count = f'{seeds} seed' + 's' * (seeds > 1)
+    none = f'no verdict: {count}, 5 needed'
+    assert row[4] == none if seeds < 5 else row[4].startswith('a is below b (p = ')

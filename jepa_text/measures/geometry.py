@@ -258,6 +258,16 @@ def summary(rows, metrics=None):
     return {name: measure(rows) for name, measure in metrics.items()}
 
 
+def is_collapsed(uniformity, effective_rank):
+    """Do the vectors say nothing, whatever else they score? All are nearly equal (mean
+    squared distance of unit rows below about 0.0005), or lie on a line, or are NaN.
+
+    >>> is_collapsed(-1.5, 40.0), is_collapsed(-1e-6, 40.0), is_collapsed(-1.5, 1.0)
+    (False, True, True)
+    """
+    return not (uniformity < -1e-3 and effective_rank >= 1.5)
+
+
 def _shares(weights):
     total = weights.sum()
     kept = weights[weights > 0]

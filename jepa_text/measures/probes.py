@@ -21,10 +21,11 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
 
     Returns a dict: `accuracy` on the test set; `low`, `high`, its 95 % percentile
     bootstrap interval over test examples (too narrow if these are alike, such as
-    paragraphs of one book); `majority`, the accuracy of always saying the commonest
-    training label; `classes` in the training set; `unseen`, the test examples whose label
-    is not among them, which count as wrong; `inverse_penalty`, the chosen one; `said`,
-    the answers on the test set.
+    paragraphs of one book); `balanced`, the mean over classes of the share that is right;
+    `majority`, the share of the commonest label of the test set, which is the most that
+    one answer reaches; `classes` in the training set; `unseen`, the test examples whose
+    label is not among them, which count as wrong; `inverse_penalty`, the chosen one;
+    `said`, the answers on the test set.
 
     Raises ValueError for sizes that do not match, NaN, an empty set or a single class,
     and ImportError without scikit-learn.
@@ -40,9 +41,7 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
             f'Training embeddings are {train_ND.shape[1]} wide and test embeddings '
             f'{test_ND.shape[1]}. Take both from the same model and layer.'
         )
-    classes, target_N, counts = np.unique(
-        train_labels_N, return_inverse=True, return_counts=True
-    )
+    classes, target_N = np.unique(train_labels_N, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
             f'All {len(train_labels_N)} training labels are {classes[0].item()!r}, and a '
@@ -62,7 +61,8 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
     low, high = np.percentile(resampled, [2.5, 97.5])
     return {
         'accuracy': accuracy,
-        'majority': float(np.mean(test_labels_N == classes[counts.argmax()])),
+        'balanced': balanced_accuracy(said_N == test_labels_N, test_labels_N)['balanced'],
+        'majority': float(np.unique(test_labels_N, return_counts=True)[1].max() / size),
         'low': float(low),
         'high': float(high),
         'classes': len(classes),
@@ -70,6 +70,31 @@ def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
         'inverse_penalty': inverse,
         'said': said_N.tolist(),
     }
+
+
+def balanced_accuracy(right_N, truth_N, seed=0):
+    """The mean over the classes of `truth_N` of the share that is right.
+
+    {'balanced', 'low', 'high'}: 1 / classes for any answer that ignores the input,
+    however uneven the classes are; the 95 % interval resamples examples within a class.
+
+    >>> balanced_accuracy([True, True, True, False], ['a', 'a', 'a', 'b'])['balanced']
+    0.5
+    """
+    right_N, truth_N = np.asarray(right_N, bool), np.asarray(truth_N)
+    if right_N.shape != truth_N.shape or not right_N.size:
+        raise ValueError(
+            'Balanced accuracy needs one answer for each label, but the shapes are '
+            f'{right_N.shape} and {truth_N.shape}.'
+        )
+    class_N = np.unique(truth_N, return_inverse=True)[1]
+    size_C = np.bincount(class_N)
+    share_C = np.bincount(class_N, weights=right_N) / size_C
+    rng = np.random.default_rng(seed)
+    drawn_RC = rng.binomial(size_C, share_C, (_RESAMPLES, len(size_C))) / size_C
+    low, high = np.percentile(drawn_RC.mean(axis=1), [2.5, 97.5])
+    value = float(share_C.mean())
+    return {'balanced': value, 'low': float(low), 'high': float(high)}
 
 
 def pair_features(first_ND, second_ND):

@@ -2,13 +2,15 @@
 
     word_content    which of some words is in it (SentEval's WC)
     bigram_shift    were two neighbours swapped? (BShift)
-    word_order      were all words shuffled?
+    word_order      were the words shuffled?
     odd_word        was a word replaced by another as frequent? (SOMO)
     length_bins     how long is it: a control that any pooling passes
 
 After Conneau et al. 2018 (1805.01070). Each source sentence is used once, so a random
 split has no sentence, changed or not, on both sides; the word sets are drawn from all. A
-bag of words is at chance on bigram_shift and word_order: report it beside the model.
+bag of words is at chance on bigram_shift and word_order, as is one of tokens: there the
+first and the last word stay, whose capital, full stop and missing space before them would
+tell that they had been moved. Report it beside the model.
 """
 
 from typing import NamedTuple
@@ -58,16 +60,18 @@ def word_content(texts, *, count=50, least=5, highest=0.05):
 def bigram_shift(texts, seed=0):
     """Label 1: two neighbouring words, which differ, were swapped; half of the texts.
 
-    >>> sorted(bigram_shift(['one two'] * 2).texts)
-    ['one two', 'two one']
+    Neither is the first nor the last: texts have four words or more.
+
+    >>> sorted(bigram_shift(['a one two b'] * 2).texts)
+    ['a one two b', 'a two one b']
     """
     return _half_changed(texts, _swap, seed)
 
 
 def word_order(texts, seed=0):
-    """Label 1: all words were shuffled; half of the texts.
+    """Label 1: all words but the first and the last were shuffled; half of the texts.
 
-    >>> sorted(word_order(['one two three'] * 2).labels_N.tolist())
+    >>> sorted(word_order(['one two three four'] * 2).labels_N.tolist())
     [0, 1]
     """
     return _half_changed(texts, _shuffle, seed)
@@ -145,7 +149,7 @@ def _half_changed(texts, change, seed):
     if len(both) < 2:
         raise ValueError(
             f'Of {len(texts)} texts only {len(both)} can be changed: give texts of at '
-            'least two different words.'
+            'least two different words between the first and the last.'
         )
     labels_N = rng.permutation(np.arange(len(both)) % 2)
     made = [pair[1 + label] for pair, label in zip(both, labels_N)]
@@ -153,7 +157,7 @@ def _half_changed(texts, change, seed):
 
 
 def _swap(pieces, rng):
-    places = [i for i in range(len(pieces) - 1) if pieces[i] != pieces[i + 1]]
+    places = [i for i in range(1, len(pieces) - 2) if pieces[i] != pieces[i + 1]]
     if not places:
         return None
     i = int(rng.choice(places))
@@ -161,9 +165,10 @@ def _swap(pieces, rng):
 
 
 def _shuffle(pieces, rng):
-    if len(set(pieces)) < 2:
+    inner = pieces[1:-1]
+    if len(set(inner)) < 2:
         return None
-    changed = pieces
-    while changed == pieces:
-        changed = [pieces[i] for i in rng.permutation(len(pieces))]
-    return changed
+    changed = inner
+    while changed == inner:
+        changed = [inner[i] for i in rng.permutation(len(inner))]
+    return [pieces[0], *changed, pieces[-1]]
