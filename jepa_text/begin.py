@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from jepa_text import paths, ranges, resolve, start, warm
+from jepa_text import extend, paths, ranges, resolve, start, warm
 from jepa_text import recipe as recipes
 from jepa_text import state as states
 from jepa_text.data import pipeline
@@ -75,6 +75,8 @@ def begin(config, folder, stack, restart=False):
     distributed.first(lambda: recipes.prepare_rows(config), 'preparing the rows')
     guard.expect('compile')
     with distributed.together('the recipe'):
+        config = extend.extended(config, folder)
+        may_change = (*MAY_CHANGE, *extend.may_change(config, folder))
         recipe = recipes.make(config)
         trace = profiling.Trace(f'{folder}/profile', config['profile_steps'])
     with distributed.together('the arithmetic of this machine'):
@@ -82,7 +84,7 @@ def begin(config, folder, stack, restart=False):
     distributed.same('The rows or the seeds', recipe.fingerprint)
     with distributed.together('the workdir'):
         stack.enter_context(
-            workdir.open_workdir(folder, config, MAY_CHANGE, steps=settled(config))
+            workdir.open_workdir(folder, config, may_change, steps=settled(config))
         )
     distributed.first(lambda: anew.check(folder, restart), 'the checkpoints')
     stop = stack.enter_context(signals.Requests())
@@ -104,6 +106,8 @@ def begin(config, folder, stack, restart=False):
             seconds=meta.get('seconds', 0.0),
         )
     )
+    for line in extend.lines(config):
+        report.say(line)
     stack.enter_context(trace)
     return Parts(config, recipe, store, report, guard, trace, stop), state, meta
 

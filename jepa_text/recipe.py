@@ -131,7 +131,9 @@ def size(config):
 def make_phases(config, encoder, tokenizer, length, optimizer):
     """The phases of a config, one after the other over `steps` steps in all."""
     spans = phase_spans(config['phases'], config['steps'])
-    schedule = schedules.make(config['schedule'], config['steps'])
+    schedule = schedules.of_run(
+        config['schedule'], config['steps'], config.get('extended', ())
+    )
     phases = []
     for index, (section, (start, stop)) in enumerate(zip(config['phases'], spans)):
         objective = resolve.build(

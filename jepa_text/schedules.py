@@ -6,6 +6,7 @@
     wsd            warm-up, stable, decay to 0
     warmup_cosine  warm-up, then half a cosine
     rewarmed       another schedule, rising anew after a switch of phases
+    joined         one schedule up to a step, then another, without a jump
 
 Each gives a function of the step, an integer or float scalar, to a float32 scalar: pure,
 safe under jit and vmap, without state. `make` makes one from a section of a config.
@@ -144,6 +145,35 @@ def rewarmed(schedule, start, steps):
     if not steps:
         return schedule
     return lambda step: schedule(step) * jnp.clip((step - start + 1) / steps, 0.0, 1.0)
+
+
+def joined(old, new, at, rise):
+    """`old` before step `at`; from there in `rise` steps from where it stood to `new`.
+
+    >>> schedule = joined(constant(0.0), constant(1.0), at=2, rise=2)
+    >>> print(schedule(jnp.arange(5)))
+    [0.  0.  0.5 1.  1. ]
+    """
+
+    def schedule(step):
+        stood = old(max(at - 1, 0))
+        share = jnp.clip((jnp.asarray(step, jnp.float32) - at + 1) / rise, 0.0, 1.0)
+        between = stood + share * (new(step) - stood)
+        later = jnp.where(share < 1, between, new(step))
+        return jnp.where(step < at, old(step), later)
+
+    return schedule
+
+
+def of_run(section, steps, extended=()):
+    """`make(section, steps)`, joined to what it was before each extension: dicts of
+    at, steps, schedule (a section) and rise, as extend.py keeps them."""
+    parts = [(was['schedule'], was['steps']) for was in extended]
+    made = [make(*part) for part in [*parts, (section, steps)]]
+    whole = made[0]
+    for was, new in zip(extended, made[1:]):
+        whole = joined(whole, new, was['at'], was['rise'])
+    return whole
 
 
 SCHEDULES = {

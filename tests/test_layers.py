@@ -106,6 +106,7 @@ LAYERS = {
     'transplant': 6,
     'start': 8,
     'warm': 9,
+    'extend': 6,
     'begin': 10,
     'train': 11,
     # what it takes
