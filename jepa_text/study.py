@@ -129,9 +129,9 @@ def evaluate(config, workdir, probes, missing):
         results['models'][name] = {
             **evaluators[key].run(model.params, model.network),
             **representation.run(model, probes),
-            **shapes.Evaluator(
-                model.network, rows, model.tokenizer, mesh, batch_size=64
-            ).run(model.params),
+            **shapes.Evaluator(model.network, rows, mesh, batch_size=64).run(
+                model.params
+            ),
         }
     special_ids = first.tokenizer.special_ids
     results['unigram'] = heldout.unigram_entropy(rows, special_ids, len(rows))

@@ -1,10 +1,13 @@
 """A study says what its runs are worth, checks before it trains, and loses nothing."""
 
+import json
 import math
 
+import numpy as np
 import pytest
+import tiny
 
-from jepa_text import study_probes, study_report
+from jepa_text import study, study_probes, study_report
 
 SHAPE = {'geometry/uniformity': -1.5, 'geometry/effective_rank': 40.0}
 
@@ -125,3 +128,57 @@ def test_a_verdict_between_recipes_takes_five_seeds(seeds):
     count = f'{seeds} seed' + 's' * (seeds > 1)
     none = f'no verdict: {count}, 5 needed'
     assert row[4] == none if seeds < 5 else row[4].startswith('a is below b (p = ')
+
+
+@pytest.fixture(scope='module')
+def own_text(tmp_path_factory):
+    """A study of one run of two steps on text without any fields."""
+    pytest.importorskip('sklearn')
+    folder = tmp_path_factory.mktemp('study')
+    rng = np.random.default_rng(0)
+    sentences = [f'The {" ".join(rng.choice(tiny.NOUNS, 11))} end.' for _ in range(3000)]
+    parts = [' '.join(sentences[n : n + 15]) for n in range(0, len(sentences), 15)]
+    (folder / 'own.txt').write_text('\n\n'.join(parts))
+    source = dict(name='text', path=str(folder / 'own.txt'), heldout_every=4)
+    config = tiny.config(folder, steps=2, baseline='none', evaluate=dict(every=0))
+    config |= dict(
+        telemetry=dict(every=0, on_collapse='warn'), checkpoint=dict(every=2, keep=1)
+    )
+    config['prepare'] = dict(source=source, tokenizer='bundled', row_length=32, shards=1)
+    config['data']['folder'] = ''
+    mlm = (dict(objective=dict(name='mlm')),)
+    config['runs'] = (dict(name='a', phases=mlm),)
+    config['study'] = dict(tasks=('word_order', 'bigram_shift'), label='', sentences=())
+    return config, folder
+
+
+def test_a_study_of_text_without_fields_has_probes_with_controls(own_text, capsys):
+    config, folder = own_text
+    found = study.study(config, folder / 'out')
+    assert found['recipes'] == {'a': ('a', 0)}
+    saved = json.loads((folder / 'out' / 'results.json').read_text())['results']
+    for results in (found, saved):
+        assert set(results['probes']) == {'word_order', 'bigram_shift'}
+        for probe in results['probes'].values():
+            assert set(probe['controls']) == {'largest class', 'TF-IDF'}
+        for name in ('untrained', 'a'):
+            values = results['models'][name]
+            assert 0.3 < values['representation/word_order'] < 0.7
+            assert 0.3 < values['representation/word_order_bag'] < 0.7
+    page = (folder / 'out' / 'report.html').read_text()
+    said = capsys.readouterr().out
+    for words in (
+        'largest class',
+        'TF-IDF',
+        'bag of embeddings of a',
+        'held-out documents',
+    ):
+        assert words in page and words in said
+
+
+def test_a_label_that_no_document_has_is_told_before_training(own_text):
+    config, folder = own_text
+    config = config | dict(study=config['study'] | dict(label='author'))
+    with pytest.raises(ValueError, match="label='author', but .* it has: title"):
+        study.study(config, folder / 'label')
+    assert not (folder / 'label' / 'a').exists()
