@@ -209,7 +209,14 @@ def test_texts_count_once_and_those_of_a_pair_are_drawn_together():
 
 def test_a_map_of_layers_bears_their_numbers():
     rows = [
-        row('a', 'cka', value, form='centred', layer=i, other=f'a seed 0 layer {j}')
+        row(
+            'a',
+            'unbiased_cka',
+            value,
+            form='centred',
+            layer=i,
+            other=f'a seed 0 layer {j}',
+        )
         for (i, j), value in {(0, 0): 1, (0, 4): 0.2, (4, 0): 0.2, (4, 4): 1}.items()
     ]
     section = figures.likeness(dict(rows=rows, tasks=[dict(name='t')]))
@@ -318,3 +325,20 @@ def test_what_is_left_is_named_once_and_nothing_where_nothing_is():
     left = 'uniformity; effective rank, length taken out'
     assert table['rows'] == [['a', left], ['b', 'nothing']]
     assert verdicts.beyond(results | {'examined': []}) is None
+
+
+def test_geometry_of_another_number_of_texts_is_not_compared():
+    """A rank grows with the number of texts: of 9 and of 5 it says nothing."""
+    rows = [row('a', 'effective_rank', 5.0, form='raw')]
+    rows.append(bag('effective_rank', 6.0, form='raw', count=5))
+    assert not findings.compare(rows, {}, {})['examined']
+    rows[1]['count'] = 9
+    assert len(findings.compare(rows, {}, {})['examined']) == 1
+    models = [
+        row(m, 'effective_rank', 5.0, form='raw', count=n) for m, n in zip('ab', (9, 5))
+    ]
+    kept = {('effective_rank', 'raw'): np.array([0.1, -0.1, 0.2])}
+    deviations = {cells.Cell('t', model, 0, '', 2, 'mean'): kept for model in ('a', 'b')}
+    assert not findings.compare(models, deviations, {})['tests']
+    models[1]['count'] = 9
+    assert len(findings.compare(models, deviations, {})['tests']) == 1

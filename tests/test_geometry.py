@@ -108,6 +108,20 @@ def test_uniformity_of_part_of_the_pairs_is_within_its_error(monkeypatch):
     assert abs(np.mean(errors)) < 3 * stated / np.sqrt(30)
 
 
+def test_neighbours_are_sought_among_as_many_rows_in_all_large_clouds(monkeypatch):
+    """One row more than a block does not halve the rows among which they are sought."""
+    monkeypatch.setattr(cloud, 'BLOCK', 600)
+    monkeypatch.setattr(cloud, 'NEIGHBOUR_ROWS', 1200)
+    rows_ND = np.random.default_rng(0).normal(size=(2000, 128))
+    rows_ND *= np.arange(1.0, 129) ** -0.5
+    few, whole, more = (neighbours.hubness(rows_ND[:size]) for size in (300, 600, 601))
+    assert more == pytest.approx(whole, rel=0.05) and few < 0.9 * whole
+    for size in (600, 601, 1200, 2000):
+        blocks = cloud.of(rows_ND[:size]).neighbour_blocks
+        assert {len(index_M) for index_M in blocks} == {600}
+        assert len(np.unique(np.concatenate(blocks))) == 600 * len(blocks)
+
+
 def test_moments_do_not_depend_on_the_rows_held_at_a_time(monkeypatch):
     whole = geometry.summary(CLOUD_ND)
     monkeypatch.setattr(cloud, 'CHUNK', 33)

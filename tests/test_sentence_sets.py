@@ -73,6 +73,29 @@ def test_an_odd_word_replaces_one_and_keeps_punctuation():
     assert set(words.words(' '.join(found.texts))) <= set(NAMES)
 
 
+def test_an_odd_word_is_as_large_as_the_one_before():
+    """Capitals give nothing away: names, and words that begin a text, keep theirs, and no
+    word is written as it never was."""
+    names = ['Ahab', 'Starbuck', 'Nantucket', 'USA', 'NATO']
+    texts = [
+        f'{RNG.choice(["Quickly", "Slowly", "Whales"])}, {RNG.choice(NAMES)} saw '
+        f'{RNG.choice(names)} and {RNG.choice(["whales", "ships", "quickly"])}.'
+        for _ in range(300)
+    ]
+    found = sentence_sets.odd_word(texts, highest=0.9)
+    every = set(words.words(' '.join(texts), cased=True))
+    replaced = set()
+    for text, label, source in zip(*found):
+        pairs = zip(*(words.words(t, cased=True) for t in (text, texts[source])))
+        changed = [(one, two) for one, two in pairs if one != two]
+        assert len(changed) == label
+        for one, two in changed:
+            assert one in every and one.lower() != two.lower()
+            assert (one.islower(), one.isupper()) == (two.islower(), two.isupper())
+            replaced.add(two)
+    assert replaced >= {'Ahab', 'USA', 'whales', 'Slowly'}
+
+
 def test_word_content_has_exactly_one_of_the_words():
     found = sentence_sets.word_content(TEXTS, count=8, highest=0.5)
     by_label = {}

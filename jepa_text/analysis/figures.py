@@ -123,7 +123,7 @@ def likeness(results):
     """The section of CKA maps, or None."""
     maps, seeds = {}, {}
     for row in results['rows']:
-        if row['metric'] == 'cka':
+        if row['metric'] == 'unbiased_cka':
             other, _, layer = row['other'].rpartition(' layer ')
             one = f'{row["model"]} seed {row["seed"]}'
             seeds.setdefault(row['model'], set()).add(row['seed'])
@@ -133,14 +133,16 @@ def likeness(results):
         numbers = tuple(sorted(set(side)) for side in zip(*values))
         whole = [[values[i, j] for j in numbers[1]] for i in numbers[0]]
         one, two = (_without_seed(name, seeds) for name in (one, two))
-        title = f'CKA within {one}' if one == two else f'CKA of {one} and {two}'
-        figures.append(charts.likeness(whole, title, one, two, numbers))
+        title = f'within {one}' if one == two else f'of {one} and {two}'
+        figures.append(charts.likeness(whole, f'Unbiased CKA {title}', one, two, numbers))
     if not figures:
         return None
     return {
         'heading': f'How alike layers are, on {results["tasks"][0]["name"]}',
-        'text': 'Unbiased linear CKA of centred vectors: 1 is the same up to rotation '
-        'and scale, 0 is unrelated.',
+        'text': 'Unbiased linear CKA of centred vectors, unbiased_cka in analysis.csv: 1 '
+        'is the same up to rotation and scale; about 0, maybe a little below, is '
+        'unrelated, however few the texts. The usual CKA (similarity.linear_cka) is near '
+        '1 for few texts whatever the vectors.',
         'figures': figures[:12],
     }
 

@@ -124,7 +124,7 @@ def _verdicts(rows, single):
             places = ((task, owner, name, metric, form) for owner in (model, ''))
             other = next((chosen[place] for place in places if place in chosen), None)
             is_missing = other is None or not math.isfinite(other['value'])
-            if is_missing or (form and not is_alike):
+            if is_missing or (form and not is_alike) or not _as_many(row, other):
                 continue
             verdict = statistics.explained_by_control(
                 _interval(row),
@@ -218,7 +218,7 @@ def _geometry_tests(task, pair, chosen, deviations):
         rows = [chosen.get((task, model, '', metric, form)) for model in pair]
         sides = [_of(deviations, row) for row in rows]
         sides = [[values[metric, form] for values in side if values] for side in sides]
-        if not all(sides):
+        if not all(sides) or not _as_many(*rows):
             continue
         difference = rows[0]['value'] - rows[1]['value']
         spread_R = np.mean(sides[0], axis=0) - np.mean(sides[1], axis=0)
@@ -230,6 +230,11 @@ def _geometry_tests(task, pair, chosen, deviations):
             p = cells.two_sided(difference / error, freedom)
         found.append(_test(task, pair, metric, form, interval, p))
     return found
+
+
+def _as_many(one, other):
+    """Are two values of geometry of as many texts? Ranks depend on their number."""
+    return not one['form'] or one['count'] == other['count']
 
 
 def _of(by_cell, row):

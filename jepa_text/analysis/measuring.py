@@ -85,7 +85,8 @@ class Measured:
         self._cells({first: rows_NW}, task, lengths_N2, others=others)
 
     def likeness(self):
-        """CKA of all layers with all, within and between models, on the first task."""
+        """Unbiased CKA of all layers with all, within and between models, on the first
+        task."""
         names = list(self.last)
         for place, one in enumerate(names):
             for two in names[place:]:
@@ -96,7 +97,7 @@ class Measured:
                         cell = Cell(self.tasks[0].name, *one, '', i, self._pooling)
                         other = f'{two[0]} seed {two[1]} layer {j}'
                         values = (float(value), math.nan, math.nan)
-                        self._row(cell, 'centred', 'cka', values, '', other)
+                        self._row(cell, 'centred', 'unbiased_cka', values, '', other)
 
     @property
     def _seed(self):

@@ -181,6 +181,7 @@ def _task_sections(task, results):
     read = {'heading': f'{task["name"]}: what can be read off', **_reading(task, results)}
     shape = {
         'heading': f'{task["name"]}: geometry',
+        'text': _how_many(task, results),
         'figures': figures.geometry(task, results),
     }
     layers = {
@@ -188,6 +189,20 @@ def _task_sections(task, results):
         'figures': figures.layers(task, results),
     }
     return [read, shape, layers]
+
+
+def _how_many(task, results):
+    """Of how many texts the geometry of a task is, as most measures depend on it."""
+    counts = {
+        row['count']
+        for row in results['rows']
+        if row['task'] == task['name'] and row['metric'] == 'effective_rank'
+    }
+    said = ' or '.join(f'{count:,}' for count in sorted(counts))
+    return (
+        f'Of {said} texts, each once. Ranks, dimension and hubness depend on this '
+        'number: they compare with those of as many texts, and with no others.'
+    )
 
 
 # What can be read off: with the interval in the table, and without.

@@ -12,6 +12,10 @@ rows count as zero, and a cloud without any spread (all rows equal, for the cent
 measures; all rows zero, for the others) has rank 0, entropy 0, anisotropy 1, IsoScore 0,
 dimension 0. A zero row has no direction: its cosine with every other row is 0.
 
+Most depend on the number of rows: ranks grow with it, and so does what neighbours say,
+up to cloud.BLOCK rows. Compare clouds of as many rows; uniformity, mean cosine,
+anisotropy and alignment are means, which only become surer.
+
 To add one: a function of `rows` here, and its line in METRICS.
 """
 

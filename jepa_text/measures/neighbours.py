@@ -1,7 +1,7 @@
 """How the rows of a cloud crowd: the dimension they fill, and whether some are hubs.
 
-Neighbours are looked for among `cloud.NEIGHBOUR_ROWS` rows at most, in blocks; the value
-is the mean over blocks, so clouds of different size are comparable.
+Neighbours are looked for among `cloud.BLOCK` rows at a time; the value is the mean over
+such blocks. Two clouds compare if both have so many rows, or as many as each other.
 """
 
 import numpy as np
@@ -36,7 +36,7 @@ def hubness(rows):
     """
     rows = cloud.of(rows).pairs_needed('Hubness')
     skews = []
-    for index_M, square_MM in zip(rows.neighbour_blocks, rows.unit_distances()):
+    for index_M, square_MM in zip(rows.neighbour_blocks, rows.near_distances()):
         if not square_MM.any():
             return 0.0  # one direction: all are equally near
         square_MM = square_MM.copy()

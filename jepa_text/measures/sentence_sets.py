@@ -80,32 +80,47 @@ def word_order(texts, seed=0):
 def odd_word(texts, *, least=5, highest=0.05, seed=0):
     """Label 1: one content word was replaced by another, next in frequency.
 
-    Texts without content words are left out.
+    Words count as they are written, and give way to one whose letters are as large: a
+    name to a name, so that no capital, or want of one, tells that a word is new. Texts
+    without content words are left out.
 
     >>> found = odd_word(['see the cat', 'see the dog'] * 5, highest=0.6)
     >>> sorted(found.labels_N.tolist()) == [0] * 5 + [1] * 5
     True
     """
-    vocabulary = words.content_words(texts, most=5000, least=least, highest=highest)
-    place = {word: index for index, word in enumerate(vocabulary)}
+    known = set(words.content_words(texts, most=5000, least=least, highest=highest))
+    counts = words.document_frequency(texts, cased=True)
+    alike = {}
+    for form in sorted(counts, key=lambda form: (-counts[form], form)):
+        if form.lower() in known and counts[form] >= least:
+            alike.setdefault(_letters(form), []).append(form)
+    other = {
+        form: forms[rank + 1 if rank + 1 < len(forms) else rank - 1]
+        for forms in alike.values()
+        for rank, form in enumerate(forms)
+        if len(forms) > 1
+    }
 
     def replace(pieces, rng):
         # The bare word of each piece, so that 'cat,' counts as 'cat'.
-        bare = [''.join(words.words(piece)) for piece in pieces]
-        there = [i for i, word in enumerate(bare) if word in place]
+        bare = [words.words(piece, cased=True) for piece in pieces]
+        there = [
+            i for i, found in enumerate(bare) if len(found) == 1 and found[0] in other
+        ]
         if not there:
             return None
         chosen = rng.choice(there)
-        rank = place[bare[chosen]]
-        other = rank + 1 if rank + 1 < len(vocabulary) else rank - 1
-        start = pieces[chosen].lower().find(bare[chosen])
-        end = start + len(bare[chosen])
-        if start < 0:
-            return None
-        piece = pieces[chosen][:start] + vocabulary[other] + pieces[chosen][end:]
+        (form,) = bare[chosen]
+        piece = pieces[chosen].replace(form, other[form], 1)
         return [*pieces[:chosen], piece, *pieces[chosen + 1 :]]
 
     return _half_changed(texts, replace, seed)
+
+
+def _letters(form):
+    """How the letters of a word are written: all small, all large, or only the first."""
+    shapes = form.islower(), form.isupper(), form[:1].isupper() and form[1:].islower()
+    return shapes.index(True) if any(shapes) else len(shapes)
 
 
 def length_bins(texts, bins=6):

@@ -12,22 +12,22 @@ import numpy as np
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
-def words(text):
-    """The words of a text, in order.
+def words(text, cased=False):
+    """The words of a text, in order; `cased` as they are written.
 
     >>> words("Don't re-read: it's HIS 2nd_book!")
     ["don't", 're-read', "it's", 'his', '2nd', 'book']
     """
-    return _WORD.findall(text.lower())
+    return _WORD.findall(text if cased else text.lower())
 
 
-def document_frequency(texts):
+def document_frequency(texts, cased=False):
     """Counter: in how many texts a word is.
 
     >>> document_frequency(['a b b', 'b'])['b']
     2
     """
-    return Counter(word for text in texts for word in set(words(text)))
+    return Counter(word for text in texts for word in set(words(text, cased)))
 
 
 def content_words(texts, *, most=500, least=5, highest=0.05):
