@@ -126,7 +126,7 @@ def halves(whole, seed=0, test_share=0.4):
     way of others, stay together. Groups too large for the test set are trained on.
     """
     groups = {}
-    for number, root in enumerate(_roots(whole)):
+    for number, root in enumerate(roots(whole)):
         groups.setdefault(root, []).append(number)
     groups, is_test_N = list(groups.values()), np.zeros(len(whole), bool)
     room = math.ceil(test_share * len(whole))
@@ -146,8 +146,9 @@ def halves(whole, seed=0, test_share=0.4):
     return whole.take(np.flatnonzero(~is_test_N)), whole.take(np.flatnonzero(is_test_N))
 
 
-def _roots(whole):
-    """The same text for all examples that hang together (union-find)."""
+def roots(whole):
+    """For each example a text, the same for all that hang together (union-find): those
+    that share a text, also by way of others."""
     parent = {text: text for text in whole.texts()}
 
     def root(text):

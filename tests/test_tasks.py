@@ -123,6 +123,36 @@ def test_pairs_without_scores_get_strangers(tmp_path):
         assert same_N.sum() == len(part) / 2
 
 
+def test_no_stranger_says_the_same(tmp_path):
+    """Where texts repeat, as questions with the same answer do: what one text was paired
+    with anywhere, also by way of others, is no stranger to it."""
+    answers = ['yes', 'no', 'maybe', 'never', 'often', 'soon']
+    rows = [{'a': f'question {n}', 'b': answers[n % 6]} for n in range(90)]
+    rows += [{'a': 'question 0', 'b': 'of course'}, {'a': 'yes', 'b': 'question 6'}]
+    for side in ('train', 'test'):
+        jsonl(tmp_path / f'{side}.jsonl', rows)
+    task = build('pairs', path=str(tmp_path), first='a', second='b', score='')
+    pairs = {frozenset(row.values()) for row in rows}
+    root = {row['a']: row['b'] for row in rows[:90]} | {'of course': 'yes'}
+    for part in (task.train, task.test):
+        strangers = 0
+        for first, second, target in zip(part.first, part.second, part.target):
+            is_pair = frozenset((first, second)) in pairs
+            assert is_pair == (target == 1.0), (first, second)
+            if not is_pair:
+                strangers += 1
+                assert root.get(first, first) != root.get(second, second)
+        assert strangers == len(part) / 2
+
+
+def test_pairs_that_all_hang_together_have_no_strangers(tmp_path):
+    rows = [{'a': f'question {n}', 'b': 'yes'} for n in range(9)]
+    for side in ('train', 'test'):
+        jsonl(tmp_path / f'{side}.jsonl', rows)
+    with pytest.raises(ValueError, match='no text that .* is not paired with'):
+        build('pairs', path=str(tmp_path), first='a', second='b', score='')
+
+
 @pytest.mark.parametrize('name', ['sst2', 'mrpc', 'mnli', 'cola', 'stsb'])
 def test_a_title_names_the_task(name, tmp_path):
     glue(tmp_path, name)

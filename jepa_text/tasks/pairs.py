@@ -21,7 +21,8 @@ def make(
 
     `positive`: pairs from this score on say the same (the highest quarter if None). With
     `score=''` every pair says the same, and as many are made that do not: each first
-    text with the second of another pair; the task is then to tell them apart.
+    text with the second of another pair, never of one with which its own pair hangs
+    together by shared texts; the task is then to tell them apart.
     """
     title = title or Path(path).name.split('.')[0]
     fields = (first, second, score)
@@ -30,7 +31,8 @@ def make(
     if sides[1] is None:
         sides = tasks.halves(sides[0], seed)
     if not score:
-        sides = [_with_strangers(side, seed) for side in sides]
+        where = f'{title} in {path}'
+        sides = [_with_strangers(side, seed, where) for side in sides]
         return tasks.Task(title, 'scores', 'spearman', *sides, positive=1.0)
     if positive is None:
         positive = float(np.quantile(sides[0].target, 0.75))
@@ -47,8 +49,20 @@ def _side(rows, fields, where):
     return tasks.examples(first, second, values, where)
 
 
-def _with_strangers(side, seed):
-    shift = int(np.random.default_rng(seed).integers(1, len(side)))
-    strangers = [side.second[(i + shift) % len(side)] for i in range(len(side))]
+def _with_strangers(side, seed, where):
+    group, count = tasks.roots(side), len(side)
+    order = np.random.default_rng(seed).permutation(count)
+    strangers = []
+    for i in range(count):
+        # From another place for each, so that all second texts are used about as often.
+        others = (order[(i + step) % count] for step in range(count))
+        other = next((j for j in others if group[j] != group[i]), None)
+        if other is None:
+            raise ValueError(
+                f'{where}: there is no text that {side.first[i]!r} is not paired with, '
+                f'itself or by way of others, among {count} pairs. Give pairs of more '
+                'texts, or a field of scores.'
+            )
+        strangers.append(side.second[other])
     target = np.repeat([1.0, 0.0], len(side))
     return tasks.Examples(side.first * 2, side.second + strangers, target)
