@@ -60,7 +60,9 @@ def presets(
                 )
             ),
         ),
-        # arXiv 2202.03555, with words as a second loss: spans of 4, averaged layers.
+        # arXiv 2202.03555, with words as a second loss: spans of 4, averaged layers. What
+        # is averaged is a choice: here the outputs of whole blocks, the residual stream;
+        # there those of the feed-forward networks, before they are added to it.
         'data2vec': (
             hybrid(
                 dict(

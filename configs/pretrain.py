@@ -4,9 +4,26 @@
     jepa-text train --config=configs/pretrain.py:clm_mlm,210m --workdir=runs/clm_mlm \\
         --config.prepare.source.path=texts/ --config.prepare.tokenizer=tokenizer.json
 
-The argument is a preset of configs/presets.py and a size: 210m, 610m or 1b, which train
-as arXiv 2507.00994 did (2.36 M tokens a step, 42,000 steps, 99 G tokens), or 35m, which
-trains as arXiv 2606.05173 did. Left out, it is 35m for `jepa_mlm_paper`, else 610m.
+The argument is a preset of configs/presets.py and a size: 210m, 610m or 1b, with the
+optimizer, schedule, masking and tokens a step of arXiv 2507.00994 (2.36 M, for 42,000
+steps: 99 G tokens), or 35m, with those of arXiv 2606.05173. Left out, it is 35m for
+`jepa_mlm_paper`, else 610m. The rows differ, and are no option:
+
+                 arXiv 2507.00994                      here
+    sequences    of 12 to 2,036 tokens, 1,024 on       rows of 2,048 (35m: 128), of whole
+                 average, cut from the stream of       documents and pieces of long ones
+                 documents at any place
+    attention    across the documents of a sequence;   within a document; positions from
+                 positions from its start              the start of each piece
+    specials     <eos> after a document, no <bos>      <bos> before and <eos> after
+    loss         mean over each device's tokens,       one mean over all tokens of a step
+                 then over devices
+    head of MLM  at all positions                      at masked positions
+
+So a result that differs from theirs may be one of rows. `prepare.packing='concat'` cuts
+the stream at any place, every 2,048 tokens; `prepare.add_bos=False` leaves <bos> out; the
+rest stays. arXiv 2606.05173 has no packing: a row is the first 512 characters of an
+article, padded to 128 tokens, where rows here are full.
 With --config.baseline=flops (or time), phases with a latent loss become MLM alone with
 as much of it.
 """
@@ -33,7 +50,8 @@ def phases(preset, size):
         # Each token by itself, as both papers draw; 0.4 is the study-wide rate.
         rate=0.4,
         sampler='iid',
-        # data2vec's on text, where it averages ten layers of twelve.
+        # data2vec's on text, where it averages ten layers of twelve (of each the output
+        # of the feed-forward network: presets.py).
         slow=(0.999, 0.9999),
         top=5 if size == '35m' else 10,
         predictor=dict(predictor_width=1024),
@@ -85,8 +103,8 @@ def _shared():
 
 
 def _as_2507_00994(config, size):
-    """Section 2 and Table 1 there: 192 x 12 sequences of 1,024 on average are as many
-    tokens as 1,152 rows of 2,048."""
+    """Section 2 and Table 1 there, but for the rows, as told above: 192 x 12 sequences of
+    1,024 on average are as many tokens as 1,152 rows of 2,048."""
     config.steps = 42_000
     rows = dict(batch_size=1152, batch_per_device=0)
     config.data = dict(folder='runs/rows-2048', row_length=2048, **rows, threads=0)
@@ -113,8 +131,9 @@ def _as_2507_00994(config, size):
 
 
 def _small(config):
-    """arXiv 2606.05173: 6 layers of 512, 128 tokens, 64 rows, three passes over 6.4 M
-    leads of Wikipedia. SwiGLU of as many parameters as its plain layer of 2,048."""
+    """arXiv 2606.05173: 6 layers of 512, 128 tokens, 64 rows, as many steps as three
+    passes over 6.4 M leads of Wikipedia, one padded to each row there. SwiGLU of as many
+    parameters as its plain layer of 2,048."""
     config.steps = 300_000
     config.prepare.row_length = 128
     rows = dict(batch_size=64, batch_per_device=0)

@@ -140,7 +140,9 @@ class Prototypes(nn.Module):
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Latent:
     """The target is the encoder's `layer` (-1: the last, after its norm; 1: the first; 0:
-    the embedding), or the average of the `top` last ones, each normalised (data2vec).
+    the embedding), or the average of the `top` last ones, each normalised. Layers are
+    the outputs of whole blocks, where data2vec, which averages them too, takes those of
+    the feed-forward networks, before they are added to the residual stream.
     `distance` compares; `beta` is smooth_l1's, `temperature` that of info_nce, which
     sees one part of a batch at a time, and of the student of `prototypes`.
 

@@ -192,9 +192,10 @@ def instance_normalise(x_BLD, segment_ids_BL, eps=1e-5):
 
 
 def average_layers(layers_NBLD, k, normalise):
-    """Mean of the last k of N layers, each after `normalise`: data2vec's target.
+    """Mean of the last k of N layers, each after `normalise`: as data2vec's target.
 
-    See its training targets (arXiv 2202.03555). `normalise` maps [B, L, D] to the same:
+    (arXiv 2202.03555, section 3.3, where a layer is the output of its feed-forward
+    network; what it is here, who calls decides.) `normalise` maps [B, L, D] to the same:
     layer_normalise, instance_normalise with its documents, or `lambda x: x`.
     Raises ValueError if there are not k layers.
 

@@ -1,11 +1,14 @@
 """The papers at their real scale: every preset is a run, with their numbers."""
 
+import inspect
+
 import jax
 import numpy as np
 import pytest
 import test_configs
 
 from jepa_text import recipe, schedules, sharding
+from jepa_text.data import prepare
 from jepa_text.planning import outline
 
 PRETRAIN = test_configs.module('pretrain')
@@ -51,6 +54,24 @@ def test_sizes_and_steps_of_2507_00994(size):
     at = [0, 1999, 20_000, 40_000, 41_999]
     expected = [2.5e-7, 5e-4, 5e-4, 4.9975e-4, 0.0]
     np.testing.assert_allclose([rate(k) for k in at], expected, rtol=1e-4, atol=1e-12)
+
+
+def test_the_rows_that_differ_from_2507_00994_are_told_and_so_made():
+    """What the text says of <bos>, lengths and documents here is what `prepare` does."""
+    told = ' '.join(PRETRAIN.__doc__.split())
+    for words in (
+        'no <bos>',
+        'of 12 to 2,036 tokens',
+        'across the documents',
+        'packing=',
+    ):
+        assert words in told
+    assert 'as arXiv 2507.00994 did' not in told
+    section = PRETRAIN.get_config('clm_mlm,210m').prepare
+    given = inspect.signature(prepare.prepare).parameters
+    assert section.get('add_bos', given['add_bos'].default)
+    assert section.get('packing', given['packing'].default) == 'best_fit'
+    assert section.row_length == 2048
 
 
 def test_all_that_is_learned_decays_but_the_balance():

@@ -6,8 +6,9 @@ latent loss counts only where the input really is the mask token, so nothing can
 copied. Costs about an MLM step and one forward more.
 
 After arXiv 2606.05173 (cosine loss, EMA 0.996 to 1, layer-normalised target), with its
-leaks mended; the shared forward, averaged layers and smooth-L1 are data2vec's (arXiv
-2202.03555); without EMA but with SIGReg it is LeJEPA's (arXiv 2511.08544).
+leaks mended; the shared forward, averaged layers and smooth-L1 are after data2vec (arXiv
+2202.03555; its layers are not ours, see latent.Latent); without EMA but with SIGReg it is
+LeJEPA's (arXiv 2511.08544).
 """
 
 import dataclasses

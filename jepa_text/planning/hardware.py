@@ -108,7 +108,8 @@ CHIPS = {
         kind=r'MI250',
         source='AMD Instinct MI250X data sheet, one die',
         priced='',
-        assumed='from the 16,000 hours that arXiv 2507.00994 gives for 120,000 steps',
+        assumed='fitted to the 16,000 hours that arXiv 2507.00994 gives for 120,000 '
+        'steps at 610M; by it, its 15 base models take a tenth more than it says',
     ),
 }
 
