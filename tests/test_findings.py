@@ -238,7 +238,7 @@ def test_measured_layers_keep_their_numbers():
 def test_an_untrained_control_is_another_draw_for_each_seed(monkeypatch):
     seeds = []
     monkeypatch.setattr(controls, 'untrained', lambda _, seed: seeds.append(seed))
-    config = dict(controls=[controls.UNTRAINED], seed=5)
+    config = dict(controls=[controls.UNTRAINED], seed=5, poolings=['mean'])
     found = measuring.Measured(config, [], None)
     for seed in (0, 1, 2):
         found.model(None, 'a', seed)
