@@ -23,7 +23,7 @@ from jepa_text.running import exits, xla_flags
 # command: what it does, and the function(config, workdir) that does it.
 COMMANDS = {
     'prepare': ('text to rows on disk', 'jepa_text.data.prepare', 'run'),
-    'train': ('pretrain, or resume', 'jepa_text.train', 'train'),
+    'train': ('pretrain, or resume', 'jepa_text.train', 'run'),
     'study': ('several runs on the same rows, one report', 'jepa_text.study', 'study'),
     'analyse': ('what vectors hold', 'jepa_text.analysis.analyse', 'analyse'),
     'plan': ('memory, hours and money of a run', 'jepa_text.planning.plan', 'plan'),

@@ -10,7 +10,7 @@ import functools
 
 import jax
 
-from jepa_text import begin, sharding, telemetry
+from jepa_text import begin, ending, sharding, telemetry
 from jepa_text import recipe as recipes
 from jepa_text import state as states
 from jepa_text.data import pipeline
@@ -20,6 +20,13 @@ from jepa_text.running import (
     exits,
     xla_flags,
 )
+
+
+def run(config, folder, restart=False):
+    """The command: `train`, and then, in lines, what is there and what comes next."""
+    train(config, folder, restart)
+    if jax.process_index() == 0:
+        print('\n'.join(ending.lines(folder)))
 
 
 def train(config, folder, restart=False):

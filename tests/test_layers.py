@@ -107,6 +107,7 @@ LAYERS = {
     'start': 8,
     'warm': 9,
     'extend': 6,
+    'ending': 2,
     'begin': 10,
     'train': 11,
     # what it takes

@@ -121,8 +121,9 @@ def _data(facts):
 
 def _said(facts):
     """The held-out loss beside token frequencies, in words, and maybe a warning."""
-    last = facts.history[-1]['objective']['name'] if facts.history else 'mlm'
-    return frequencies.sentences(facts.measured, last)
+    last = facts.history[-1]['objective'] if facts.history else {'name': 'mlm'}
+    own = 'prefix' if last.get('prefix') else last['name']
+    return frequencies.sentences(facts.measured, own)
 
 
 def _measurements(facts, said):

@@ -100,8 +100,10 @@ class Reporter:
         """Says how the last evaluation compares with token frequencies."""
         if self._speaks:
             _, values = metrics.newest(self._folder, frequencies.PREFIX)
-            last = self._config['phases'][-1]['objective']['name']
-            for line in frequencies.sentences(values, last):
+            evaluator = self._recipe.evaluator
+            # The first is what the last phase learns.
+            own = next(iter(evaluator.objectives), 'mlm') if evaluator else 'mlm'
+            for line in frequencies.sentences(values, own):
                 self.say(line)
 
     def _rates(self):
