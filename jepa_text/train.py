@@ -22,11 +22,11 @@ from jepa_text.running import (
 )
 
 
-def run(config, folder, restart=False):
+def run(config, folder, **keywords):
     """The command: `train`, and then, in lines, what is there and what comes next."""
-    train(config, folder, restart)
-    if jax.process_index() == 0:
-        print('\n'.join(ending.lines(folder)))
+    train(config, folder, **keywords)
+    if jax.process_index() == 0 and (lines := ending.lines(folder)):
+        print('\n'.join(lines))
 
 
 def train(config, folder, restart=False):
