@@ -3,10 +3,13 @@
 workdir/
   rows/          prepared once, read by all
   <run>/         one training run each: config, checkpoints, metrics
+  evaluated/     what was measured of each model, kept as soon as it is done
   results.json   every number and prediction of the report
   report.html
 """
 
+import functools
+import hashlib
 import json
 import os
 import time
@@ -15,11 +18,14 @@ from pathlib import Path
 import jax
 
 from jepa_text import (
+    extend,
+    kept,
     load,
     paths,
     recipe,
     resolve,
     sharding,
+    start,
     study_report,
     tokenizers,
     train,
@@ -28,10 +34,13 @@ from jepa_text.analysis import analyse
 from jepa_text.data import pipeline, prepare
 from jepa_text.evals import geometry as shapes
 from jepa_text.evals import heldout, representation
-from jepa_text.planning import baseline
-from jepa_text.running import exits, restore, xla_flags
+from jepa_text.planning import baseline, outline
+from jepa_text.running import exits, restore, seal, xla_flags
 
 UNTRAINED = 'untrained'
+EVALUATED = 'evaluated'
+# What a run cannot be called, as something else in the workdir is.
+TAKEN = (UNTRAINED, EVALUATED, 'rows', 'results.json', 'report.html')
 
 
 def study(config, workdir):
@@ -44,6 +53,7 @@ def study(config, workdir):
     began = time.monotonic()
     with exits.refusals():
         config, workdir = recipe.plain(config), Path(paths.local('The workdir', workdir))
+        _check_names(config)
         prepare.run(config, workdir / 'rows')
         # Now: what does not exist is not to be found out after training.
         made = _probes(config, workdir / 'rows')
@@ -51,12 +61,13 @@ def study(config, workdir):
             name: baseline.matched(run_config, workdir / name)
             for name, run_config in run_configs(config, workdir / 'rows').items()
         }
+        _check(config, configs, workdir)
     for name, run_config in configs.items():
         if finished(workdir / name, run_config):
             print(f'{name}: complete, {recipe.size(run_config)[1]:,} steps')
         else:
             train.train(run_config, workdir / name)
-    results = _once(
+    results = kept.once(
         workdir / 'results.json', config, lambda: evaluate(config, workdir, *made)
     )
     path = study_report.write(workdir, results, configs)
@@ -78,10 +89,53 @@ def run_configs(config, rows):
     }
 
 
+def _check_names(config):
+    """Raises ValueError unless there are runs, whose names can be folders here."""
+    names = [run.get('name') for run in config.get('runs') or ()]
+    if not names:
+        raise ValueError(
+            'A study needs `runs`, as configs/quickstart.py has them; this config has '
+            'none. A single run is for the command train.'
+        )
+    for name in names:
+        wrong = not isinstance(name, str) or not name or '/' in name or name in TAKEN
+        if wrong or names.count(name) > 1:
+            raise ValueError(
+                f'runs: {name!r} is no name for a run: it must be text without a slash, '
+                f'of one run only, and none of {", ".join(TAKEN)}.'
+            )
+    for key, none in (('tasks', ()), ('label', ''), ('sentences', ())):
+        config.setdefault('study', {}).setdefault(key, none)
+
+
+def _check(config, configs, workdir):
+    """Raises ValueError for a run or a sentence that would fail after others trained."""
+    tokenizer = tokenizers.load(workdir / 'rows' / 'tokenizer.json')
+    for item in config['study']['sentences']:
+        if len(item) != 2 or item[0].count('<mask>') != 1:
+            raise ValueError(
+                f'study.sentences: {item!r} is not (a text with one <mask>, the answer).'
+            )
+        most = config['data']['row_length'] - 2
+        if (found := len(tokenizer.encode_hidden(item[0]))) > most:
+            raise ValueError(
+                f'study.sentences: {item[0]!r} has {found} tokens, but the runs read '
+                f'{most}: shorten it, or raise data.row_length.'
+            )
+    for name, run_config in configs.items():
+        try:
+            whole = start.complete(run_config, workdir / name)
+            outline.make(whole, sharding.make_mesh(**whole['mesh']))
+        except ValueError as error:
+            raise ValueError(f'run {name!r}: {error}') from error
+
+
 def finished(workdir, config):
     """Has this very run taken its last step already?"""
     path = Path(workdir) / 'config.json'
-    if not path.is_file() or json.loads(path.read_text()) != config:
+    if not path.is_file():
+        return False
+    if json.loads(path.read_text()) != extend.extended(config, workdir):
         return False
     newest = restore.newest_good_step(Path(workdir) / 'checkpoints')
     return newest == recipe.size(config)[1]
@@ -106,51 +160,83 @@ def evaluate(config, workdir, probes, missing):
     controls}, 'no_probe': {name: why}, 'recipes': {run: (recipe, seed)},
     'predictions': [...]}
     """
-    section = config['study']
     rows = pipeline.Rows(workdir / 'rows', 'heldout')
+    tokenizer = tokenizers.load(workdir / 'rows' / 'tokenizer.json')
     names = [run['name'] for run in config['runs']]
-    models = {UNTRAINED: load.untrained(workdir / names[0])}
-    models |= {name: load.load(workdir / name) for name in names}
     mesh = sharding.make_mesh(devices=jax.devices()[:1])
-    first = models[UNTRAINED]
-    results = {'models': {}, 'predictions': [], 'no_probe': missing}
-    results['probes'] = {one.name: representation.described(one) for one in probes}
     seeds = analyse.named([str(workdir / name) for name in names])
-    results['recipes'] = {name: seeds[str(workdir / name)] for name in names}
-    evaluators = {}
-    for name, model in models.items():
-        print(f'evaluating {name}')
-        # As its last objective says; models that are scored alike share what is compiled.
-        key = json.dumps(heldout.scorings([model.network]))
-        if key not in evaluators:
-            evaluators[key] = heldout.Evaluator(
-                [model.network], rows, model.tokenizer, mesh, batch_size=64
-            )
-        results['models'][name] = {
-            **evaluators[key].run(model.params, model.network),
-            **representation.run(model, probes),
-            **shapes.Evaluator(model.network, rows, mesh, batch_size=64).run(
-                model.params
-            ),
-        }
-    special_ids = first.tokenizer.special_ids
-    results['unigram'] = heldout.unigram_entropy(rows, special_ids, len(rows))
-    results['heldout_tokens'] = rows.manifest['splits']['heldout']['tokens']
-    for text, answer in section['sentences']:
-        able = [name for name in names if 'lm_head' in models[name].params]
-        answers = {name: models[name].fill(text)[0] for name in able}
+    results = {
+        'models': {},
+        'predictions': [],
+        'no_probe': missing,
+        'probes': {one.name: representation.described(one) for one in probes},
+        'recipes': {name: seeds[str(workdir / name)] for name in names},
+        'unigram': heldout.unigram_entropy(rows, tokenizer.special_ids, len(rows)),
+        'heldout_tokens': rows.manifest['splits']['heldout']['tokens'],
+    }
+    measure = _Measure(rows, mesh, probes, config['study']['sentences'])
+    found = {}
+    for name in (UNTRAINED, *names):
+        # A failure later, or a kill, loses nothing of it.
+        found[name] = kept.once(
+            workdir / EVALUATED / f'{name}.json',
+            _question(config, workdir, name),
+            functools.partial(measure.model, workdir, name, names[0]),
+        )
+        results['models'][name] = found[name]['values']
+    for number, (text, answer) in enumerate(config['study']['sentences']):
+        answers = {name: found[name]['answers'] for name in names}
+        answers = {name: given[number] for name, given in answers.items() if given}
         results['predictions'].append({'text': text, 'answer': answer, 'models': answers})
     return results
 
 
-def _once(path, config, compute):
-    """The results of this config, from the file if they are there."""
-    if path.is_file():
-        saved = json.loads(path.read_text())
-        if saved['config'] == config:
-            return saved['results']
-    results = compute()
-    temporary = path.with_suffix('.tmp')
-    temporary.write_text(json.dumps({'config': config, 'results': results}, indent=1))
-    temporary.replace(path)
-    return results
+def _question(config, workdir, name):
+    """What the measurements of a model depend on: the config, and its parameters."""
+    shared = {key: value for key, value in config.items() if key != 'runs'}
+    own = [run for run in config['runs'] if name in (UNTRAINED, run['name'])][:1]
+    question = {'config': shared, 'run': own}
+    if name != UNTRAINED:
+        folder = workdir / name / 'checkpoints'
+        step = restore.newest_good_step(folder)
+        text = (folder / str(step) / seal.NAME).read_text(encoding='utf-8')
+        question['checkpoint'] = hashlib.sha256(text.encode()).hexdigest()
+    return question
+
+
+class _Measure:
+    """What is measured of each model; those that are scored alike share a program."""
+
+    def __init__(self, rows, mesh, probes, sentences):
+        self._rows, self._mesh = rows, mesh
+        self._probes, self._sentences = probes, sentences
+        self._evaluators = {}
+
+    def model(self, workdir, name, first):
+        """{'values': {metric: value}, 'answers': of each sentence, or none}.
+
+        The untrained model is that of the `first` run.
+        """
+        print(f'evaluating {name}')
+        if name == UNTRAINED:
+            model = load.untrained(workdir / first)
+        else:
+            model = load.load(workdir / name)
+        shape = shapes.Evaluator(model.network, self._rows, self._mesh, batch_size=64)
+        values = {
+            **self._scored(model).run(model.params, model.network),
+            **representation.run(model, self._probes),
+            **shape.run(model.params),
+        }
+        able = name != UNTRAINED and 'lm_head' in model.params
+        texts = [text for text, _ in self._sentences] if able else []
+        return {'values': values, 'answers': [model.fill(text)[0] for text in texts]}
+
+    def _scored(self, model):
+        # As its last objective says.
+        key = json.dumps(heldout.scorings([model.network]))
+        if key not in self._evaluators:
+            self._evaluators[key] = heldout.Evaluator(
+                [model.network], self._rows, model.tokenizer, self._mesh, batch_size=64
+            )
+        return self._evaluators[key]

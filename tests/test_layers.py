@@ -108,6 +108,7 @@ LAYERS = {
     'warm': 9,
     'extend': 6,
     'ending': 2,
+    'kept': 1,
     'begin': 10,
     'train': 11,
     # what it takes

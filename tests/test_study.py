@@ -155,7 +155,7 @@ def own_text(tmp_path_factory):
 def test_a_study_of_text_without_fields_has_probes_with_controls(own_text, capsys):
     config, folder = own_text
     found = study.study(config, folder / 'out')
-    assert found['recipes'] == {'a': ('a', 0)}
+    assert found['recipes'] == {'a': ['a', 0]}
     saved = json.loads((folder / 'out' / 'results.json').read_text())['results']
     for results in (found, saved):
         assert set(results['probes']) == {'word_order', 'bigram_shift'}
@@ -174,6 +174,69 @@ def test_a_study_of_text_without_fields_has_probes_with_controls(own_text, capsy
         'held-out documents',
     ):
         assert words in page and words in said
+
+
+@pytest.mark.slow
+def test_what_was_measured_of_a_model_is_not_lost(own_text, monkeypatch, capsys):
+    """The evaluation of the second run fails; then only that is done."""
+    config, folder = own_text
+    runs = [config['runs'][0], config['runs'][0] | {'name': 'b'}]
+    config = config | {'runs': runs, 'study': {'tasks': [], 'sentences': [SENTENCE]}}
+    load, broken = study.load.load, [True]
+
+    def fails_once(path):
+        if path.name == 'b' and broken:
+            broken.pop()
+            raise RuntimeError('no memory')
+        return load(path)
+
+    monkeypatch.setattr(study.load, 'load', fails_once)
+    with pytest.raises(RuntimeError, match='no memory'):
+        study.study(config, folder / 'kept')
+    capsys.readouterr()
+    found = study.study(config, folder / 'kept')
+    said = capsys.readouterr().out
+    assert 'evaluating b' in said and 'a: complete' in said
+    assert 'evaluating a' not in said and 'evaluating untrained' not in said
+    assert set(found['models']) == {'untrained', 'a', 'b'}
+    # One seed, one network, one stream: the two runs are the same.
+    (prediction,) = found['predictions']
+    assert prediction['models']['a'] == prediction['models']['b']
+    assert study.study(config, folder / 'kept') == found
+    assert 'evaluating' not in capsys.readouterr().out
+    # Another checkpoint is another model.
+    seal = next((folder / 'kept' / 'b' / 'checkpoints').glob('*/SEAL.json'))
+    before = study._question(config, folder / 'kept', 'b')
+    seal.write_text(seal.read_text() + ' ')
+    assert study._question(config, folder / 'kept', 'b') != before
+
+
+SENTENCE = ['The whale saw the <mask>.', 'captain']
+
+
+@pytest.mark.parametrize(
+    'changes, says',
+    [
+        (dict(runs=()), 'A study needs `runs`'),
+        (dict(names=('a', 'a')), "'a' is no name for a run"),
+        (dict(names=('a', 'rows')), "'rows' is no name for a run"),
+        (dict(names=('a', 'b/c')), "'b/c' is no name for a run"),
+        (dict(sentences=[('No hidden token.', 'x')]), 'with one <mask>'),
+        (dict(sentences=[('<mask> ' + 'whale ' * 99, 'x')]), 'but the runs read 30'),
+        (dict(second=dict(name='mlm', rate=7)), "run 'b': .*rate"),
+    ],
+)
+def test_what_would_fail_after_training_is_told_before(own_text, changes, says):
+    config, folder = own_text
+    first = config['runs'][0]
+    runs = [first | {'name': name} for name in changes.get('names', ('a', 'b'))]
+    if 'second' in changes:
+        runs[1]['phases'] = (dict(objective=changes['second']),)
+    section = dict(tasks=(), sentences=changes.get('sentences', ()))
+    config = config | dict(runs=changes.get('runs', runs), study=section)
+    with pytest.raises(ValueError, match=says):
+        study.study(config, folder / 'told')
+    assert not (folder / 'told' / 'a').exists()
 
 
 def test_a_label_that_no_document_has_is_told_before_training(own_text):
