@@ -12,7 +12,7 @@ import tiny
 from jepa_text import load, resolve, sharding, tokenizers, train
 from jepa_text import state as states
 from jepa_text.data import pipeline, prepare
-from jepa_text.evals import heldout
+from jepa_text.evals import frequencies, heldout
 from jepa_text.models import transformer
 from jepa_text.objective import Objective
 from jepa_text.objectives import mntp
@@ -105,6 +105,28 @@ def test_every_objective_says_how_it_is_scored(name):
     assert list(found) == expected
     rates = {found[one]['rate'] for one in found if one != 'clm'}
     assert rates <= {0.15}
+
+
+@pytest.mark.parametrize(
+    'section',
+    [
+        *(dict(name=name) for name in SCORED),
+        dict(name='mlm', shift=1),
+        dict(name='clm', prefix=(0.1, 0.5)),
+        dict(name='hybrid', mlm=dict(name='mlm', rate=0.2)),
+        dict(name='mixture', parts=[dict(name='mntp'), dict(name='clm')]),
+        dict(
+            name='mixture', parts=[dict(name='clm', prefix=(0.1, 0.5)), dict(name='mlm')]
+        ),
+    ],
+)
+def test_a_section_is_judged_as_its_objective_says(section):
+    expected = next(iter(heldout.scorings([network_of(section)])))
+    assert frequencies.kind_of(section) == expected
+    values = {f'heldout/{kind}_loss': 1.0 for kind in ('clm', 'mlm', 'mntp', 'prefix')}
+    values |= {f'heldout/{expected}_loss': 2.0, frequencies.UNIGRAM: 5.0}
+    (said,) = frequencies.sentences(values, expected)
+    assert '2.000 nats per token' in said
 
 
 def test_the_reading_of_an_objective_is_that_of_its_score():

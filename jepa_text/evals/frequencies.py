@@ -35,25 +35,43 @@ def is_better(loss, unigram):
     return unigram - loss >= _LEAST
 
 
-def judged(values, objective='mlm'):
-    """(kind, loss) by which an objective is judged, of one held-out evaluation's values.
+def kind_of(objective):
+    """The kind of loss by which the section of an objective is judged, as the objective's
+    `scorings` says first (evals/heldout.py).
 
-    Its own loss if that was measured, else the masked one, else any. None without one.
+    >>> kind_of({'name': 'hybrid', 'mlm': {'rate': 0.3}}), kind_of({'name': 'mntp'})
+    ('mlm', 'mntp')
+    """
+    name = objective['name']
+    if name == 'mixture':
+        return kind_of(objective['parts'][0])
+    if name == 'clm':
+        return 'prefix' if objective.get('prefix') else 'clm'
+    if name in ('mlm', 'mntp'):
+        return 'mntp' if objective.get('shift', int(name == 'mntp')) else 'mlm'
+    return kind_of({'name': 'mlm', **(objective.get('mlm') or {})})
+
+
+def judged(values, kind='mlm'):
+    """(kind, loss) of one held-out evaluation's values.
+
+    The loss of that kind if it was measured, else the masked one, else any. None without
+    one.
     """
     losses = {
         key.removeprefix(PREFIX).removesuffix(LOSS): value
         for key, value in values.items()
         if key.startswith(PREFIX) and key.endswith(LOSS)
     }
-    known = [kind for kind in (objective, 'mlm', *losses) if kind in losses]
+    known = [one for one in (kind, 'mlm', *losses) if one in losses]
     return (known[0], losses[known[0]]) if known else None
 
 
-def sentences(values, objective='mlm'):
-    """What one held-out evaluation says of a model trained by an objective: a list of
-    one sentence, and of a warning where it has learned nothing. Empty without both
+def sentences(values, kind='mlm'):
+    """What one held-out evaluation says of a model that is judged by such a loss: a list
+    of one sentence, and of a warning where it has learned nothing. Empty without both
     figures."""
-    found = judged(values, objective)
+    found = judged(values, kind)
     if found is None or UNIGRAM not in values:
         return []
     (kind, loss), unigram = found, values[UNIGRAM]

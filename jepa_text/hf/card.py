@@ -122,8 +122,7 @@ def _data(facts):
 def _said(facts):
     """The held-out loss beside token frequencies, in words, and maybe a warning."""
     last = facts.history[-1]['objective'] if facts.history else {'name': 'mlm'}
-    own = 'prefix' if last.get('prefix') else last['name']
-    return frequencies.sentences(facts.measured, own)
+    return frequencies.sentences(facts.measured, frequencies.kind_of(last))
 
 
 def _measurements(facts, said):
