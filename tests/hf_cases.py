@@ -117,13 +117,28 @@ CASES = {
         _SIZES | dict(model_type='bert', pad_token_id=0, tie_word_embeddings=False),
         False,
     ),
+    # Their head is gelu, whatever else they have.
     'roberta': (
-        _SIZES | dict(model_type='roberta', pad_token_id=0, tie_word_embeddings=True),
+        _SIZES
+        | dict(model_type='roberta', pad_token_id=0, tie_word_embeddings=True)
+        | dict(hidden_act='relu'),
+        False,
+    ),
+    'xlm-roberta': (
+        _SIZES
+        | dict(model_type='xlm-roberta', pad_token_id=0, tie_word_embeddings=False)
+        | dict(hidden_act='gelu_new', layer_norm_eps=1e-6, type_vocab_size=1),
         False,
     ),
     'modernbert': (
         _SIZES
         | dict(model_type='modernbert', local_attention=6, tie_word_embeddings=True)
+        | dict(pad_token_id=0, cls_token_id=1, sep_token_id=2),
+        False,
+    ),
+    'modernbert_one_layer': (
+        _SIZES
+        | dict(model_type='modernbert', num_hidden_layers=1, tie_word_embeddings=True)
         | dict(pad_token_id=0, cls_token_id=1, sep_token_id=2),
         False,
     ),

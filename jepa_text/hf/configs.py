@@ -74,6 +74,8 @@ def canonical(name, encoder):
     found = {k: v for k, v in fields.items() if k not in _HOW}
     found['vocab_rows'] = found.pop('vocab_size')
     found['head_width'] = encoder.head_width or encoder.width // encoder.heads
+    if 'head_act' in found:
+        found['head_act'] = encoder.head['act']
     scaling = found.get('rope_scaling')
     if scaling is not None:
         found['rope_scaling'] = dict(scaling)
@@ -203,6 +205,8 @@ def _read_bert(family, config):
         **sizes,
         'position_offset': 0 if family == 'bert' else config['pad_token_id'] + 1,
         'act': _activation(config['hidden_act']),
+        # RobertaLMHead and its heirs call gelu by name.
+        'head_act': _activation(config['hidden_act'] if family == 'bert' else 'gelu'),
         'head_width': sizes['width'] // sizes['heads'],
     }
 

@@ -5,7 +5,8 @@ never opened. Nothing is executed from what was downloaded.
 """
 
 import json
-from pathlib import Path
+import os
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import numpy as np
 
@@ -15,6 +16,7 @@ WANTED = ('*.safetensors', '*.json')
 UNWANTED = ('onnx/*', 'openvino/*', 'original/*')
 PICKLES = ('*.bin', '*.pt', '*.pth', '*.ckpt')
 INDEX = 'model.safetensors.index.json'
+FLOATS = ('F64', 'F32', 'F16', 'BF16')
 
 
 def folder_of(name, revision=None):
@@ -81,15 +83,38 @@ def _download(name, revision):
         ) from error
 
 
+def is_file(path):
+    """Is there a file? ValueError for what is there and is none: a pipe would be waited
+    for, and a link that leads nowhere would pass for a file that was left out."""
+    path = Path(path)
+    if not path.is_file() and os.path.lexists(path):
+        raise ValueError(
+            f'{path} is there, but is no file that can be read: a folder, a pipe, a '
+            'device, or a link that leads nowhere. Put the file itself there.'
+        )
+    return path.is_file()
+
+
+def is_plain(name):
+    """Does a name from a file lie in the folder itself? Not so '../x', '/x' and 'a/b'."""
+    return (
+        isinstance(name, str)
+        and name not in ('', '.', '..')
+        and '\0' not in name
+        and name == PurePosixPath(name).name == PureWindowsPath(name).name
+    )
+
+
 def read_json(path, kind=dict):
     """The object, or with `kind` the list, in a JSON file; ValueError if it has none."""
+    is_file(path)
     try:
         found = json.loads(Path(path).read_text(encoding='utf-8'))
     except FileNotFoundError:
         raise FileNotFoundError(
             f'{path} is missing: give a folder as `save_pretrained` writes it.'
         ) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f'{path} is not JSON: {error}.') from error
     if not isinstance(found, kind):
         wanted = 'list' if kind is list else 'object'
@@ -117,7 +142,7 @@ class Tensors:
                     f'{path} lacks {", ".join(lacking)}, which {INDEX} places there: '
                     'download it again.'
                 )
-            self._files |= dict.fromkeys(promised or opened.keys(), opened)
+            self._files |= dict.fromkeys(promised or opened.keys(), (path, opened))
 
     @property
     def names(self):
@@ -126,7 +151,8 @@ class Tensors:
 
     def shape(self, name):
         """The shape of a tensor, as a tuple."""
-        return tuple(self._files[name].get_slice(name).get_shape())
+        _, opened = self._files[name]
+        return tuple(opened.get_slice(name).get_shape())
 
     def alike(self, one, two, block=8192):
         """Do two matrices hold the same? Some rows of them are read at a time."""
@@ -141,14 +167,32 @@ class Tensors:
         )
 
     def read(self, name, *index):
-        """float32 of a part of a tensor, however it was stored; `index` has slices."""
-        part = self._files[name].get_slice(name)[index]
-        return np.asarray(part, np.float32)
+        """float32 of a part of a tensor, stored as any of FLOATS; `index` has slices.
+
+        Raises ValueError for whole numbers and floats of 8 bits, which are quantized
+        weights without their scales, and for NaN and infinity.
+        """
+        path, opened = self._files[name]
+        part = opened.get_slice(name)
+        if part.get_dtype() not in FLOATS:
+            raise ValueError(
+                f'{path}: {name} is stored as {part.get_dtype()}, so it is quantized; '
+                f'only {", ".join(FLOATS)} can be read. Take the folder of the whole '
+                'weights.'
+            )
+        with np.errstate(over='ignore'):
+            found = np.asarray(part[index], np.float32)
+        if not np.isfinite(found).all():
+            raise ValueError(
+                f'{path}: {name} holds NaN, infinity, or what float32 has no number for: '
+                'download it again, or take another revision.'
+            )
+        return found
 
 
 def _shards(folder):
     """{file: names that an index places in it, or None for all}."""
-    if (folder / INDEX).is_file():
+    if is_file(folder / INDEX):
         shards, places = {}, read_json(folder / INDEX).get('weight_map')
         if not isinstance(places, dict) or not places:
             raise ValueError(
@@ -156,8 +200,13 @@ def _shards(folder):
                 'tensor lies: download it again.'
             )
         for name, file in places.items():
+            if not is_plain(file) or not file.endswith('.safetensors'):
+                raise ValueError(
+                    f'{folder / INDEX} places {name} in {file!r}: only the name of a '
+                    '.safetensors file of this folder is read, never another place.'
+                )
             shards.setdefault(folder / file, []).append(name)
-        missing = sorted(path.name for path in shards if not path.is_file())
+        missing = sorted(path.name for path in shards if not is_file(path))
         if missing:
             raise FileNotFoundError(
                 f'{folder / INDEX} names {", ".join(missing)}, missing from the folder: '
@@ -185,6 +234,7 @@ def _shards(folder):
 def _open(path):
     from safetensors import SafetensorError, safe_open
 
+    is_file(path)
     try:
         return safe_open(path, 'np')
     except SafetensorError as error:

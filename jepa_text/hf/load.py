@@ -136,9 +136,10 @@ class _Source:
     def __init__(self, folder, family):
         self.folder = folder
         config = files.read_json(folder / 'config.json')
-        if 'quantization_config' in config:
+        if config.get('quantization_config') is not None:
             raise ValueError(
-                f'{folder} holds quantised weights; take the folder of the whole ones.'
+                f'{folder / "config.json"} has a quantization_config: its weights are '
+                'quantized. Take the folder of the whole ones.'
             )
         self.family, self.config = kinds.complete(config, family)
         self.section = configs.to_section(self.config, self.family)

@@ -6,6 +6,7 @@ an error: nothing is approximated.
 """
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.hf import configs, kinds
@@ -33,7 +34,7 @@ def fitted(model, causal, family):
     """(canonical section, {path: array}) of a load.Pretrained, as the family says them.
 
     Where it has one word for the biases of q, k, v and o, one of o that lacks becomes 0.
-    Raises ValueError for a family that would compute something else.
+    Raises ValueError for a family that would compute something else, and for NaN.
     """
     kind = kinds.KINDS.get(family)
     if kind is None or family in READ_ONLY:
@@ -51,6 +52,12 @@ def fitted(model, causal, family):
         jax.tree_util.keystr(path, simple=True, separator='/'): leaf
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)
     }
+    for path, leaf in leaves.items():
+        if not jnp.isfinite(leaf).all():
+            raise ValueError(
+                f'{path} of {model.name} holds NaN or infinity: did its training diverge? '
+                'Export an earlier step, by --step.'
+            )
     if section.get('qkv_bias') and not section['o_bias'] and family != 'qwen2':
         section = section | {'o_bias': True}
         leaves |= _zero_biases(leaves, 'attention/o/kernel')

@@ -8,6 +8,7 @@ from jepa_text import ranges
 from jepa_text.hf import files
 
 _MODULES = 'sentence_transformers.models'
+_PARTS = ['Transformer', 'Pooling', 'Normalize']
 
 # Older files switch one of several on, later ones name it.
 POOLINGS = {
@@ -41,15 +42,14 @@ def read(folder):
     that are changed before they are read.
     """
     folder = Path(folder)
-    if not (folder / 'modules.json').is_file():
+    if not files.is_file(folder / 'modules.json'):
         return None
     modules = files.read_json(folder / 'modules.json', list)
-    kinds = {module['type'].rsplit('.', 1)[-1]: module['path'] for module in modules}
-    unknown = sorted(set(kinds) - {'Transformer', 'Pooling', 'Normalize'})
-    if unknown or 'Pooling' not in kinds:
+    kinds = dict(_module(module, folder) for module in modules)
+    if len(kinds) < len(modules) or [*kinds] not in (_PARTS, _PARTS[:2]):
         raise ValueError(
             f'{folder / "modules.json"} has the modules {", ".join(kinds)}; only '
-            'Transformer, Pooling and maybe Normalize can be read.'
+            'Transformer, Pooling and maybe Normalize, in this order, can be read.'
         )
     section = files.read_json(folder / kinds['Pooling'] / 'config.json')
     own = _optional(folder / 'sentence_bert_config.json')
@@ -71,6 +71,19 @@ def read(folder):
     )
 
 
+def _module(module, folder):
+    """(its class, the folder that it lies in) of a line of modules.json."""
+    kind, path = (
+        (module if isinstance(module, dict) else {}).get(k) for k in ('type', 'path')
+    )
+    if not isinstance(kind, str) or not (path == '' or files.is_plain(path)):
+        raise ValueError(
+            f'{folder / "modules.json"} has {module!r}: each module is an object with '
+            'its "type", and as "path" the name of a folder in this one, or "".'
+        )
+    return kind.rsplit('.', 1)[-1], path
+
+
 def _length(folder, own):
     """At how many tokens texts are cut: as its own file says, else the tokenizer's, which
     is a huge number where nobody said."""
@@ -85,13 +98,14 @@ def _length(folder, own):
 
 
 def _optional(path):
-    return files.read_json(path) if path.is_file() else {}
+    return files.read_json(path) if files.is_file(path) else {}
 
 
 def _pool(section, folder):
     modes = [key for key, on in section.items() if key.startswith('pooling_mode_') and on]
-    if isinstance(section.get('pooling_mode'), str):
-        modes = [section['pooling_mode']]
+    named = section.get('pooling_mode')
+    if named is not None:
+        modes = [str(mode) for mode in (named if isinstance(named, list) else [named])]
     if len(modes) != 1 or modes[0] not in POOLINGS:
         raise ValueError(
             f'{folder} pools by {", ".join(modes) or "nothing"}; only one of '

@@ -30,7 +30,8 @@ class Bert(nn.Module):
     """tokens, segment_ids, positions [B, L] -> hidden_BLD after the last layer.
 
     `positions` counts the rows of the table of positions, of which RoBERTa leaves the
-    first `position_offset` unused.
+    first `position_offset` unused. `head_act`, of the layer before words are scored, is
+    `act` if None; RoBERTa's is gelu whatever `act` is.
     """
 
     vocab_size: int
@@ -42,6 +43,7 @@ class Bert(nn.Module):
     position_offset: int = 0
     types: int = 2
     act: str = 'gelu'
+    head_act: str | None = None
     norm_eps: float = 1e-12
     head_width: int | None = None
     scan: bool = True
@@ -52,7 +54,7 @@ class Bert(nn.Module):
     @property
     def head(self):
         """What heads.DenseHead needs to score words as BERT does."""
-        return dict(act=self.act, norm_eps=self.norm_eps)
+        return dict(act=self.head_act or self.act, norm_eps=self.norm_eps)
 
     @nn.compact
     def __call__(

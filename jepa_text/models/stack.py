@@ -109,6 +109,8 @@ def run(cls, block, hidden_BLD, given, *, kinds, scan, remat):
     what it reads beside `hidden_BLD`. The outputs [N, B, L, D] are None unless
     `block['keep']`.
     """
+    if not kinds:
+        return hidden_BLD, hidden_BLD[None][:0] if block['keep'] else None
     numbers = number(kinds)
     if not scan:
         cls = cls if remat == 'none' else nn.remat(cls, policy=REMAT[remat])
