@@ -55,7 +55,7 @@ def fitted(model, causal, family):
     for path, leaf in leaves.items():
         if not jnp.isfinite(leaf).all():
             raise ValueError(
-                f'{path} of {model.name} holds NaN or infinity: did its training diverge? '
+                f'{path} of {model.name} holds NaN or infinity: did training diverge? '
                 'Export an earlier step, by --step.'
             )
     if section.get('qkv_bias') and not section['o_bias'] and family != 'qwen2':
