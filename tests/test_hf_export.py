@@ -392,8 +392,13 @@ def test_the_command_line():
 
 def theirs(folder, kind):
     transformers = pytest.importorskip('transformers')
-    model = getattr(transformers, kind).from_pretrained(folder, dtype='float32')
-    return transformers.AutoTokenizer.from_pretrained(folder), model.eval()
+    return transformers.AutoTokenizer.from_pretrained(folder), reading(folder, kind)
+
+
+def reading(folder, kind):
+    transformers = pytest.importorskip('transformers')
+    kind = getattr(transformers, kind)
+    return kind.from_pretrained(folder, dtype='float32').eval()
 
 
 def called(model, batch, **options):
@@ -444,7 +449,7 @@ def test_transformers_reads_every_family_back(tmp_path, case):
     model, source = imported(tmp_path, case)
     export.write(model, tmp_path / 'out')
     kind = f'AutoModelFor{"CausalLM" if CASES[case][1] else "MaskedLM"}'
-    (_, wanted), (_, other) = (theirs(path, kind) for path in (source, tmp_path / 'out'))
+    (_, other), wanted = theirs(tmp_path / 'out', kind), reading(source, kind)
     tokens, segments = (torch.tensor(x[:2]).long() for x in hf_cases.batch()[:2])
     batch = {'input_ids': tokens, 'attention_mask': (segments > 0).long()}
     found, real = called(other, batch).logits[segments > 0], segments > 0

@@ -275,7 +275,7 @@ def test_windows_are_counted_as_attention_is(case, window):
     [
         (dict(model_type='lama'), "Did you mean 'llama'"),
         (dict(hidden_act='relu'), "hidden_act='relu'"),
-        (dict(rope_parameters=dict(rope_type='yarn')), "type 'yarn'"),
+        (dict(rope_parameters=dict(rope_type='yarn')), "rope_type='yarn'"),
         (dict(quantization_config={}), 'has a quantization_config'),
         (dict(vocab_size=39), 'the tokenizer has 40 words, but the embedding 39 rows'),
         (dict(hidden_size=None), 'json: hidden_size=None must be a whole number'),

@@ -6,22 +6,21 @@ embedding has. What a config.json leaves out has the default of its `transformer
 
 import dataclasses
 
-from jepa_text import ranges
-from jepa_text.hf import kinds
+from jepa_text.hf import kinds, values
 
 # Options of a trunk that say how it computes, not what.
 _HOW = ('scan', 'remat', 'attention', 'dtype', 'name', 'parent')
-# What follows from the others if it is None.
-_MAY_LACK = ('kv_heads', 'head_width')
 
 
 def to_section(config, family=None):
     """The model section of a config.json (a dict).
 
-    Raises ValueError for an unknown family, a missing size, and whatever the models
-    here compute otherwise: another activation, another scaling of positions.
+    Raises ValueError for an unknown family, a missing size, a value of another kind,
+    and whatever the models here compute otherwise: another activation, another scaling
+    of positions.
     """
     family, config = kinds.complete(config, family)
+    values.check(config, family)
     read = {'transformer': _read_trunk, 'bert': _read_bert, 'modernbert': _read_modern}
     try:
         return read[kinds.KINDS[family].model](family, config)
@@ -83,16 +82,8 @@ def canonical(name, encoder):
 
 
 def _sizes(config, words):
-    """Ours of theirs; ValueError for a size that is none."""
-    found = {ours: config[theirs] for ours, theirs in words.items()}
-    for ours, value in found.items():
-        if ours.endswith('bias') or (value is None and ours in _MAY_LACK):
-            continue
-        bounds = dict(above=0) if ours == 'norm_eps' else dict(whole=True, least=1)
-        ranges.number(f'config.json: {words[ours]}', value, **bounds)
-    most = config['max_position_embeddings']
-    ranges.number('config.json: max_position_embeddings', most, whole=True, least=1)
-    return found
+    """Ours of theirs."""
+    return {ours: config[theirs] for ours, theirs in words.items()}
 
 
 def _read_trunk(family, config):
@@ -177,13 +168,15 @@ def _read_rope(config, whole):
     """(theta, scaling) of `rope_parameters`, or of the keys that came before them."""
     rope = config.get('rope_parameters') or config.get('rope_scaling') or {}
     kind = rope.get('rope_type', rope.get('type', 'default'))
-    part = rope.get('partial_rotary_factor', whole.get('partial_rotary_factor', 1.0))
-    if kind not in ('default', 'llama3') or part != 1.0:
+    part = rope.get('partial_rotary_factor') or whole.get('partial_rotary_factor') or 1
+    if kind not in ('default', 'llama3') or part != 1:
         raise ValueError(
-            f'Rotary positions of type {kind!r}, turning {part:.0%} of a head: only '
-            "'default' and 'llama3' can be read, turning all of it."
+            f'config.json: rope_type={kind!r} with partial_rotary_factor={part}: only '
+            "'default' and 'llama3' can be read, turning all of a head."
         )
     theta = rope.get('rope_theta', config.get('rope_theta'))
+    if theta is None:
+        raise ValueError('config.json: rope_theta=None must be a number above 0.')
     if kind == 'default':
         return float(theta), None
     rope = {kinds.STRETCH['length']: whole['max_position_embeddings']} | rope
@@ -204,9 +197,9 @@ def _read_bert(family, config):
         'name': 'bert',
         **sizes,
         'position_offset': 0 if family == 'bert' else config['pad_token_id'] + 1,
-        'act': _activation(config['hidden_act']),
+        'act': _activation(config, 'hidden_act'),
         # RobertaLMHead and its heirs call gelu by name.
-        'head_act': _activation(config['hidden_act'] if family == 'bert' else 'gelu'),
+        'head_act': _activation(config, 'hidden_act') if family == 'bert' else 'gelu',
         'head_width': sizes['width'] // sizes['heads'],
     }
 
@@ -239,8 +232,8 @@ def _read_modern(family, config):
         'rope_theta': theta,
         'local_theta': local,
         'local_window': config['local_attention'] // 2,
-        'act': _activation(config['hidden_activation']),
-        'head_act': _activation(config['classifier_activation']),
+        'act': _activation(config, 'hidden_activation'),
+        'head_act': _activation(config, 'classifier_activation'),
     }
 
 
@@ -284,11 +277,15 @@ def _alike(values):
 
 def _same(config, key, wanted):
     if config[key] not in (wanted, 'swish' if wanted == 'silu' else wanted):
-        raise ValueError(f'{key}={config[key]!r} cannot be read; only {wanted!r} can.')
+        raise ValueError(
+            f'config.json: {key}={config[key]!r} cannot be read; only {wanted!r} can.'
+        )
 
 
-def _activation(name):
-    if name not in kinds.ACTIVATIONS:
+def _activation(config, key):
+    if config[key] not in kinds.ACTIVATIONS:
         known = ', '.join(kinds.ACTIVATIONS)
-        raise ValueError(f'activation {name!r} cannot be read; there are: {known}.')
-    return kinds.ACTIVATIONS[name]
+        raise ValueError(
+            f'config.json: {key}={config[key]!r} cannot be read; there are: {known}.'
+        )
+    return kinds.ACTIVATIONS[config[key]]

@@ -182,7 +182,7 @@ def shift_of(config, causal):
 def complete(config, family=None):
     """(family, config with its defaults). Raises ValueError for an unknown family."""
     family = family or config.get('model_type')
-    if family not in KINDS:
+    if not isinstance(family, str) or family not in KINDS:
         raise ValueError(
             f'model_type {family!r} is no family that can be read.'
             f'{resolve.nearest(str(family), KINDS)}'

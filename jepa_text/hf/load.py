@@ -162,8 +162,8 @@ class _Source:
         if found.vocab_size > self.section['vocab_rows']:
             raise ValueError(
                 f'{self.folder}: the tokenizer has {found.vocab_size} words, but the '
-                f'embedding {self.section["vocab_rows"]} rows: they do not belong '
-                'together.'
+                f'embedding {self.section["vocab_rows"]} rows (vocab_size in config.json): '
+                'they do not belong together.'
             )
         return found
 

@@ -1,0 +1,128 @@
+"""A config.json of any values loads as it did, or is refused by the key that is wrong."""
+
+import itertools
+import json
+import math
+
+import hf_cases
+import numpy as np
+import pytest
+from hf_cases import CASES
+from test_hf_import import logits_of, tensors_of
+
+from jepa_text.hf import configs, load
+
+DEEP = {'a': [{'b': {'c': [None, {}]}}]}
+VALUES = (
+    *(None, [], ['x'], [1, 2], {}, DEEP, '', 'x', '7', True, False, 0, -1, 7, 10**6),
+    *(2**31, 10**30, -(10**30), 0.5, -0.5, 3.0, 1e300, math.nan, math.inf, -math.inf),
+)
+
+
+def corruptions(config):
+    """(keys from the outside in, value): every value for every key, nested ones too."""
+    for key, value in config.items():
+        yield from (((key,), one) for one in VALUES)
+        if isinstance(value, dict):
+            for inner, one in corruptions(value):
+                yield (key, *inner), one
+
+
+def changed(config, keys, value):
+    key, *rest = keys
+    return {**config, key: changed(config[key], rest, value) if rest else value}
+
+
+def whole(case):
+    """The config.json of a case with all that its family has a default for."""
+    config, _ = CASES[case]
+    section, causal = configs.to_section(config), CASES[case][1]
+    tied = bool(config.get('tie_word_embeddings'))
+    written = configs.to_config(section, config['model_type'], tied, causal)
+    return config | written | {'is_causal': causal, 'rope_scaling': None}
+
+
+def without(config, keys, before):
+    """The section if the value is null: what follows from others, or as if left out."""
+    derived = {
+        'num_key_value_heads': {'kv_heads': before['heads']},
+        'head_dim': {'head_width': before['width'] // before['heads']},
+        'sliding_window': {'window': None},
+    }
+    if keys[-1] in derived:
+        return before | derived[keys[-1]]
+    *outer, last = keys
+    place = config = json.loads(json.dumps(config))
+    for key in outer:
+        place = place[key]
+    del place[last]
+    return configs.to_section(config)
+
+
+def is_kind_of(value, before):
+    """May the value stand where this one stood? A number for a number, and so on."""
+    kinds = (bool, str, list, dict, type(None))
+    if isinstance(before, kinds):
+        return type(value) is type(before)
+    return type(value) in (int, float) and 0 <= value < math.inf
+
+
+def told(error, keys):
+    """Does the error name the key, or list the tensors that do not fit what it says?"""
+    text = str(error)
+    return keys[-1] in text or keys[0] in text or 'do not fit the config' in text
+
+
+def refused(config, keys, value):
+    """The section of the changed config; None if it was refused, and by its name."""
+    try:
+        return configs.to_section(changed(config, keys, value))
+    except ValueError as error:
+        assert told(error, keys), (keys, value, error)
+        return None
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_any_value_gives_the_same_section_or_is_refused_by_name(case):
+    """Or another section, if it is a value such as stood there: that is what it means."""
+    config = whole(case)
+    before, trials = configs.to_section(config), 0
+    for keys, value in corruptions(config):
+        trials += 1
+        found, old = refused(config, keys, value), config
+        for key in keys:
+            old = old[key]
+        if found is None or found == before or is_kind_of(value, old):
+            continue
+        assert value is None and found == without(config, keys, before), (keys, value)
+    assert trials > 400
+
+
+def trial(path, config, keys, value, before):
+    """'refused', 'the same' or 'another' model of finite logits."""
+    text = json.dumps(changed(config, keys, value))
+    (path / 'config.json').write_text(text)
+    try:
+        imported = load.load(path)
+    except ValueError as error:
+        assert told(error, keys), (keys, value, error)
+        return 'refused'
+    logits = logits_of(imported)
+    assert np.isfinite(logits).all(), (keys, value)
+    return 'the same' if np.array_equal(logits, before) else 'another'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('case', ['llama', 'smollm3', 'bert', 'roberta', 'modernbert'])
+def test_any_value_loads_the_same_model_or_is_refused_by_name(tmp_path, case):
+    """All the way: from the file to logits."""
+    config = whole(case)
+    path = hf_cases.write(tmp_path, config, tensors_of(case))
+    before = logits_of(load.load(path))
+    rng = np.random.default_rng(0)
+    trials = list(corruptions(config))
+    chosen = [trials[i] for i in rng.permutation(len(trials))[:150]]
+    found = [trial(path, config, *one, before) for one in chosen]
+    counts = {kind: len(list(all)) for kind, all in itertools.groupby(sorted(found))}
+    print(f'{case}: {len(found)} trials, {counts}')
+    assert counts['refused'] > 50 and counts['the same'] > 10
