@@ -162,7 +162,7 @@ class _Source:
         if found.vocab_size > self.section['vocab_rows']:
             raise ValueError(
                 f'{self.folder}: the tokenizer has {found.vocab_size} words, but the '
-                f'embedding {self.section["vocab_rows"]} rows (vocab_size in config.json): '
+                f'embedding {self.section["vocab_rows"]} rows (vocab_size): '
                 'they do not belong together.'
             )
         return found
