@@ -48,7 +48,12 @@ class Checkpointer:
         self._newest = _from_first(newest)
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(restore.quiet())
-        self._orbax = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler())
+        # Folders made in the background leave its other threads, when one cannot be made,
+        # to wait for it for five minutes, in which the process cannot end.
+        options = ocp.options.AsyncOptions(create_directories_asynchronously=False)
+        self._orbax = ocp.AsyncCheckpointer(
+            ocp.CompositeCheckpointHandler(), async_options=options
+        )
         self._stack.callback(self._orbax.close)
 
     def __enter__(self):
