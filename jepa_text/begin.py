@@ -57,7 +57,7 @@ class Parts:
     stop: Any
 
 
-def begin(config, folder, stack, restart=False):
+def begin(config, folder, stack, restart=False, stop=None):
     """(Parts, state to go on from, meta of its checkpoint or {}).
 
     What must be left again is entered into the stack. `restart`: as in anew.check.
@@ -87,7 +87,7 @@ def begin(config, folder, stack, restart=False):
             workdir.open_workdir(folder, config, may_change, steps=settled(config))
         )
     distributed.first(lambda: anew.check(folder, restart), 'the checkpoints')
-    stop = stack.enter_context(signals.Requests())
+    stop = stop or stack.enter_context(signals.Requests())
     store = stack.enter_context(
         checkpoint.Checkpointer(
             f'{folder}/checkpoints', keep=config['checkpoint']['keep']
@@ -104,6 +104,7 @@ def begin(config, folder, stack, restart=False):
             recipe,
             resumed=int(state.step) if meta else None,
             seconds=meta.get('seconds', 0.0),
+            logged=meta.get('logged'),
         )
     )
     for line in extend.lines(config):

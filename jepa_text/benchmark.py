@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from jepa_text import paths, ranges, recipe
-from jepa_text.running import console
+from jepa_text.running import console, seal
 
 COLUMNS = ('case', 'ms a step', 'tokens/s', 'MFU', 'ratio', 'quartiles', 'memory, MiB')
 
@@ -64,7 +64,7 @@ def _say(turn, turns, name, answer):
 def _write(workdir, config, results, left_out):
     found = {'config': config, 'results': results, 'left_out': left_out}
     text = json.dumps(found, indent=1)
-    (Path(workdir) / 'benchmark.json').write_text(text, encoding='utf-8')
+    seal.replace_file(Path(workdir) / 'benchmark.json', text)
 
 
 def check(config):

@@ -8,11 +8,10 @@ re-warming and decaying again (arXiv 2403.08763). config.json keeps what was bef
     extended = [{'at': step, 'steps': of the run before, 'schedule': ..., 'rise': steps}]
 """
 
-import json
 from pathlib import Path
 
 from jepa_text import ranges, recipe, schedules
-from jepa_text.running import restore, workdir
+from jepa_text.running import restore, seal, workdir
 
 # What may differ in a run that gets more steps, beside the length of its last phase.
 MAY_CHANGE = ('steps', 'tokens', 'schedule', 'extended')
@@ -105,4 +104,4 @@ def _saved(folder):
     path = Path(folder, 'config.json')
     if not path.is_file() or not workdir.has_step(Path(folder, 'checkpoints')):
         return None
-    return json.loads(path.read_text(encoding='utf-8'))
+    return seal.read_json(path)

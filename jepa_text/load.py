@@ -5,7 +5,6 @@
 
 import dataclasses
 import functools
-import json
 from pathlib import Path
 
 import jax
@@ -16,7 +15,7 @@ from jepa_text import paths, resolve, tokenizers
 from jepa_text import state as states
 from jepa_text.hf import load as hf_load
 from jepa_text.measures import as_read, pooling
-from jepa_text.running import restore, xla_flags
+from jepa_text.running import identity, restore, seal, xla_flags
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -214,7 +213,9 @@ def abstract(workdir, step=None):
         step = restore.newest_good_step(folder)
     if step is None:
         raise FileNotFoundError(f'{folder} holds no good checkpoint: train first.')
-    phase = restore.meta(folder, step)['phase']
+    meta = restore.meta(folder, step)
+    identity.check(workdir, config, tokenizer, meta)
+    phase = meta['phase']
     return step, _model(config, tokenizer, phase, f'{workdir} at step {step}')
 
 
@@ -247,6 +248,8 @@ def untrained(workdir):
     It reads as what the run ends with does, beside which it is looked at.
     """
     config, tokenizer = _read(workdir)
+    newest = restore.newest_good(Path(workdir) / 'checkpoints')
+    identity.check(workdir, config, tokenizer, newest[1] if newest else {})
     model = _model(config, tokenizer, 0, f'{workdir} untrained')
     params = jax.jit(functools.partial(model.network.init, config['seed']))()
     last = _model(config, tokenizer, -1, model.name)
@@ -260,7 +263,7 @@ def _read(workdir):
             f'{workdir} holds no config.json, so no run of jepa-text: give the --workdir '
             'of a training run.'
         )
-    config = json.loads((folder / 'config.json').read_text())
+    config = seal.read_json(folder / 'config.json')
     return config, tokenizers.load(folder / 'tokenizer.json')
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from jepa_text import load, paths, resolve, transplant
 from jepa_text.data import prepare, rows
 from jepa_text.hf import load as hf_load
-from jepa_text.running import workdir
+from jepa_text.running import seal, workdir
 
 FILE = 'start.json'
 # Options of a model that may be a list, one for each layer.
@@ -104,7 +104,7 @@ def complete(config, folder=None):
     if not config.get('start'):
         return config
     start = of(config['start'])
-    found = json.loads(Path(folder, FILE).read_text()) if asked(folder) else look(start)
+    found = seal.read_json(Path(folder, FILE)) if asked(folder) else look(start)
     model = dict(config.get('model') or {})
     if 'name' not in model:
         changes = {key: value for key, value in model.items() if value is not None}
@@ -165,12 +165,12 @@ def look(start):
         section, tied, family = hf_load.sketch(name, **start.options)
         return {'model': json.loads(json.dumps(section)), 'tied': tied, 'family': family}
     _, model = load.abstract(start.path, start.step)
-    config = json.loads(Path(start.path, 'config.json').read_text())
+    config = seal.read_json(Path(start.path, 'config.json'))
     before = Path(start.path, FILE)
     return {
         'model': config['model'],
         'tied': 'output' not in model.params['lm_head'],
-        'family': json.loads(before.read_text())['family'] if before.is_file() else None,
+        'family': seal.read_json(before)['family'] if before.is_file() else None,
     }
 
 

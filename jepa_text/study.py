@@ -35,7 +35,7 @@ from jepa_text.data import pipeline, prepare
 from jepa_text.evals import geometry as shapes
 from jepa_text.evals import heldout, representation
 from jepa_text.planning import baseline, outline
-from jepa_text.running import exits, restore, seal, xla_flags
+from jepa_text.running import exits, restore, seal, signals, xla_flags
 
 UNTRAINED = 'untrained'
 EVALUATED = 'evaluated'
@@ -62,11 +62,7 @@ def study(config, workdir):
             for name, run_config in run_configs(config, workdir / 'rows').items()
         }
         _check(config, configs, workdir)
-    for name, run_config in configs.items():
-        if finished(workdir / name, run_config):
-            print(f'{name}: complete, {recipe.size(run_config)[1]:,} steps')
-        else:
-            train.train(run_config, workdir / name)
+    _train(configs, workdir)
     results = kept.once(
         workdir / 'results.json', config, lambda: evaluate(config, workdir, *made)
     )
@@ -74,6 +70,22 @@ def study(config, workdir):
     study_report.show(results)
     print(f'\n{path}  (this call: {time.monotonic() - began:.0f} s)')
     return results
+
+
+def _train(configs, workdir):
+    """Trains the runs that are not finished. Raises exits.Stopped after a signal, also
+    one that came in the last step of a run, which then needs no save."""
+    with signals.Requests() as stop:
+        for name, run_config in configs.items():
+            if finished(workdir / name, run_config):
+                print(f'{name}: complete, {recipe.size(run_config)[1]:,} steps')
+            else:
+                train.train(run_config, workdir / name, stop=stop)
+            if stop.asked:
+                raise exits.Stopped(
+                    f'stopped after run {name!r} as asked; all is saved, and the same '
+                    'command goes on from there.'
+                )
 
 
 def run_configs(config, rows):
@@ -135,7 +147,7 @@ def finished(workdir, config):
     path = Path(workdir) / 'config.json'
     if not path.is_file():
         return False
-    if json.loads(path.read_text()) != extend.extended(config, workdir):
+    if seal.read_json(path) != extend.extended(config, workdir):
         return False
     newest = restore.newest_good_step(Path(workdir) / 'checkpoints')
     return newest == recipe.size(config)[1]

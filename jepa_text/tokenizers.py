@@ -25,6 +25,7 @@ import tokenizers as backend_library
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from jepa_text import paths, tokenizer_check
+from jepa_text.running import seal
 
 BUNDLED = pathlib.Path(__file__).parent / 'data' / 'bundled' / 'tokenizer.json'
 
@@ -108,7 +109,7 @@ class Tokenizer:
 
     def save(self, path):
         """Writes the tokenizer.json; `load` of it has the same fingerprint."""
-        pathlib.Path(path).write_text(self.content, encoding='utf-8')
+        seal.replace_file(path, self.content)
 
     @functools.cached_property
     def starts_word(self):

@@ -18,6 +18,7 @@ from jepa_text.running import (
     allocator,
     distributed,
     exits,
+    identity,
     xla_flags,
 )
 
@@ -29,7 +30,7 @@ def run(config, folder, **keywords):
         print('\n'.join(lines))
 
 
-def train(config, folder, restart=False):
+def train(config, folder, restart=False, stop=None):
     """Trains, or resumes, the run that `config` describes in the folder.
 
     Returns the final TrainState. Raises ValueError for a config that cannot run and
@@ -38,13 +39,14 @@ def train(config, folder, restart=False):
     when a signal asked to stop and the state is saved. In a job of several processes,
     each makes the same call (`distributed.start` before it). With `restart`, a run of
     which no checkpoint is good begins anew; else that is refused (running/anew.py).
+    `stop`: the signals.Requests of a caller who has more to do after the last step.
     """
     xla_flags.mend()
     allocator.keep_freed_memory()
     config = recipes.plain(config)
     with contextlib.ExitStack() as stack:
         with exits.refusals():
-            parts, state, meta = begin.begin(config, folder, stack, restart)
+            parts, state, meta = begin.begin(config, folder, stack, restart, stop)
         run, recipe = _Run(parts), parts.recipe
         if not meta:
             run.evaluate(state, 0, recipe.phases[0])
@@ -168,6 +170,9 @@ class _Run:
                 'phase': phase.index,
                 'fingerprint': self.recipe.fingerprint,
                 'seconds': self.report.seconds,
+                # On the disk before the checkpoint that follows them.
+                'logged': self.report.sync(),
+                **identity.sums(self.config, self.recipe.tokenizer),
                 'history': [
                     {'start': p.start, 'stop': min(p.stop, int(state.step)), **section}
                     for p, section in past
@@ -177,10 +182,11 @@ class _Run:
 
     def leave(self, number, state, phase):
         """Saves the state of this very step on all processes, and ends the run."""
+        with self._pause():
+            # A save of this step may be under way, and may fail yet.
+            self.store.wait()
         if self.store.last_step != number:
             self.save(state, phase, wait=True)
-        with self._pause():
-            self.store.wait()
         raise exits.Stopped(
             f'stopped after step {number:,} of {self.last:,} as asked; the state is '
             'saved, and the same command goes on from it.'

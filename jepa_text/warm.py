@@ -180,7 +180,7 @@ def _resumed(start, recipe, phase, state):
             f"start: optimizer='kept', but {start.path} reads other words than these "
             "rows, so its moments do not fit: take optimizer='fresh'."
         )
-    before = json.loads(Path(start.path, 'config.json').read_text())['optimizer']
+    before = seal.read_json(Path(start.path, 'config.json'))['optimizer']
     opt_state = jax.eval_shape(optimizers.make(before).init, model.params)
     now = jax.eval_shape(recipe.optimizer.init, model.params)
     if jax.tree.structure(opt_state) != jax.tree.structure(now):

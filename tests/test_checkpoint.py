@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -498,3 +499,18 @@ def test_nothing_is_printed_in_normal_use(tmp_path, capfd, caplog):
     assert absl.filters == filters
     assert not [r for r in caplog.records if r.name == 'absl']
     assert capfd.readouterr() == ('', '')
+
+
+def test_a_save_that_cannot_make_its_folder_leaves_no_thread_that_waits(tmp_path):
+    before = set(threading.enumerate())
+    with checkpoint.Checkpointer(tmp_path / 'run') as store:
+        store.save(_state(1), {}, wait=True)
+        shutil.rmtree(tmp_path / 'run')
+        (tmp_path / 'run').write_text('in the way')
+        with pytest.raises(RuntimeError, match='Step 2 could not be saved'):
+            store.save(_state(2), {}, wait=True)
+    left = set(threading.enumerate()) - before
+    deadline = time.monotonic() + 10
+    for thread in left:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    assert not [thread.name for thread in left if thread.is_alive()]

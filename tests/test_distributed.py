@@ -229,3 +229,53 @@ def test_what_one_process_knows_all_get_to_know(folder, tmp_path):
     ]
     assert all('failed on process 1' in line for line in lines[0][1:5])
     assert all('differ between process 0 and 1' in line[5] for line in lines)
+
+
+@pytest.mark.parametrize(
+    'ask',
+    [
+        lambda: distributed.first(str, 'inner'),
+        lambda: distributed.same('The rows', 'abc'),
+        lambda: distributed.from_first(1),
+        lambda: distributed.highest(1),
+        lambda: distributed.Vote()(False),
+        lambda: distributed.together('inner').__enter__(),
+    ],
+)
+def test_nobody_asks_the_others_within_a_block(ask):
+    with (
+        pytest.raises(RuntimeError, match='within the block "outer"'),
+        distributed.together('outer'),
+    ):
+        ask()
+    ask()  # outside it is answered, also after an error inside
+
+
+def test_all_talk_goes_through_the_file_that_guards_it():
+    package = Path(distributed.__file__).parents[1]
+    talks = [
+        path.relative_to(package).as_posix()
+        for path in package.rglob('*.py')
+        if 'multihost_utils' in path.read_text()
+    ]
+    assert talks == ['running/distributed.py']
+
+
+def test_orbax_which_meets_the_others_too_is_not_called_within_a_block(
+    folder, tmp_path, monkeypatch
+):
+    from orbax.checkpoint._src.multihost import multihost
+
+    met = []
+    monkeypatch.setattr(
+        multihost,
+        'sync_global_processes',
+        lambda *_, **__: met.append(distributed._BLOCK.get()),
+    )
+    short = dict(steps=2, evaluate=dict(every=0, rate=0.15, most_rows=12))
+    config = settings(folder, **short, checkpoint=dict(every=1, keep=2))
+    train.train(config, tmp_path / 'first')
+    begins = config | {'start': dict(path=str(tmp_path / 'first')), 'model': {}}
+    train.train(begins, tmp_path / 'second')
+    train.train(begins, tmp_path / 'second')
+    assert met and set(met) == {''}

@@ -23,7 +23,9 @@ LAYERS = {
     'tokenizers': 0,
     'running/exits': 0,
     'running/budget': 0,
-    'running/seal': 0,
+    # below all that writes
+    'running/seal': -1,
+    'running/lines': -1,
     'running/signals': 0,
     'running/xla_flags': 0,
     'running/patterns': 0,
@@ -39,7 +41,9 @@ LAYERS = {
     'running/goodput': 1,
     'running/workdir': 1,
     'running/restore': 1,
-    'running/checkpoint': 2,
+    'running/identity': 1,
+    'running/housekeeping': 2,
+    'running/checkpoint': 3,
     'running/anew': 2,
     'running/reporter': 4,
     # text -> rows -> batch

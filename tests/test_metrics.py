@@ -48,6 +48,7 @@ def test_not_finite_values_are_strings_in_strict_json_and_floats_when_read(tmp_p
     with metrics.Writer(tmp_path, tensorboard=False) as writer:
         writer.write(0, {'a': math.nan, 'b': math.inf, 'c': -math.inf})
     parsed = json.loads(log(tmp_path), parse_constant=lambda name: pytest.fail(name))
+    del parsed['crc']
     assert parsed == {'step': 0, 'a': 'nan', 'b': 'inf', 'c': '-inf'}
     (row,) = metrics.read(tmp_path)
     assert math.isnan(row['a']) and row['b'] == math.inf and row['c'] == -math.inf
@@ -247,3 +248,40 @@ def test_importing_needs_none_of_the_rare_packages():
         'assert not set(rare) & set(sys.modules)\n'
     )
     subprocess.run([sys.executable, '-c', code], check=True)
+
+
+def test_no_byte_of_a_line_changes_unseen(tmp_path):
+    write_steps(tmp_path, range(3))
+    whole, rows = log(tmp_path), metrics.read(tmp_path)
+    rng = np.random.default_rng(0)
+    for position in range(len(whole)):
+        for mask in {1, 1 << int(rng.integers(8)), int(rng.integers(1, 256))}:
+            flipped = bytearray(whole)
+            flipped[position] ^= mask
+            (tmp_path / metrics.FILE).write_bytes(flipped)
+            try:
+                found = metrics.read(tmp_path)
+            except ValueError as error:
+                assert str(tmp_path / metrics.FILE) in str(error)
+            else:
+                # A blank for another: the same rows.
+                assert found == rows, (position, mask, bytes(flipped))
+
+
+def test_lines_of_older_versions_are_read(tmp_path):
+    (tmp_path / metrics.FILE).write_text('{"step": 1, "a": 0.5, "b": "nan"}\n')
+    write_steps(tmp_path, [2])
+    assert [row['step'] for row in metrics.read(tmp_path)] == [1, 2]
+
+
+def test_an_end_that_was_lost_is_warned_of(tmp_path, caplog):
+    with metrics.Writer(tmp_path, tensorboard=False) as writer:
+        for step in range(5):
+            writer.write(step, {'a': step})
+        assert writer.sync() == 4
+    lines = log(tmp_path).splitlines(keepends=True)
+    for kept, warned in ((5, False), (3, True), (0, True)):
+        (tmp_path / metrics.FILE).write_bytes(b''.join(lines[:kept]))
+        caplog.clear()
+        metrics.Writer(tmp_path, 4, tensorboard=False, logged=4).close()
+        assert (str(tmp_path / metrics.FILE) in caplog.text) == warned

@@ -200,7 +200,9 @@ def test_a_damaged_record_names_the_shard(folder):
 def test_a_shard_that_cannot_be_opened(folder):
     shard = folder / 'train-00000-of-00003.array_record'
     shard.write_bytes(b'\0' * shard.stat().st_size)
-    with pytest.raises(ValueError, match="shards of 'train' in .* cannot be opened"):
+    with pytest.raises(
+        ValueError, match=r'train-00000-of-00003\.array_record cannot be opened'
+    ):
         pipeline.Rows(folder, 'train')
 
 

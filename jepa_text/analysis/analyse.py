@@ -21,7 +21,7 @@ from pathlib import Path
 from jepa_text import load, paths, resolve
 from jepa_text import task as tasks_
 from jepa_text.analysis import controls, features, findings, measuring, page, threads
-from jepa_text.running import compilation, xla_flags
+from jepa_text.running import compilation, seal, xla_flags
 
 COLUMNS = (
     *('task', 'model', 'seed', 'control', 'layer', 'pooling', 'form', 'metric'),
@@ -105,7 +105,7 @@ def named(paths):
 def _recipe(path, number):
     """What a run learns by, as text, but for its seed and the `number` of its folder."""
     file = Path(path) / 'config.json'
-    config = json.loads(file.read_text()) if file.is_file() else {}
+    config = seal.read_json(file) if file.is_file() else {}
     # What it starts from may be a run of the same seed, and its rows be named by that.
     own = re.compile(rf'[-_](seed)?({number}|{config.get("seed", number)})$')
 

@@ -66,15 +66,24 @@ class Rows:
             records = ArrayRecordDataSource(self._paths)
         except RuntimeError as error:
             raise ValueError(
-                f'The shards of {self.split!r} in {self.folder} cannot be opened, one is '
-                f'damaged ({error}). {rows_on_disk.REMEDY}'
+                f'{self._damaged()} cannot be opened, it is damaged ({error}). '
+                f'{rows_on_disk.REMEDY}'
             ) from error
         if len(records) != len(self):
             raise ValueError(
-                f'The shards of {self.split!r} in {self.folder} hold {len(records)} '
-                f'rows, the manifest says {len(self)}. {rows_on_disk.REMEDY}'
+                f'{self._damaged()} is damaged: the shards of {self.split!r} hold '
+                f'{len(records)} rows, the manifest says {len(self)}. '
+                f'{rows_on_disk.REMEDY}'
             )
         return records
+
+    def _damaged(self):
+        """The first shard whose checksum is not the manifest's; the folder if none."""
+        for entry in self.manifest['splits'][self.split]['files']:
+            path = self.folder / entry['name']
+            if rows_on_disk.sha256(path) != entry['sha256']:
+                return path
+        return self.folder
 
     def __len__(self):
         return self._ends[-1]

@@ -5,11 +5,10 @@ say is called unknown.
 """
 
 import dataclasses
-import json
 from pathlib import Path
 
 from jepa_text.evals import frequencies
-from jepa_text.running import metrics, restore
+from jepa_text.running import metrics, restore, seal
 
 START = 'start.json'
 LOADING = {
@@ -38,7 +37,7 @@ class Facts:
 def facts(workdir, step):
     """The Facts of a run at a step."""
     workdir = Path(workdir)
-    config = json.loads((workdir / 'config.json').read_text(encoding='utf-8'))
+    config = seal.read_json(workdir / 'config.json')
     manifest = Path(config['data']['folder'], 'manifest.json')
     measured_at, measured = metrics.newest(workdir, frequencies.PREFIX, step)
     return Facts(
@@ -169,4 +168,4 @@ def _usage(model, architecture, task):
 
 
 def _json(path):
-    return json.loads(path.read_text(encoding='utf-8')) if path.is_file() else None
+    return seal.read_json(path) if path.is_file() else None

@@ -7,7 +7,6 @@ stretches with the run.
 """
 
 import functools
-import json
 import statistics
 import time
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 
 from jepa_text import recipe, sharding
 from jepa_text.planning import flops, outline
-from jepa_text.running import distributed, workdir
+from jepa_text.running import distributed, seal, workdir
 
 KINDS = ('none', 'flops', 'time')
 ROUNDS, STEPS = 5, 4
@@ -112,7 +111,7 @@ def _saved(folder):
     path = Path(folder, 'config.json')
     if not path.is_file() or not workdir.has_step(Path(folder, 'checkpoints')):
         return None
-    saved = json.loads(path.read_text(encoding='utf-8')).get('baseline')
+    saved = seal.read_json(path).get('baseline')
     is_same = isinstance(saved, dict) and saved.get('by') == 'time'
     return saved['ratios'] if is_same else None
 

@@ -17,10 +17,14 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from jepa_text import paths
-from jepa_text.running import distributed, restore, seal
+from jepa_text.running import distributed, housekeeping, restore, seal
 
 _log = logging.getLogger(__name__)
 _HEADROOM = 1.2
+# Seconds that a process which failed waits for the end of its last save.
+_PATIENCE = 20
+# How a save ended, the worst of all processes: well, failed, or for want of room.
+_WELL, _FAILED, _FULL = range(3)
 
 
 class Checkpointer:
@@ -44,7 +48,9 @@ class Checkpointer:
         self.folder = Path(folder).expanduser().absolute()
         self._keep, self._keep_every = keep, keep_every
         self._thread = self._failure = self._saving = None
-        newest = distributed.first(lambda: _open(self.folder), 'the checkpoints')
+        newest = distributed.first(
+            lambda: housekeeping.opened(self.folder), 'the checkpoints'
+        )
         self._newest = _from_first(newest)
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(restore.quiet())
@@ -60,6 +66,12 @@ class Checkpointer:
         return self
 
     def __exit__(self, kind, error, trace):
+        if kind is not None and jax.process_count() > 1 and self._thread:
+            # To end a save, all processes meet, and those that are gone never come.
+            self._thread.join(_PATIENCE)
+            if self._thread.is_alive():
+                _log.warning('The last save in %s was left unfinished.', self.folder)
+                return
         try:
             self.close()
         except (OSError, RuntimeError):
@@ -93,9 +105,12 @@ class Checkpointer:
                 'steps away or use another folder.'
             )
         parts = self._parts(state, meta, step)
-        error = self._room(state, step) or self._start(step, parts)
-        if wait and not error:
-            error = self._settle()
+        error = self._room(state, step)
+        if not error:
+            self._start(step, parts)
+            # Of several processes one may have failed alone: they agree at the next call.
+            if wait or (self._failure and jax.process_count() == 1):
+                error = self._settle()
         if wait and error:
             raise error
         return self._tell(error)
@@ -151,7 +166,11 @@ class Checkpointer:
     def _room(self, state, step):
         """None, or the OSError that says how much room is missing."""
         needed = int(_HEADROOM * sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
-        free = shutil.disk_usage(self.folder).free
+        try:
+            free = shutil.disk_usage(self.folder).free
+        except OSError as error:  # the save will say whether it matters
+            _log.warning('The room in %s is not known: %s.', self.folder, error)
+            free = needed
         if not _from_first(int(free < needed)):
             return None
         return _full(
@@ -160,17 +179,16 @@ class Checkpointer:
         )
 
     def _start(self, step, parts):
-        """Copies to the host and starts the background thread; None or the error."""
+        """Copies to the host and starts the background thread."""
         self._saving = step
         try:
             self._orbax.save(self.folder / str(step), args=parts)
         except (OSError, ValueError, RuntimeError) as error:
             self._failure = error
-            return self._settle()
+            return
         # Not a daemon: a program that ends at once still seals its last step.
         self._thread = threading.Thread(target=self._finish, args=(step,), name='seal')
         self._thread.start()
-        return None
 
     def _finish(self, step):
         """In the background: awaits the end of the writing, seals, removes old steps."""
@@ -178,7 +196,7 @@ class Checkpointer:
             self._orbax.wait_until_finished()
             if jax.process_index() == 0:
                 seal.seal(self.folder / str(step))
-                _retain(self.folder, self._keep, self._keep_every)
+                housekeeping.retain(self.folder, self._keep, self._keep_every)
         except Exception as error:  # raised or told by the next call
             self._failure = error
 
@@ -188,12 +206,18 @@ class Checkpointer:
             self._thread.join()
         step, failure = self._saving, self._failure
         self._thread = self._failure = self._saving = None
-        if failure is None:
-            self._newest = self._newest if step is None else step
+        if step is None:
+            return None
+        mine = (_FULL if _is_full(failure) else _FAILED) if failure else _WELL
+        ended = distributed.highest(mine)
+        if ended == _WELL:
+            self._newest = step
             return None
         if jax.process_index() == 0:
-            _discard(self.folder, step)
-        if _is_full(failure):
+            housekeeping.discard(self.folder, step)
+        if failure is None:
+            failure = RuntimeError('it failed on another process, whose log says why')
+        if ended == _FULL:
             error = _full(
                 f'The disk was full while step {step} was saved in {self.folder}.'
             )
@@ -214,54 +238,6 @@ class Checkpointer:
             raise error
         _log.warning('%s Training goes on without this checkpoint.', error.strerror)
         return False
-
-
-def _open(folder):
-    """Makes the folder or frees it of what a crash left; the newest good step or None."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in folder.iterdir():
-            left = '.orbax-checkpoint-tmp' in path.name or 'deleting-' in path.name
-            if left and path.is_dir():
-                shutil.rmtree(path)
-        newest = restore.newest_good_step(folder)
-        for step in restore.steps(folder):
-            sealed = (folder / str(step) / seal.NAME).exists()
-            if newest is None or step > newest or not sealed:
-                aside = seal.free_name(folder / f'damaged-{step}')
-                (folder / str(step)).rename(aside)
-                _log.warning('Checkpoint %s is now %s.', folder / str(step), aside.name)
-    except OSError as error:
-        if error.filename is None:  # in words already
-            raise
-        raise type(error)(
-            error.errno,
-            f'The checkpoint folder {folder} cannot be used ({error.strerror}: '
-            f'{error.filename}). Make it writable, or use another folder.',
-        ) from error
-    return newest
-
-
-def _retain(folder, keep, keep_every):
-    """Removes old sealed steps. Runs just after a seal, so the newest of them is good."""
-    sealed = [s for s in restore.steps(folder) if (folder / str(s) / seal.NAME).exists()]
-    for step in sealed[:-keep]:
-        if keep_every and step % keep_every == 0:
-            continue
-        # Renamed first: a crash half way must not leave half a step under its number.
-        doomed = seal.free_name(folder / f'deleting-{step}')
-        try:
-            (folder / str(step)).rename(doomed)
-            shutil.rmtree(doomed)
-        except OSError as error:
-            _log.warning('The old checkpoint %s could not be removed: %s.', doomed, error)
-
-
-def _discard(folder, step):
-    """Gives back the space of a save that failed."""
-    shutil.rmtree(folder / f'{step}.orbax-checkpoint-tmp', ignore_errors=True)
-    if not (folder / str(step) / seal.NAME).exists():
-        shutil.rmtree(folder / str(step), ignore_errors=True)
 
 
 def _full(text):

@@ -130,6 +130,11 @@ def from_first(array):
         return np.asarray(multihost_utils.broadcast_one_to_all(np.asarray(array)))
 
 
+def highest(number):
+    """The highest of the processes' whole numbers from 0, on all of them."""
+    return int(_gather(number).max())
+
+
 class Vote:
     """Does any process say yes? All get the same answer, in the same call.
 

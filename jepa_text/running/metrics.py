@@ -3,11 +3,14 @@
 `metrics.jsonl` is the truth, one JSON object a line: {"step": 100, "train/loss": 5.25}.
 Keys are sorted and floats keep all their digits, so that a resumed run's file can be
 compared with a straight run's byte by byte. JSON has no NaN: it and the infinities are
-the strings "nan", "inf" and "-inf", and `read` turns them back into floats.
+the strings "nan", "inf" and "-inf", and `read` turns them back into floats. The last key
+of a line, "crc", is the CRC-32 of what stands before it: a digit that flipped on the disk
+is no measurement.
 """
 
 import contextlib
 import json
+import logging
 import math
 import os
 import time
@@ -15,7 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
+from jepa_text.running import lines, seal
+
 FILE = 'metrics.jsonl'
+_log = logging.getLogger(__name__)
 
 
 class Writer:
@@ -26,12 +32,23 @@ class Writer:
     run then writes those steps again. Without it every whole line is kept. To lose
     nothing, write the metrics of step k before saving the checkpoint of step k.
     `write` hands each line to the operating system: a killed process loses none.
+    Neither does a machine without power that lose what was written before `sync`. What
+    `sync` said then is given as `logged`: where lines up to that step are missing
+    nevertheless, this is warned of.
     """
 
-    def __init__(self, workdir, resume_step=None, tensorboard=True):
+    def __init__(self, workdir, resume_step=None, tensorboard=True, logged=None):
         self._path = Path(workdir) / FILE
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        _trim(self._path, math.inf if resume_step is None else resume_step)
+        self._last = _trim(self._path, math.inf if resume_step is None else resume_step)
+        if logged is not None and (self._last is None or self._last < logged):
+            _log.warning(
+                'The end of %s is lost: it tells of steps up to %s, and was written up '
+                'to step %s before the checkpoint that the run goes on from.',
+                self._path,
+                self._last,
+                logged,
+            )
         self._file = open(self._path, 'ab', buffering=0)  # noqa: SIM115
         self._events = _open_events(workdir, resume_step) if tensorboard else None
 
@@ -43,15 +60,21 @@ class Writer:
         """
         if int(step) != step or step < 0:
             raise ValueError(f'A step is a whole number from 0, but {step!r} was given.')
-        if 'step' in values:
-            raise ValueError('A metric cannot be named "step": the line has its own.')
+        for taken in values.keys() & {'step', lines.CRC}:
+            raise ValueError(f'A metric cannot be named "{taken}": the line has its own.')
         line = {name: _scalar(name, value) for name, value in values.items()}
         written = {name: _to_json(value) for name, value in sorted(line.items())}
-        text = json.dumps({'step': int(step), **written}, allow_nan=False) + '\n'
-        self._file.write(text.encode())
+        text = json.dumps({'step': int(step), **written}, allow_nan=False)
+        self._file.write(lines.summed(text.encode()))
+        self._last = int(step)
         if self._events is not None:
             for name, value in line.items():
                 self._events.add_scalar(name, value, int(step))
+
+    def sync(self):
+        """Brings all lines to the disk; returns the last step of one, None if none."""
+        os.fsync(self._file.fileno())
+        return self._last
 
     def close(self):
         """Flushes and closes both files; a second call does nothing."""
@@ -125,16 +148,16 @@ def _from_json(value):
 
 def _whole_lines(path):
     """(row, its bytes) of every line, without a last one that is cut off."""
-    lines = path.read_bytes().splitlines(keepends=True)
-    for number, line in enumerate(lines, start=1):
+    found = path.read_bytes().splitlines(keepends=True)
+    for number, line in enumerate(found, start=1):
         try:
-            row = json.loads(line)
-            int(row['step'])  # a line without a step is as damaged as one that is no JSON
-        except (ValueError, TypeError, KeyError) as error:
-            if number == len(lines) and not line.endswith(b'\n'):
+            row = lines.row_of(line)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            is_cut = not line.endswith(b'\n') and not lines.END.search(line)
+            if number == len(found) and is_cut:
                 return
             raise ValueError(
-                f'{path} is damaged at line {number} of {len(lines)}: {line[:60]!r}. '
+                f'{path} is damaged at line {number} of {len(found)}: {line[:60]!r}. '
                 'Only the last line may be incomplete. Delete the line if its metrics '
                 'can be spared.'
             ) from error
@@ -142,17 +165,15 @@ def _whole_lines(path):
 
 
 def _trim(path, last_step):
+    """Removes the lines after a step; returns the step of the last line that is left."""
     if not path.exists():
-        return
-    kept = b''.join(line for row, line in _whole_lines(path) if row['step'] <= last_step)
-    if kept == path.read_bytes():
-        return
-    scratch = path.with_name(f'{path.name}.tmp')
-    with open(scratch, 'wb') as file:
-        file.write(kept)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(scratch, path)
+        return None
+    kept = [(row['step'], line) for row, line in _whole_lines(path)]
+    kept = [(step, line) for step, line in kept if step <= last_step]
+    text = b''.join(line for _, line in kept)
+    if text != path.read_bytes():
+        seal.replace_file(path, text)
+    return kept[-1][0] if kept else None
 
 
 def _open_events(workdir, resume_step):

@@ -26,13 +26,13 @@ class Reporter:
     """Process 0 writes the metrics of a workdir and shows progress; the others listen.
 
     A context manager. `resumed` is the step that the run goes on from, None for a new
-    run; `seconds` were spent in steps until then.
+    run; `seconds` were spent in steps until then, and metrics written up to `logged`.
     """
 
-    def __init__(self, folder, config, recipe, *, resumed=None, seconds=0.0):
+    def __init__(self, folder, config, recipe, *, resumed=None, seconds=0.0, logged=None):
         self._folder, self._config, self._recipe = folder, config, recipe
         self._resumed, self._goodput = resumed, None
-        self._earlier = seconds
+        self._earlier, self._logged = seconds, logged
         self._flops_per_token = 0.0
         self._peak = hardware.peak(jax.devices()[0].device_kind)
         self.clock = metrics.Throughput(devices=jax.device_count())
@@ -43,7 +43,9 @@ class Reporter:
         if self._speaks:
             before = -1 if self._resumed is None else self._resumed
             self._goodput = goodput.Goodput(self._folder)
-            self._writer = self._stack.enter_context(metrics.Writer(self._folder, before))
+            self._writer = self._stack.enter_context(
+                metrics.Writer(self._folder, before, logged=self._logged)
+            )
             self._progress = self._stack.enter_context(
                 console.Progress(
                     self._config['name'], self._recipe.steps, start=max(before, 0)
@@ -90,6 +92,10 @@ class Reporter:
         """Metrics of a step."""
         if self._speaks:
             self._writer.write(number, values)
+
+    def sync(self):
+        """Brings the metrics to the disk; the last step that they tell of, if any."""
+        return self._writer.sync() if self._speaks else None
 
     def say(self, text):
         """A line for the person at the terminal."""

@@ -10,7 +10,6 @@ Safe next to a run that is alive. `checkpoint.Checkpointer` writes these folders
 
 import contextlib
 import functools
-import json
 import logging
 from pathlib import Path
 
@@ -123,7 +122,7 @@ def read_json(path, item):
             f'{", ".join(map(str, steps(path.parent))) or "none"}.'
         )
     # As Orbax wrote it, but without Orbax, for which all processes must read at once.
-    return json.loads((path / item / _JSON).read_text(encoding='utf-8'))
+    return seal.read_json(path / item / _JSON)
 
 
 def describe(state):

@@ -76,6 +76,22 @@ def replace_file(path, content):
     _flush_folder(path.parent)
 
 
+def read_json(path):
+    """What a JSON file holds. Raises ValueError with its name when it is damaged."""
+    try:
+        return json.loads(Path(path).read_text(encoding='utf-8'))
+    except ValueError as error:
+        raise ValueError(
+            f'{path} is damaged: it is not JSON in UTF-8 ({error}). Bring it back from a '
+            'copy, or make anew what it belongs to.'
+        ) from error
+
+
+def checksum(value):
+    """The sha256 of a value that JSON can hold, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
 def free_name(path):
     """The path, or with -2, -3, ... the first of that name that is not taken."""
     free, number = path, 2

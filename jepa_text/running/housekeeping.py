@@ -1,0 +1,56 @@
+"""A folder of checkpoints: freed of what a crash left, and of what is old."""
+
+import logging
+import shutil
+
+from jepa_text.running import restore, seal
+
+_log = logging.getLogger(__name__)
+
+
+def opened(folder):
+    """Makes the folder or frees it of what a crash left; the newest good step or None."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.iterdir():
+            left = '.orbax-checkpoint-tmp' in path.name or 'deleting-' in path.name
+            if left and path.is_dir():
+                shutil.rmtree(path)
+        newest = restore.newest_good_step(folder)
+        for step in restore.steps(folder):
+            sealed = (folder / str(step) / seal.NAME).exists()
+            if newest is None or step > newest or not sealed:
+                aside = seal.free_name(folder / f'damaged-{step}')
+                (folder / str(step)).rename(aside)
+                _log.warning('Checkpoint %s is now %s.', folder / str(step), aside.name)
+    except OSError as error:
+        if error.filename is None:  # in words already
+            raise
+        raise type(error)(
+            error.errno,
+            f'The checkpoint folder {folder} cannot be used ({error.strerror}: '
+            f'{error.filename}). Make it writable, or use another folder.',
+        ) from error
+    return newest
+
+
+def retain(folder, keep, keep_every):
+    """Removes old sealed steps. Runs just after a seal, so the newest of them is good."""
+    sealed = [s for s in restore.steps(folder) if (folder / str(s) / seal.NAME).exists()]
+    for step in sealed[:-keep]:
+        if keep_every and step % keep_every == 0:
+            continue
+        # Renamed first: a crash half way must not leave half a step under its number.
+        doomed = seal.free_name(folder / f'deleting-{step}')
+        try:
+            (folder / str(step)).rename(doomed)
+            shutil.rmtree(doomed)
+        except OSError as error:
+            _log.warning('The old checkpoint %s could not be removed: %s.', doomed, error)
+
+
+def discard(folder, step):
+    """Gives back the space of a save that failed."""
+    shutil.rmtree(folder / f'{step}.orbax-checkpoint-tmp', ignore_errors=True)
+    if not (folder / str(step) / seal.NAME).exists():
+        shutil.rmtree(folder / str(step), ignore_errors=True)

@@ -1,0 +1,30 @@
+"""What a checkpoint knows of the files beside it that say what its arrays mean."""
+
+from pathlib import Path
+
+from jepa_text.running import seal
+
+
+def sums(config, tokenizer):
+    """{'tokenizer': sha256, 'model': sha256}, for the meta of a checkpoint."""
+    said = [phase['objective'] for phase in config['phases']]
+    said += [config['model'], config['seed'], config['data']['row_length']]
+    return {'tokenizer': tokenizer.fingerprint, 'model': seal.checksum(said)}
+
+
+def check(workdir, config, tokenizer, meta):
+    """Raises ValueError, which names the file, unless config.json and tokenizer.json of a
+    workdir are those of a checkpoint with this meta. Older ones do not know them."""
+    remedies = {
+        'tokenizer': f'the tokenizer.json in {config["data"]["folder"]} is the same',
+        'model': 'the training command, run again, says what differs',
+    }
+    files = {'tokenizer': 'tokenizer.json', 'model': 'config.json'}
+    for name, found in sums(config, tokenizer).items():
+        known = meta.get(name, found)
+        if known != found:
+            raise ValueError(
+                f'{Path(workdir, files[name])} is damaged or was edited: its {name} is '
+                f'not the one of the checkpoints beside it (sha256 {found[:16]}..., they '
+                f'say {known[:16]}...). Bring it back from a copy; {remedies[name]}.'
+            )
