@@ -93,6 +93,14 @@ def test_how_many_texts_are_cut_is_said_on_page_and_console(results, folder, cap
     assert controls.WHOLE in text and 'a, TF-IDF' in text
 
 
+def test_likeness_says_its_name_and_of_how_many_texts(results):
+    rows = [row for row in results['rows'] if 'cka' in row['metric']]
+    task = results['tasks'][0]
+    assert {(row['metric'], row['count']) for row in rows} == {
+        ('unbiased_cka', task['test'])
+    }
+
+
 def test_what_is_read_is_what_the_row_holds(model):
     """The part has the tokens of the row and no character more, whatever the letters."""
     for text in ('The whale saw ' * 30, 'naïve 中文字 😀👩‍👩‍👧 ' * 20, 'x' * 500):

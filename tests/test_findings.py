@@ -272,11 +272,14 @@ def test_the_last_layer_is_named_only_where_it_was_measured():
 
 def test_methods_say_what_was_done():
     config = dict(controls=['TF-IDF'], halves=0, train=7, test=9, seed=1)
+    config |= dict(poolings=['mean'])
     text = ' '.join(page.methods(config).split())
     assert 'Controls: TF-IDF.' in text and 'random initialisation' not in text
     assert 'of geometry, none;' in text and '0 random halves' not in text
-    config |= dict(controls=[], halves=16)
+    assert 'tokens of at most' not in text
+    config |= dict(controls=[], halves=16, poolings=['mean', 'attention'])
     text = page.methods(config)
+    assert 'weights of attention are learned from the first 64 tokens' in text
     assert 'No control was asked for.' in text and '16 random halves' in text
 
 

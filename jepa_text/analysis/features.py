@@ -24,6 +24,7 @@ from jepa_text.measures import pooling
 
 VERSION = 3  # of what the numbers mean; another one is another file
 TRAINED = ('attention', 'weighted')
+TRAINED_ON = 64  # tokens of a text
 POOLINGS = (*pooling.POOLINGS, 'inverse_frequency', 'last4', *TRAINED)
 _AVERAGED = 4
 
@@ -115,7 +116,7 @@ def identity(model):
     return digest.hexdigest()
 
 
-def token_states(model, texts, most_tokens=64, batch_size=64):
+def token_states(model, texts, most_tokens=TRAINED_ON, batch_size=64):
     """(hidden_NLD float16, valid_NL) of the last layer: what trained pooling learns from.
 
     The first `most_tokens` tokens, specials among them.

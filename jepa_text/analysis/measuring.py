@@ -13,7 +13,7 @@ from jepa_text.analysis import array_cache, cells, controls, features, readouts
 from jepa_text.analysis.cells import Cell
 from jepa_text.measures import as_read, lexical, pooling, similarity, trained_pooling
 
-_POOLING_TEXTS = 600  # from which trained poolings learn
+POOLING_TEXTS = 600  # from which trained poolings learn
 _CKA_TEXTS = 2000
 
 
@@ -92,12 +92,13 @@ class Measured:
             for two in names[place:]:
                 down, across = self.last[one], self.last[two]
                 cka = similarity.similarity_map([*down.values()], [*across.values()])
+                count = len(next(iter(down.values())))
                 for i, values in zip(down, cka):
                     for j, value in zip(across, values):
                         cell = Cell(self.tasks[0].name, *one, '', i, self._pooling)
                         other = f'{two[0]} seed {two[1]} layer {j}'
                         values = (float(value), math.nan, math.nan)
-                        self._row(cell, 'centred', 'unbiased_cka', values, '', other)
+                        self._row(cell, 'centred', 'unbiased_cka', values, count, other)
 
     @property
     def _seed(self):
@@ -229,7 +230,7 @@ class _Made(NamedTuple):
 
 def trained_weights(model, task, seed, folder):
     """{pooling: weights} of trained_pooling.py, from training texts of a task; kept."""
-    chosen = task.train.take(np.arange(min(len(task.train), _POOLING_TEXTS)))
+    chosen = task.train.take(np.arange(min(len(task.train), POOLING_TEXTS)))
     cache = array_cache.ArrayCache(folder)
     text = json.dumps([chosen.first, chosen.target.tolist(), seed])
     digest = hashlib.sha256(f'{features.identity(model)} {text}'.encode()).hexdigest()

@@ -1,8 +1,16 @@
 """The results of an analysis as analysis.html, and as a short table on the terminal."""
 
 from jepa_text import report, study_report
-from jepa_text.analysis import charts, controls, figures, findings, verdicts
-from jepa_text.measures import as_read
+from jepa_text.analysis import (
+    charts,
+    controls,
+    features,
+    figures,
+    findings,
+    measuring,
+    verdicts,
+)
+from jepa_text.measures import as_read, pooling
 from jepa_text.running import console
 
 COLUMNS = ('task', 'model', 'probe', 'words', 'uniformity', 'without length', 'rank')
@@ -128,7 +136,15 @@ def methods(config):
             'the two of a pair together, scaled to all'
         )
     said = f'Controls: {", ".join(names)}.' if names else 'No control was asked for.'
-    return METHODS.format(**{**config, 'controls': said, 'geometry': geometry})
+    text = METHODS.format(**{**config, 'controls': said, 'geometry': geometry})
+    trained = [n for n in config['poolings'] if pooling.base(n) in features.TRAINED]
+    if trained:
+        text += (
+            f' The weights of {", ".join(trained)} are learned from the first '
+            f'{features.TRAINED_ON:,} tokens of at most {measuring.POOLING_TEXTS:,} '
+            'training texts.'
+        )
+    return text
 
 
 def _cuts(results):
