@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import tiny
 
-from jepa_text import main, sharding, train
+from jepa_text import load, main, sharding, train
 from jepa_text import task as tasks
 from jepa_text.analysis import analyse, cells, features, findings, page, readouts
 from jepa_text.data import pipeline
 from jepa_text.evals import geometry as geometry_eval
-from jepa_text.running import metrics
+from jepa_text.running import console, metrics
 
 pytest.importorskip('sklearn')
 pytest.importorskip('matplotlib')
@@ -66,6 +66,35 @@ def config(folder, **changes):
 @pytest.fixture(scope='module')
 def results(folder):
     return analyse.analyse(config(folder), folder / 'out')
+
+
+def test_every_part_is_told_while_it_goes(folder, results, tmp_path, monkeypatch, capsys):
+    """No part is silent, the last one ends at 100 %, and steps within are told."""
+    update = console.Progress.update
+    told = []
+
+    def record(self, step, **given):
+        told.append((step, given['description']))
+        self._shown_at = -1e9  # as if ten seconds had gone
+        update(self, step, **given)
+
+    monkeypatch.setattr(console.Progress, 'update', record)
+    kept = dict(cache=str(folder / 'out' / 'features'), halves=0)
+    analyse.analyse(config(folder, models=[str(folder / 'a-0')], **kept), tmp_path)
+    steps = [step for step, _ in told]
+    # Three of the model, TF-IDF, likeness, comparison; each is told when it begins.
+    assert steps == sorted(steps) and set(steps) == set(range(7))
+    (task,) = results['tasks']
+    for part in ('a-0, untrained', 'a-0, bag of embeddings', 'TF-IDF'):
+        assert any(text == f'{part}, {task["name"]}' for _, text in told)
+    assert any('measured 2 of' in text for _, text in told)
+    err = capsys.readouterr().err
+    assert '6/6' in err.splitlines()[-1] and len(err.splitlines()) >= len(told)
+    # What is not kept yet is told by the batch.
+    said = []
+    model = load.load(folder / 'a-0')
+    features.of(model, ['The whale.'] * 70, layers=[-1], tell=said.append)
+    assert said == ['vectors of 64 of 70 texts', 'vectors of 70 of 70 texts']
 
 
 def chosen(results, **wanted):

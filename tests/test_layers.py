@@ -160,6 +160,7 @@ LAYERS = {
     'analysis/array_cache': 0,
     'analysis/threads': 0,
     'analysis/controls': 1,
+    'analysis/telling': 2,
     'analysis/features': 1,
     'analysis/charts': 2,
     'analysis/readouts': 3,

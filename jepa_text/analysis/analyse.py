@@ -20,8 +20,16 @@ from pathlib import Path
 
 from jepa_text import load, paths, resolve
 from jepa_text import task as tasks_
-from jepa_text.analysis import controls, features, findings, measuring, page, threads
-from jepa_text.running import compilation, seal, xla_flags
+from jepa_text.analysis import (
+    controls,
+    features,
+    findings,
+    measuring,
+    page,
+    telling,
+    threads,
+)
+from jepa_text.running import compilation, console, seal, xla_flags
 
 COLUMNS = (
     *('task', 'model', 'seed', 'control', 'layer', 'pooling', 'form', 'metric'),
@@ -54,15 +62,18 @@ def analyse(config, workdir):
     folder.mkdir(parents=True, exist_ok=True)
     cache = config['cache'] or folder / 'features'
     cache = compilation.private_folder(str(cache), 'features', 'cache')
-    found = measuring.Measured(config, chosen, cache)
-    with threads.one_thread_each():
+    total = telling.parts(config, chosen)
+    with threads.one_thread_each(), console.Progress('analysis', total) as progress:
+        found = measuring.Measured(config, chosen, cache, telling.Telling(progress))
         for path, (name, seed) in names.items():
-            print(f'{name}{f" seed {seed}" if seed else ""}: {path}', end='', flush=True)
-            start = time.monotonic()
+            found.tell.say(f'{name}{f" seed {seed}" if seed else ""}: {path}')
             found.model(load.load(path), name, seed)
-            print(f'  ({time.monotonic() - start:.0f} s)')
         found.tf_idf()
         found.likeness()
+        found.tell.done()
+        found.tell.part('comparing')
+        compared = findings.compare(found.rows, found.deviations, found.single)
+        found.tell.done()
     results = {
         'config': config,
         'models': {path: list(pair) for path, pair in names.items()},
@@ -71,7 +82,7 @@ def analyse(config, workdir):
         'texts': {t.name: len(t.test.texts()) for t in chosen},
         'rows': found.rows + findings.over_seeds(found.rows),
         'spectra': found.spectra,
-        **findings.compare(found.rows, found.deviations, found.single),
+        **compared,
         'seconds': round(time.monotonic() - began, 1),
     }
     write(folder, results)

@@ -27,6 +27,7 @@ TRAINED = ('attention', 'weighted')
 TRAINED_ON = 64  # tokens of a text
 POOLINGS = (*pooling.POOLINGS, 'inverse_frequency', 'last4', *TRAINED)
 _AVERAGED = 4
+_BATCH = 64
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,7 +49,9 @@ class Features:
         return rows.astype(np.float32) * centre[-1] + centre[:-1]
 
 
-def of(model, texts, poolings=('mean',), *, layers=None, given=None, folder=None):
+def of(
+    model, texts, poolings=('mean',), *, layers=None, given=None, folder=None, tell=None
+):
     """Features of a load.Pretrained; the forward pass only for what is not kept yet.
 
     Poolings are those of pooling.POOLINGS over all tokens, specials among them, as
@@ -56,8 +59,9 @@ def of(model, texts, poolings=('mean',), *, layers=None, given=None, folder=None
     over tokens and the last four layers; 'attention' and 'weighted', with the weights
     that `given` has for them. The last three are of the last layer. NAME-specials is the
     same without special tokens. `layers` None: all. Without `folder` nothing is kept
-    after this. Raises ValueError for an unknown pooling or layer, a text without tokens,
-    and 'cls' of a model whose texts no special token begins.
+    after this. `tell` is called with words on how many texts are done. Raises ValueError
+    for an unknown pooling or layer, a text without tokens, and 'cls' of a model whose
+    texts no special token begins.
     """
     depth = model.network.encoder.depth
     pairs = combinations(depth, layers, poolings)
@@ -77,7 +81,7 @@ def of(model, texts, poolings=('mean',), *, layers=None, given=None, folder=None
     found = Features(depth, names, tokens_N, array_cache.ArrayCache(folder))
     missing = [pair for pair, key in names.items() if not _kept(found.cache, key)]
     if missing:
-        _compute(model, rows, missing, names, given, found.cache)
+        _compute(model, rows, missing, names, given, found.cache, tell)
     return found
 
 
@@ -171,7 +175,7 @@ def _layers(network, causal, params, tokens_BL, segments_BL, positions_BL):
     return [*layers_NBLD[:-1], last_BLD]
 
 
-def _compute(model, rows, pairs, names, given, cache, batch_size=64):
+def _compute(model, rows, pairs, names, given, cache, tell):
     """One pass over the texts, alike lengths together; every pair is written."""
 
     reading = model.causal, tuple(model.tokenizer.special_ids)
@@ -182,8 +186,8 @@ def _compute(model, rows, pairs, names, given, cache, batch_size=64):
     wanted = {key: ((len(rows), width), np.float16) for key in keys}
     wanted |= {f'{key}-centre': ((width + 1,), np.float32) for key in keys}
     with cache.writing(wanted) as arrays:
-        for start, chosen in enumerate(_batches(rows, batch_size)):
-            batch = model.pad([rows[i] for i in chosen], batch_size)
+        for start, chosen in enumerate(_batches(rows, _BATCH)):
+            batch = model.pad([rows[i] for i in chosen], _BATCH)
             found = jax.device_get(pooled(model.params, given, *batch))
             for (layer, name), key, pooled_BD in zip(pairs, keys, found):
                 pooled_CD, centre = pooled_BD[: len(chosen)], arrays[f'{key}-centre']
@@ -193,6 +197,9 @@ def _compute(model, rows, pairs, names, given, cache, batch_size=64):
                     kept_CD = ((pooled_CD - centre[:-1]) / centre[-1]).astype(np.float16)
                 _check_finite(pooled_CD, kept_CD, chosen, f'{layer}/{name}')
                 arrays[key][chosen] = kept_CD
+            if tell is not None:
+                done = min((start + 1) * _BATCH, len(rows))
+                tell(f'vectors of {done:,} of {len(rows):,} texts')
 
 
 def _batches(rows, size):

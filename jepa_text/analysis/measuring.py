@@ -9,7 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jepa_text.analysis import array_cache, cells, controls, features, readouts
+from jepa_text.analysis import (
+    array_cache,
+    cells,
+    controls,
+    features,
+    readouts,
+    telling,
+)
 from jepa_text.analysis.cells import Cell
 from jepa_text.measures import as_read, lexical, pooling, similarity, trained_pooling
 
@@ -20,7 +27,8 @@ _CKA_TEXTS = 2000
 class Measured:
     """Rows as they come, and what comparisons need beside them."""
 
-    def __init__(self, config, chosen, cache):
+    def __init__(self, config, chosen, cache, tell=None):
+        self.tell = tell or telling.Telling()
         self.config, self.tasks, self.cache = config, chosen, cache
         self.rows, self.spectra = [], []
         # What models read of tasks whose texts are longer, and how many are.
@@ -42,7 +50,7 @@ class Measured:
             self.read[name, seed, task.name] = read
             self.cuts.append(cut)
         if 'cls' in self.config['poolings'] and not model.ends()[0]:
-            print('  (no cls: no special token begins its texts)', end='', flush=True)
+            self.tell.say('  (no cls: no special token begins its texts)')
         self._features(model, name, seed, '')
         if controls.UNTRAINED in wanted:
             # Another draw for each training seed: their spread is that of the control.
@@ -50,17 +58,20 @@ class Measured:
             self._features(fresh, name, seed, controls.UNTRAINED)
         if controls.BAG in wanted:
             for task in self.tasks:
+                self.tell.part(name, controls.BAG, task.name)
                 texts = _texts(task)
                 cell = Cell(task.name, name, seed, controls.BAG, None, 'mean')
                 rows_ND = controls.bag_of_embeddings(model, texts)
                 read = self.read[name, seed, task.name]
                 self._cells({cell: rows_ND}, read, _lengths(model, texts, read))
+                self.tell.done()
 
     def tf_idf(self):
         """The control without any model: of what models read, and of the whole texts."""
         if controls.TF_IDF not in self.config['controls']:
             return
         for task in self.tasks:
+            self.tell.part(controls.TF_IDF, task.name)
             # Models that read the same share their control.
             groups = {_texts(task): (task, [])}
             for (name, seed, of), read in self.read.items():
@@ -68,13 +79,15 @@ class Measured:
                     cell = Cell(of, name, seed, controls.TF_IDF, None, '')
                     groups.setdefault(_texts(read), (read, []))[1].append(cell)
             if len(groups) == 1:
-                self._counted(task, [Cell(task.name, '', 0, controls.TF_IDF, None, '')])
-                continue
-            groups[_texts(task)][1].append(
-                Cell(task.name, '', 0, controls.WHOLE, None, '')
-            )
+                places = [Cell(task.name, '', 0, controls.TF_IDF, None, '')]
+                groups = {(): (task, places)}
+            else:
+                groups[_texts(task)][1].append(
+                    Cell(task.name, '', 0, controls.WHOLE, None, '')
+                )
             for read, places in groups.values():
                 self._counted(read, places)
+            self.tell.done()
 
     def _counted(self, task, places):
         """TF-IDF of the texts of a task, in several cells."""
@@ -88,8 +101,10 @@ class Measured:
         """Unbiased CKA of all layers with all, within and between models, on the first
         task."""
         names = list(self.last)
+        self.tell.part('likeness of layers')
         for place, one in enumerate(names):
             for two in names[place:]:
+                self.tell.within(f'{one[0]} and {two[0]}')
                 down, across = self.last[one], self.last[two]
                 cka = similarity.similarity_map([*down.values()], [*across.values()])
                 count = len(next(iter(down.values())))
@@ -110,6 +125,7 @@ class Measured:
 
     def _features(self, model, name, seed, control):
         for task in self.tasks:
+            self.tell.part(name, control, task.name)
             texts = _texts(task)
             poolings, given = self._poolings(model, task)
             found = features.of(
@@ -119,6 +135,7 @@ class Measured:
                 layers=self.config['layers'] or None,
                 given=given,
                 folder=self.cache,
+                tell=self.tell.within,
             )
             labels = _token_labels(model, task)
             read = self.read[name, seed, task.name]
@@ -135,6 +152,7 @@ class Measured:
                     for layer, pooling in sorted(found.names)
                     if pooling == self._pooling
                 }
+            self.tell.done()
 
     def _poolings(self, model, task):
         """The poolings that model and task allow, and weights trained on its training
@@ -149,6 +167,7 @@ class Measured:
             return wanted, {}
         if task.kind != 'labels' or task.train.second is not None:
             return [name for name in wanted if name not in trained], {}
+        self.tell.within(f'training {", ".join(trained)}')
         return wanted, trained_weights(model, task, self._seed, self.cache)
 
     def _cells(self, places, task, lengths_N2, found=None, labels=None, others=()):
@@ -177,7 +196,8 @@ class Measured:
             return made
 
         with futures.ThreadPoolExecutor(self.config['threads'] or os.cpu_count()) as pool:
-            for cell, made in zip(places, pool.map(measure, places)):
+            for number, (cell, made) in enumerate(zip(places, pool.map(measure, places))):
+                self.tell.within(f'measured {number + 1:,} of {len(places):,} clouds')
                 for one in (cell, *others):
                     self._keep(one, made)
 
