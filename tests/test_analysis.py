@@ -395,14 +395,14 @@ def test_the_interval_over_seeds_joins_both_kinds():
 
 def test_tests_find_a_difference_and_are_corrected():
     rng = np.random.default_rng(0)
-    right = {'a': rng.random(200) < 0.9, 'b': rng.random(200) < 0.5, 'c': None}
-    right['c'] = right['b'].copy()
-    rows, single = [], {}
-    for model, values in right.items():
-        cell = cells.Cell('t', model, 0, '', 2, 'mean')
-        rows.append(row(model, 'probe_accuracy', values.mean(), form=''))
-        single[cell] = {'probe_accuracy': values.astype(float)}
-    tests = findings.compare(rows, {}, single)['tests']
+    shares, rows = {'a': 0.9, 'b': 0.5, 'c': 0.5}, []
+    for seed in range(5):
+        found = {m: x + 0.01 * rng.normal() for m, x in shares.items()}
+        found['c'] = found['b']
+        rows += [
+            row(m, 'probe_accuracy', x, form='', seed=seed) for m, x in found.items()
+        ]
+    tests = findings.compare(rows, {}, {})['tests']
     p = {(test['first'], test['second']): test['p_holm'] for test in tests}
     assert p['a', 'b'] < 0.01 and p['b', 'c'] == 1.0
     assert all(test['p_holm'] >= test['p'] for test in tests)

@@ -79,7 +79,7 @@ def test_the_largest_class_is_a_control_too():
     rows[1]['control'] = controls.LARGEST
     (warning,) = findings.compare(rows, {}, {})['warnings']
     assert warning['control'] == controls.LARGEST
-    assert 'the commonest training label always explains' in warning['words']
+    assert 'the commonest label always explains' in warning['words']
 
 
 def test_what_has_no_interval_or_no_control_is_not_called_safe():
@@ -90,7 +90,7 @@ def test_what_has_no_interval_or_no_control_is_not_called_safe():
     found = findings.compare([value], {}, {})
     assert found['examined'] == []
     results = dict(found, rows=[value])
-    assert page.headline(results) == 'No controls were measured.'
+    assert verdicts.headline(results) == 'No controls were measured.'
     undefined = value | dict(value=np.nan)
     found = findings.compare([undefined, bag('probe_accuracy', 0.5)], {}, {})
     assert found['examined'] == []

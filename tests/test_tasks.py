@@ -264,3 +264,14 @@ def test_unknown_tasks_and_sets_are_named():
         build('sst', path='x')
     with pytest.raises(ValueError, match="Did you mean 'word_order'"):
         build('sentences', made='word_ordr')
+
+
+def test_sentences_of_the_bundled_corpus_share_no_document():
+    from jepa_text.data.sources import bundled
+
+    made = resolve.build('tasks', dict(name='sentences', made='word_order', most=500))
+    assert 150 < len(made.test) <= 200 and 250 < len(made.train) <= 300
+    for side, split in ((made.train, 'train'), (made.test, 'heldout')):
+        whole = ' '.join(' '.join(one['text'].split()) for one in bundled.make(split))
+        unchanged = [x for x, label in zip(side.first, side.target) if label == '0']
+        assert len(unchanged) > 60 and all(text in whole for text in unchanged)

@@ -1,17 +1,20 @@
 """Values of an analysis -> what may be said: over seeds, between models, of controls.
 
 over_seeds    rows of several training seeds -> their mean, with an interval
-compare       {'tests': paired, Holm-corrected, 'warnings': in words}
+compare       {'tests': between.py, 'warnings': what a control explains, in words,
+              'examined', 'collapsed', 'worse'}
+
+What is said of a model beside its controls is over texts, of these training runs: it is
+no verdict on a way of training.
 """
 
 import math
 from collections import defaultdict
-from itertools import combinations
 
 import numpy as np
 
-from jepa_text.analysis import cells, controls
-from jepa_text.measures import significance, statistics
+from jepa_text.analysis import between, cells, controls
+from jepa_text.measures import geometry, significance, statistics
 from jepa_text.measures.statistics import Interval
 
 # Measure, form: is more better? What the text and the tests look at.
@@ -26,12 +29,7 @@ READ = {
     ('cosine_given_overlap', ''): True,
     ('balance', ''): True,
 }
-GEOMETRY = {
-    ('uniformity', 'raw'): False,
-    ('uniformity', 'length_controlled'): False,
-    ('effective_rank', 'raw'): True,
-    ('effective_rank', 'length_controlled'): True,
-}
+GEOMETRY = {value: value[0] == 'effective_rank' for value in between.GEOMETRY}
 # How near what belongs together is: drawn, and read against controls.
 NEARNESS = {
     (metric, form): False
@@ -39,14 +37,14 @@ NEARNESS = {
     for form in ('raw', 'length_controlled')
 }
 MEAN = 'mean'
-_CERTAIN = 0.05
 
 
 def over_seeds(rows):
     """The mean over the training seeds of each model, as rows of seed 'mean'.
 
     The interval joins Student's t over the seeds with that over sentences, which more
-    seeds do not shrink: sqrt(t^2 s^2 / S + mean half-width^2).
+    seeds do not shrink: sqrt(t^2 s^2 / S + mean half-width^2). It describes; verdicts on
+    two ways of training are in between.py.
     """
     groups = defaultdict(list)
     for row in rows:
@@ -97,21 +95,68 @@ def final(rows, control=None):
 
 
 def compare(rows, deviations, single):
-    """Paired tests between models; warnings where a control explains a value; and which
-    values were `examined`, having a control, and are `beyond` all of theirs."""
+    """Tests between models; warnings where a control explains a value; which values were
+    `examined`, having a control, and are `beyond` all of theirs; which models have
+    `collapsed`, [(task, model)]; which values are `worse` than untrained."""
     rows = rows + over_seeds(rows)
-    tests = _tests(rows, deviations, single)
-    examined, warnings = [], []
-    for row, higher, verdicts in _verdicts(rows, single):
+    chosen = final(rows)
+    tests = between.tests(chosen, rows, single, deviations)
+    found = {'examined': [], 'collapsed': _collapsed(chosen), 'worse': _worse(chosen)}
+    warnings, seeds = [], between.by_seed(rows)
+    for row, higher, verdicts in _verdicts(chosen, single, found['collapsed']):
         warning = _warning(row, higher, verdicts)
-        warnings += [warning] if warning else []
-        examined.append({key: row[key] for key in _NAMED} | {'beyond': not warning})
-    return {'tests': tests, 'warnings': warnings + _fragile(tests), 'examined': examined}
+        if warning:
+            count = len(
+                seeds.get((*between.cell_of(row), row['form'], row['metric']), ())
+            )
+            warning['words'] += f' ({_over(count)}.)'
+            warnings.append(warning)
+        beyond = {key: row[key] for key in _NAMED} | {'beyond': not warning}
+        found['examined'].append(beyond)
+    return found | {'tests': tests, 'warnings': warnings + between.fragile(tests)}
 
 
-def _verdicts(rows, single):
+def _over(seeds):
+    if seeds <= 1:
+        return 'Over texts, this one training run'
+    return f'Over texts and {seeds} training runs, described: no verdict on a method'
+
+
+def _collapsed(chosen):
+    """[(task, model)] whose vectors are nearly equal, or on a line, or not finite."""
+    shapes = {}
+    for (task, model, control, metric, form), row in chosen.items():
+        if model and not control and form == 'raw':
+            shapes.setdefault((task, model), {})[metric] = row['value']
+    needed = ('uniformity', 'effective_rank')
+    return [
+        place
+        for place, values in shapes.items()
+        if all(metric in values for metric in needed)
+        and geometry.is_collapsed(*(values[metric] for metric in needed))
+    ]
+
+
+def _worse(chosen):
+    """Values that can be read off, and are clearly below those of the untrained network:
+    the intervals do not meet. Over texts, of these training runs."""
+    found = []
+    for (task, model, control, metric, form), row in chosen.items():
+        place = (task, model, controls.UNTRAINED, metric, form)
+        higher = READ.get((metric, form))
+        if control or not model or higher is None or place not in chosen:
+            continue
+        ours, theirs = _interval(row), _interval(chosen[place])
+        meet = ours.low <= theirs.high and theirs.low <= ours.high
+        if not meet and (ours.value < theirs.value) == higher:
+            reached = {'found': ours.value, 'reached': theirs.value}
+            found.append({key: row[key] for key in _NAMED} | reached)
+    return found
+
+
+def _verdicts(chosen, single, collapsed):
     """[(row, higher, [(control, Verdict, reached)])] of values that have a control."""
-    chosen, made = final(rows), []
+    made, single = [], between.by_cell(single)
     for (task, model, control, metric, form), row in chosen.items():
         higher = (READ | GEOMETRY | NEARNESS).get((metric, form))
         if control or not model or higher is None or not math.isfinite(row['value']):
@@ -124,7 +169,7 @@ def _verdicts(rows, single):
             places = ((task, owner, name, metric, form) for owner in (model, ''))
             other = next((chosen[place] for place in places if place in chosen), None)
             is_missing = other is None or not math.isfinite(other['value'])
-            if is_missing or (form and not is_alike) or not _as_many(row, other):
+            if is_missing or (form and not is_alike) or not between.as_many(row, other):
                 continue
             verdict = statistics.explained_by_control(
                 _interval(row),
@@ -133,10 +178,40 @@ def _verdicts(rows, single):
                 higher=higher,
                 p=_paired(single, row, other),
             )
+            if verdict.kind == 'beyond':
+                is_collapsed = (task, model) in collapsed
+                verdict = _merited(row, other, chosen, is_collapsed) or verdict
             verdicts.append((name, verdict, other['value']))
         if verdicts:
             made.append((row, higher, verdicts))
     return made
+
+
+def _merited(row, other, chosen, is_collapsed):
+    """A Verdict against a value that is beyond a control and still has no merit, or None.
+
+    The shape of a collapsed cloud is that of rounding errors. Where all texts lie closer
+    together than those of the control, texts that belong together do, too.
+    """
+    value = row['metric'], row['form']
+    if value not in READ and is_collapsed:
+        words = f'{row["value"]:.4g} is of collapsed vectors, which are all nearly equal.'
+        return statistics.Verdict('explained', words)
+    if value not in NEARNESS or row['metric'] == 'distance_ratio':
+        return None
+    place = row['task'], row['model']
+    spread = [
+        chosen.get((*place, one['control'], 'uniformity', row['form']))
+        for one in (row, other)
+    ]
+    if None in spread or spread[0]['value'] <= spread[1]['value']:
+        return None
+    return statistics.Verdict(
+        'explained',
+        f'{row["value"]:.4g} is nearer than {other["value"]:.4g}, but all of its texts '
+        f'lie closer together (uniformity {spread[0]["value"]:.3g} against '
+        f'{spread[1]["value"]:.3g}): alignment alone is no merit.',
+    )
 
 
 def _warning(row, higher, verdicts):
@@ -166,7 +241,11 @@ def _interval(row):
 def _paired(single, row, other):
     """p of the test over the sentences of both; None where there is none."""
     sides = [
-        [values[row['metric']] for values in _of(single, one) if row['metric'] in values]
+        [
+            values[row['metric']]
+            for values in single.get(between.cell_of(one), ())
+            if row['metric'] in values
+        ]
         for one in (row, other)
     ]
     if row['form'] or not all(sides):
@@ -178,118 +257,6 @@ _SAID = {
     controls.UNTRAINED: 'the untrained architecture',
     controls.BAG: 'the bag of its input embeddings',
     controls.TF_IDF: 'TF-IDF',
-    controls.LARGEST: 'saying the commonest training label always',
+    controls.LARGEST: 'saying the commonest label always',
     controls.ALWAYS_ONE: "saying '1' always",
 }
-
-
-def _tests(rows, deviations, single):
-    """Every two models, on every task: rows with p, and p after Holm over all."""
-    chosen, made = final(rows, control=''), []
-    models = list(dict.fromkeys(model for _, model, *_ in chosen if model))
-    tasks = list(dict.fromkeys(task for task, *_ in chosen))
-    for task in tasks:
-        for pair in combinations(models, 2):
-            made += _read_tests(task, pair, chosen, single)
-            made += _geometry_tests(task, pair, chosen, deviations)
-    for test, p in zip(made, significance.holm([test['p'] for test in made] or [1.0])):
-        test['p_holm'] = float(p)
-    return made
-
-
-def _read_tests(task, pair, chosen, single):
-    """Sentences as pairs: right answers, and similarity that agrees with people."""
-    found = []
-    for metric in ('probe_accuracy', 'cosine_spearman'):
-        sides = [_of(single, chosen.get((task, m, '', metric, ''))) for m in pair]
-        sides = [[values[metric] for values in side] for side in sides]
-        if all(sides):
-            first_N, second_N = (np.mean(side, axis=0) for side in sides)
-            paired = significance.paired_bootstrap(first_N, second_N, resamples=2000)
-            p = significance.sign_flip(first_N, second_N, resamples=5000)
-            found.append(_test(task, pair, metric, '', paired[:3], p))
-    return found
-
-
-def _geometry_tests(task, pair, chosen, deviations):
-    """The same random halves of the texts for both: Student's t of the difference."""
-    found = []
-    for metric, form in GEOMETRY:
-        rows = [chosen.get((task, model, '', metric, form)) for model in pair]
-        sides = [_of(deviations, row) for row in rows]
-        sides = [[values[metric, form] for values in side if values] for side in sides]
-        if not all(sides) or not _as_many(*rows):
-            continue
-        difference = rows[0]['value'] - rows[1]['value']
-        spread_R = np.mean(sides[0], axis=0) - np.mean(sides[1], axis=0)
-        error, freedom = float(np.std(spread_R, ddof=1)), len(spread_R) - 1
-        reach = cells.quantile(freedom) * error
-        interval = (difference, difference - reach, difference + reach)
-        p = float(not difference)
-        if error:
-            p = cells.two_sided(difference / error, freedom)
-        found.append(_test(task, pair, metric, form, interval, p))
-    return found
-
-
-def _as_many(one, other):
-    """Are two values of geometry of as many texts? Ranks depend on their number."""
-    return not one['form'] or one['count'] == other['count']
-
-
-def _of(by_cell, row):
-    """What was kept for the cells of a row: one, or one a seed."""
-    if row is None:
-        return []
-    keys = ('task', 'model', 'control', 'layer', 'pooling')
-    return [
-        values
-        for cell, values in by_cell.items()
-        if values and all(getattr(cell, key) == row[key] for key in keys)
-    ]
-
-
-def _test(task, pair, metric, form, interval, p):
-    difference, low, high = (float(x) for x in interval)
-    place = dict(task=task, first=pair[0], second=pair[1], metric=metric, form=form)
-    return {**place, 'difference': difference, 'low': low, 'high': high, 'p': float(p)}
-
-
-def _fragile(tests):
-    """Differences of raw vectors that are gone once length is taken out."""
-    place = ('task', 'first', 'second', 'metric')
-    other = {
-        tuple(test[key] for key in place): test
-        for test in tests
-        if test['form'] == 'length_controlled'
-    }
-    said = []
-    for test in tests:
-        controlled = other.get(tuple(test[key] for key in place))
-        if test['form'] != 'raw' or controlled is None or test['p_holm'] > _CERTAIN:
-            continue
-        gone = controlled['p_holm'] > _CERTAIN
-        turned = controlled['difference'] * test['difference'] < 0
-        if gone or turned:
-            words = (
-                f'{test["first"]} and {test["second"]} differ by '
-                f'{test["difference"]:.3g} in raw {test["metric"]}, but '
-                f'{"the other way round" if turned and not gone else "not clearly"} '
-                f'({controlled["difference"]:.3g}) once length is taken out: the raw '
-                'difference is one in how they show the length of a text.'
-            )
-            both = f'{test["first"]}, {test["second"]}'
-            said.append(
-                dict(
-                    task=test['task'],
-                    model=both,
-                    metric=test['metric'],
-                    form='raw',
-                    kind='explained',
-                    control='length',
-                    found=test['difference'],
-                    reached=controlled['difference'],
-                    words=words,
-                )
-            )
-    return said

@@ -22,10 +22,12 @@ twice counts once there. {controls}
 
 Intervals are 95 %: of probes, a bootstrap over test examples, which is too narrow where
 these are alike, as paragraphs of one book are; {geometry}; over training seeds, Student's
-t joined with the mean interval over sentences. Probes are logistic regression (classes)
-or ridge (scores), the penalty chosen within the training split of at most {train}
-examples; test sets are samples of at most {test}, seed {seed}. Tests are paired over
-sentences: a small p is about these trained models, not about their objectives."""
+t joined with the mean interval over sentences, which describes and decides nothing.
+Probes are logistic regression (classes) or ridge (scores), the penalty chosen within the
+training split of at most {train} examples; test sets are samples of at most {test}, seed
+{seed}. Verdicts between models are paired t-tests over training seeds (from 8 on sign
+flips), and take five; all else is over texts: about these training runs, not about their
+objectives."""
 CONTROLS = {
     controls.UNTRAINED: 'the same architecture at random initialisation',
     controls.BAG: "the mean of the model's input embeddings",
@@ -34,11 +36,12 @@ CONTROLS = {
 
 
 def show(results):
-    """Prints the short table, and the warnings."""
+    """Prints the short table, what to remember, and the warnings."""
     title = figures.deepest(results).removeprefix('the ').capitalize()
     console.table(title, list(COLUMNS), table(results))
     for sentence in as_read.sentences(_cuts(results)):
         print(sentence)
+    print(f'\n{verdicts.headline(results)}')
     for warning in results['warnings'][:SHOWN]:
         print(
             f'\n! {warning["task"]}, {warning["model"]}, {verdicts.described(warning)}: '
@@ -98,32 +101,10 @@ def write(path, results):
     return report.write(
         path,
         title='What the vectors hold',
-        lead=headline(results),
+        lead=verdicts.headline(results),
         sections=[section for section in sections if section],
         subtitle=f'Representation analysis of {names}'.replace('`', ''),
     )
-
-
-def headline(results):
-    """The sentence to remember: how many values survive their controls."""
-    bad = {
-        (w['task'], w['model'], w['metric'], w['form'])
-        for w in results['warnings']
-        if w['control'] != 'length'
-    }
-    sure = [test for test in results['tests'] if test['p_holm'] <= 0.05]
-    text = 'No controls were measured.'
-    if results['examined']:
-        text = (
-            f'Of {len(results["examined"])} values that have a control, {len(bad)} are '
-            'not clearly beyond it.'
-        )
-    if results['tests']:
-        text += (
-            f' Between the models, {len(sure)} of {len(results["tests"])} differences '
-            'remain after correction for their number.'
-        )
-    return text
 
 
 def methods(config):

@@ -1,8 +1,52 @@
-"""What is left of the values beside their controls, and between models: as sections."""
+"""What is left of the values beside their controls, and between models, in words."""
 
 import numpy as np
 
-from jepa_text.analysis import figures
+from jepa_text.analysis import between, figures
+from jepa_text.measures import significance
+
+
+def headline(results):
+    """What to remember: which models have collapsed, or are worse than untrained; how
+    many values survive their controls; whether there is a verdict between models."""
+    bad = {
+        (w['task'], w['model'], w['metric'], w['form'])
+        for w in results['warnings']
+        if w['control'] != 'length'
+    }
+    text = 'No controls were measured.'
+    if results['examined']:
+        text = (
+            f'Of {len(results["examined"])} values that have a control, {len(bad)} are '
+            'not clearly beyond it.'
+        )
+    known = [test for test in results['tests'] if test['test']]
+    if known:
+        sure = sum(map(between.is_sure, known))
+        text += (
+            f' Over training seeds, {sure} of {len(known)} differences between models '
+            'remain after correction for their number.'
+        )
+    elif results['tests']:
+        text += f' Between models: {results["tests"][0]["verdict"]}.'
+    return ' '.join([*_alarms(results), text])
+
+
+def _alarms(results):
+    """Sentences that come before all others."""
+    said = [
+        f'Collapsed on {task}, all vectors nearly equal: `{model}`.'
+        for task, model in results['collapsed']
+    ]
+    by_place = {}
+    for one in results['worse']:
+        by_place.setdefault((one['task'], one['model']), []).append(
+            f'{words(one["metric"])} {one["found"]:.3f} against {one["reached"]:.3f}'
+        )
+    return said + [
+        f'Worse than untrained on {task}: `{model}` ({"; ".join(values)}).'
+        for (task, model), values in by_place.items()
+    ]
 
 
 def beyond(results):
@@ -19,8 +63,9 @@ def beyond(results):
     return {
         'heading': 'What no control explains',
         'text': f'Values of {figures.deepest(results)} that are clearly beyond every '
-        'control; what explains the others stands below. Alignment alone is no merit: '
-        'where all texts lie close together, those of a class do, too.',
+        'control, over texts: of these training runs, not of a way of training. What '
+        'explains the others stands below. Alignment alone is no merit: where all texts '
+        'lie close together, those of a class do, too.',
         'table': {'columns': ['model', *tasks], 'rows': rows},
     }
 
@@ -60,22 +105,24 @@ def explained(results):
 
 
 def differences(results):
-    """The paired tests between models; None where there are none."""
+    """The verdicts between models; None where there is one model."""
     if not results['tests']:
         return None
     rows = []
     for t in results['tests']:
-        found = t['difference'], ends(t), t['p'], t['p_holm']
+        found = t['difference'], ends(t), t['over'], t['verdict']
         rows.append([t['task'], t['first'], t['second'], described(t), *found])
-    columns = 'task, first, second, value, first − second, 95 %, p, p corrected'
+    columns = 'task, first, second, value, first − second, 95 %, interval, verdict'
     return {
         'heading': 'Differences between models',
-        'text': 'Paired over the same sentences; the last column after Holm, over all of '
-        'them.',
+        'text': f'A verdict takes {significance.LEAST_SEEDS} seeds of both: a paired '
+        f't-test over seeds, sign flips from {significance.FLIPPED_SEEDS} on; p is '
+        'after Holm, over all verdicts. Intervals over texts describe these training '
+        'runs: another seed may turn the difference round.',
         'table': {
             'columns': columns.split(', '),
             'rows': rows,
-            'fold': f'Tests: {len(rows)}',
+            'fold': f'Differences: {len(rows)}',
         },
     }
 

@@ -7,8 +7,8 @@
     explained_by_control                 in words: would a control have said the same?
 
 Every interval is (value, low, high), at `level`, from an explicit seed. Intervals over
-sentences say nothing about another training run: for that, have seeds. With S seeds a
-bootstrap over them is too narrow, by about sqrt((S - 1) / S) and more: have five.
+sentences say nothing about another training run, and those over few seeds and sentences
+describe: for a verdict on two ways of training there is `significance.over_seeds`.
 """
 
 import math
@@ -161,8 +161,10 @@ def half_sample_interval(statistic, *samples, level=LEVEL, resamples=100, seed=0
 def two_level_interval(values_SN, *, level=LEVEL, resamples=RESAMPLES, seed=0):
     """The mean over seeds and sentences, both resampled (Owen & Eckles 2012).
 
-    Row s holds training seed s on the same sentences as the others. One seed gives the
-    interval over sentences; it says nothing about seeds then.
+    It describes, and is no test: a bootstrap over few seeds is too narrow, by about
+    sqrt((S - 1) / S) and more; over five, 16 % of true values lie outside. Row s holds
+    training seed s on the same sentences as the others. One seed gives the interval over
+    sentences; it says nothing about seeds then.
 
     >>> two_level_interval([[1.0, 1.0], [1.0, 1.0]])
     Interval(value=1.0, low=1.0, high=1.0)

@@ -1,5 +1,7 @@
 """Sentences made from any text, to see what vectors keep of words and of their order."""
 
+import math
+
 import numpy as np
 
 from jepa_text import resolve, tables
@@ -17,6 +19,7 @@ SETS = {
 }
 
 
+TEST_SHARE = 0.4
 SEEDED = ('bigram_shift', 'word_order', 'odd_word')
 
 
@@ -27,16 +30,20 @@ def make(made, path='', text='text', most=6000, seed=0, title=''):
     `made`."""
     if made not in SETS:
         raise ValueError(f'sentences: made={made!r}.{resolve.nearest(made, SETS)}')
-    texts, first = _texts(path, text)
-    stride = max(1, -(-len(texts) // most))
-    found = SETS[made](texts[::stride], **seeded(made, seed))
+    if path:
+        texts = _some(_texts(path, text), most)
+    else:
+        shares = (1 - TEST_SHARE) * most, TEST_SHARE * most
+        sides = [_some(_bundled(split), n) for split, n in zip(bundled.SPLITS, shares)]
+        texts = [*sides[0], *sides[1]]
+    found = SETS[made](texts, **seeded(made, seed))
     labels = [str(label) for label in found.labels_N]
     where = f'{made} of {path or "the bundled corpus"}'
     whole = tasks.examples(found.texts, None, labels, where)
     if path:
-        sides = tasks.halves(whole, seed)
+        sides = tasks.halves(whole, seed, TEST_SHARE)
     else:
-        is_test_N = found.sources_N * stride >= first
+        is_test_N = found.sources_N >= len(sides[0])
         sides = (whole.take(np.flatnonzero(side_N)) for side_N in (~is_test_N, is_test_N))
     return tasks.Task(title or made, 'labels', 'accuracy', *sides)
 
@@ -46,14 +53,16 @@ def seeded(made, seed):
     return {'seed': seed} if made in SEEDED else {}
 
 
+def _some(texts, most):
+    """At most so many of them, evenly spaced."""
+    return texts[:: max(1, math.ceil(len(texts) / most))]
+
+
+def _bundled(split):
+    return [text for text, _ in probes.paragraphs(bundled.make(split), 12, 24)]
+
+
 def _texts(path, field):
-    """(texts, the index of the first that is held out, or None where none is)."""
-    if not path:
-        sides = [
-            [text for text, _ in probes.paragraphs(bundled.make(split), 12, 24)]
-            for split in bundled.SPLITS
-        ]
-        return [*sides[0], *sides[1]], len(sides[0])
     if path.endswith(('.txt', '.txt.gz')):
         found = [
             line
@@ -62,4 +71,4 @@ def _texts(path, field):
         ]
     else:
         found = tables.column(tables.splits(path)[0], field, path)
-    return list(dict.fromkeys(text for text in found if text.strip())), None
+    return list(dict.fromkeys(text for text in found if text.strip()))
