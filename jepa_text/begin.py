@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from jepa_text import extend, paths, ranges, resolve, start, warm
+from jepa_text import extend, paths, ranges, resolve, start, switches, warm
 from jepa_text import recipe as recipes
 from jepa_text import state as states
 from jepa_text.data import pipeline
@@ -78,6 +78,7 @@ def begin(config, folder, stack, restart=False, stop=None):
         config = extend.extended(config, folder)
         may_change = (*MAY_CHANGE, *extend.may_change(config, folder))
         recipe = recipes.make(config)
+        switches.check(recipe, config['phases'])
         trace = profiling.Trace(f'{folder}/profile', config['profile_steps'])
     with distributed.together('the arithmetic of this machine'):
         arithmetic.check()

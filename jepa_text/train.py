@@ -6,13 +6,11 @@ every random choice is keyed by it, and the metrics after it are written again.
 """
 
 import contextlib
-import functools
 
 import jax
 
-from jepa_text import begin, ending, sharding, telemetry
+from jepa_text import begin, ending, sharding, switches, telemetry
 from jepa_text import recipe as recipes
-from jepa_text import state as states
 from jepa_text.data import pipeline
 from jepa_text.running import (
     allocator,
@@ -53,25 +51,12 @@ def train(config, folder, restart=False, stop=None):
             run.measure(state, 0)
         for phase in recipe.phases:
             if phase.index > meta.get('phase', 0):
-                state = _enter(recipe, phase, state)
+                state = run.enter(phase, state)
             if phase.stop > int(state.step):
                 state = run.phase(phase, state)
         parts.store.wait()
         parts.report.conclude()
         return state
-
-
-def _enter(recipe, phase, state):
-    """The state at the first step of a phase, laid out for it."""
-    enter = functools.partial(
-        states.enter_phase,
-        network=phase.network,
-        objective=phase.objective,
-        optimizer=recipe.optimizer,
-        seed=recipe.seed,
-        reset=phase.reset,
-    )
-    return jax.jit(enter, out_shardings=recipes.places(recipe, phase))(state)
 
 
 class _Run:
@@ -83,6 +68,15 @@ class _Run:
         self.stop, self.vote = parts.stop, distributed.Vote()
         self.last = parts.recipe.phases[-1].stop
         self.warned = set()
+
+    def enter(self, phase, state):
+        """The state as a phase starts it; says which modules begin anew."""
+        for name in switches.begun_anew(self.recipe, phase):
+            self.report.say(
+                f'phase {phase.index}: {name} begins anew, as its shapes are others than '
+                f'those of phase {phase.index - 1}.'
+            )
+        return switches.enter(self.recipe, phase, state)
 
     def phase(self, phase, state):
         """Trains from the state's step to the end of the phase."""

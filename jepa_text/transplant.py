@@ -150,15 +150,6 @@ def _is_age(leaf):
     return leaf.ndim == 0 and not isinstance(leaf, jax.ShapeDtypeStruct | jax.core.Tracer)
 
 
-def with_head(params, shapes):
-    """The params with a head of its own where `shapes` has one and they have none."""
-    head = params['lm_head']
-    if 'output' not in shapes['lm_head'] or 'output' in head:
-        return params
-    kernel_DV = params['encoder']['embedding'].T
-    return {**params, 'lm_head': {**head, 'output': {'kernel': kernel_DV}}}
-
-
 def check(found, wanted):
     """Raises a ValueError that lists every path in which two trees of shapes differ."""
     found, wanted = _shapes(found), _shapes(wanted)

@@ -141,7 +141,7 @@ def fit(params, old, shapes, new, start):
             silent=start.layers == 'identity',
             scan='layers' in shapes['encoder'],
         )
-        return transplant.with_head(params, shapes) if keeps else params
+        return states.with_head(params, shapes) if keeps else params
 
     new_rows = int((rows_V < 0).sum())
     how = 'as they are' if depths[0] == depths[1] else f'{start.layers} of {depths[0]}'

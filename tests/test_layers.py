@@ -110,6 +110,7 @@ LAYERS = {
     'load': 7,
     'transplant': 6,
     'start': 8,
+    'switches': 6,
     'warm': 9,
     'extend': 6,
     'ending': 2,

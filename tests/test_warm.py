@@ -387,7 +387,7 @@ def test_heads(folder, old, tmp_path):
         begun(config_of(folder, old, phases=tied), tmp_path / 'b')
     params = {'encoder': {'embedding': jnp.ones((4, 2))}, 'lm_head': {}}
     shapes = {'lm_head': {'output': {'kernel': jnp.zeros((2, 4))}}}
-    made = transplant.with_head(params, shapes)
+    made = states.with_head(params, shapes)
     assert_array_equal(made['lm_head']['output']['kernel'], np.ones((2, 4)))
 
 
