@@ -47,7 +47,8 @@ def measured(case):
     """What was made of a case, and how it steps once it is warm; or why it cannot be
     made, as an `error`."""
     try:
-        if case['side'] == 'ours' or case['peer_keeps_memory']:
+        keeps = case['side'] == 'ours' or case['peer_keeps_memory']
+        if keeps and allocator.computes_on_cpu():
             allocator.keep_freed_memory()
         if case['side'] == 'ours':
             compilation.use_cache(case['compilation_cache'])

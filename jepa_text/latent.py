@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jepa_text import losses, ranges, regularisers, resolve, schedules
 from jepa_text.models import layers
 from jepa_text.planning import flops
+from jepa_text.state import step_key
 
 CHOICES = {
     'distance': ('cosine', 'smooth_l1', 'mse', 'info_nce', 'prototypes'),
@@ -32,6 +33,7 @@ RANGES = {
     'temperature': dict(above=0),
     'teacher_temperature': dict(above=0),
     'prototypes': dict(whole=True, least=1),
+    'negatives': dict(whole=True, least=1),
 }
 REGULARISER_RANGES = {
     'weight': dict(least=0),
@@ -143,8 +145,9 @@ class Latent:
     the embedding), or the average of the `top` last ones, each normalised. Layers are
     the outputs of whole blocks, where data2vec, which averages them too, takes those of
     the feed-forward networks, before they are added to the residual stream.
-    `distance` compares; `beta` is smooth_l1's, `temperature` that of info_nce, which
-    sees one part of a batch at a time, and of the student of `prototypes`.
+    `distance` compares; `beta` is smooth_l1's, `temperature` that of info_nce and of the
+    student of `prototypes`. InfoNCE sees one part of a batch at a time, and of it at most
+    `negatives` targets, drawn anew in every step.
 
     Without `momentum` the target is the encoder itself, with or without
     `stop_gradient`. `ema='layers'` shares the embedding.
@@ -156,6 +159,7 @@ class Latent:
     distance: str = 'cosine'
     beta: float = 1.0
     temperature: float = 0.1
+    negatives: int = 1024
     prototypes: int = 1024
     teacher_temperature: float = 0.04
     momentum: Callable | None
@@ -205,7 +209,7 @@ class Latent:
         )
         passes = [target]
         if self.distance == 'info_nce':
-            products = rows * predicted * encoder.width
+            products = min(self.negatives, rows * predicted) * encoder.width
             passes.append(compare(products=products, gradients=1 + through))
         if self.distance == 'prototypes':
             both = [compare(modules=('prototypes',), gradients=g) for g in (2, 0)]
@@ -258,7 +262,9 @@ class Latent:
             return losses.mse(prediction_BMD, target_BMD), {}
         if self.distance == 'info_nce':
             flat = [x.reshape(-1, x.shape[-1]) for x in (prediction_BMD, target_BMD)]
-            loss_N = losses.info_nce(*flat, where_BM.reshape(-1), self.temperature)
+            where_N = where_BM.reshape(-1)
+            given = where_N, self.temperature, self._negatives(where_N, view)
+            loss_N = losses.info_nce(*flat, *given)
             return loss_N.reshape(where_BM.shape), {}
         student_BMP = view.apply('prototypes', params, prediction_BMD)
         teacher_BMP = jax.lax.stop_gradient(view.apply('prototypes', params, target_BMD))
@@ -275,13 +281,19 @@ class Latent:
             'count': jnp.sum(where_BM).astype(jnp.float32),
         }
 
+    def _negatives(self, where_N, view):
+        """Indices of at most `negatives` targets, true ones first; None for all."""
+        if len(where_N) <= self.negatives:
+            return None
+        key = jax.random.fold_in(step_key(view), 1)
+        order_N = jnp.where(where_N, jax.random.uniform(key, where_N.shape), -1.0)
+        return jax.lax.top_k(order_N, self.negatives)[1]
+
     def remember(self, memory, seen):
         """The centre moves a tenth of the way to the teacher's mean scores (DINO)."""
         if self.distance != 'prototypes':
             return memory
         mean_P = seen['teacher'] / jnp.maximum(seen['count'], 1)
         moved_P = 0.9 * memory['centre'] + 0.1 * mean_P
-        return {
-            **memory,
-            'centre': jnp.where(seen['count'] > 0, moved_P, memory['centre']),
-        }
+        centre_P = jnp.where(seen['count'] > 0, moved_P, memory['centre'])
+        return {**memory, 'centre': centre_P}

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jepa_text import latent as latents
 from jepa_text import losses, resolve, telemetry
 from jepa_text.objective import Objective
+from jepa_text.state import step_key
 
 # What sizes in the sections of these objectives may be.
 RANGES = dict.fromkeys(
@@ -121,7 +122,7 @@ class LatentObjective(Objective):
         rule = self.latent.regularise
         if rule is None:
             return {}
-        key = jax.random.fold_in(jax.random.key(0), view.step)
+        key = step_key(view)
         count = jnp.sum(where_BM).astype(jnp.float32)
         whole = jnp.maximum(view.counts[rule.name], 1).astype(jnp.float32)
         share = count / whole

@@ -98,7 +98,7 @@ class Pretrained:
         ids = np.array([*begin, *tokenizer.encode_hidden(text), *end], np.int32)
         if len(ids) > self.length:
             raise ValueError(f'{len(ids)} tokens, but the model reads {self.length}.')
-        probabilities_BLV = self._words()(self.params, *self.pad([ids], 1))
+        probabilities_BLV = self._words(self.params, *self.pad([ids], 1))
         answers = []
         for place in np.flatnonzero(ids == tokenizer.mask_id):
             probabilities_V = np.asarray(probabilities_BLV)[0, place - self.shift]
@@ -139,37 +139,39 @@ class Pretrained:
         positions_BL = np.broadcast_to(np.arange(length, dtype=np.int32), tokens_BL.shape)
         return tokens_BL, segments_BL, positions_BL
 
-    @functools.cache  # noqa: B019 - one compiled function per model, layer and pool
-    def _encode(self, layer, pool):
-        last = layer == self.network.encoder.depth
+    @functools.cached_property
+    def _encode(self):
+        """(layer, pool) -> a compiled function, kept with this model and gone with it."""
+        reading = self.network, self.causal, tuple(self.tokenizer.special_ids)
+        return functools.cache(functools.partial(_encoding, *reading))
 
-        def encode(params, tokens_BL, segments_BL, positions_BL):
-            hidden = self.network.apply(
-                'encoder',
-                params,
-                tokens_BL,
-                segments_BL,
-                positions_BL,
-                causal=self.causal,
-                every_layer=not last,
-            )
-            hidden_BLD = hidden if last else hidden[1][layer]
-            special_ids = self.tokenizer.special_ids
-            valid_BL = pooling.counted(pool, segments_BL > 0, tokens_BL, special_ids)
-            return pooling.POOLINGS[pooling.base(pool)](hidden_BLD, valid_BL)
-
-        return jax.jit(encode)
-
-    @functools.cache  # noqa: B019
+    @functools.cached_property
     def _words(self):
-        def words(params, tokens_BL, segments_BL, positions_BL):
-            batch = tokens_BL, segments_BL, positions_BL
-            hidden_BLD = self.network.apply('encoder', params, *batch, causal=self.causal)
-            embedding_VD = params['encoder']['embedding']
-            logits_BLV = self.network.apply('lm_head', params, hidden_BLD, embedding_VD)
-            return jax.nn.softmax(logits_BLV.astype(jnp.float32))
+        return _naming(self.network, self.causal)
 
-        return jax.jit(words)
+
+def _encoding(network, causal, special_ids, layer, pool):
+    """(params, *batch) -> vectors; without the model, whose parameters would stay."""
+    last = layer == network.encoder.depth
+
+    def encode(params, *batch):
+        given = dict(causal=causal, every_layer=not last)
+        hidden = network.apply('encoder', params, *batch, **given)
+        hidden_BLD = hidden if last else hidden[1][layer]
+        valid_BL = pooling.counted(pool, batch[1] > 0, batch[0], special_ids)
+        return pooling.POOLINGS[pooling.base(pool)](hidden_BLD, valid_BL)
+
+    return jax.jit(encode)
+
+
+def _naming(network, causal):
+    def words(params, *batch):
+        hidden_BLD = network.apply('encoder', params, *batch, causal=causal)
+        embedding_VD = params['encoder']['embedding']
+        logits_BLV = network.apply('lm_head', params, hidden_BLD, embedding_VD)
+        return jax.nn.softmax(logits_BLV.astype(jnp.float32))
+
+    return jax.jit(words)
 
 
 def load(workdir, step=None, **options):

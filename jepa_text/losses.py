@@ -92,13 +92,14 @@ def mse(prediction_BMD, target_BMD):
     return jnp.mean(difference**2, axis=-1)
 
 
-def info_nce(prediction_ND, target_ND, where_N, temperature):
+def info_nce(prediction_ND, target_ND, where_N, temperature, negatives_S=None):
     """-log softmax_j(cos(prediction_i, target_j) / temperature)[i] at every i.
 
     One way of SimCLR's loss (arXiv 2002.05709, equation 1), after CPC (arXiv 1807.03748).
-    Every true position is an anchor, and its negatives are the targets of all others.
+    Every true position is an anchor, and its negatives are the targets of all others, or
+    of those others that are at the indices `negatives_S`.
     False positions are neither: their loss is 0, and what they hold reaches nothing.
-    Memory grows with N^2: choose the positions first.
+    Memory grows with N^2, or N S.
 
     >>> x_ND, where_N = jnp.eye(3), jnp.array([True, True, False])
     >>> print(info_nce(x_ND, x_ND, where_N, 0.5).round(4))
@@ -107,11 +108,15 @@ def info_nce(prediction_ND, target_ND, where_N, temperature):
     keep_N1 = where_N[:, None]
     prediction_ND = unit(jnp.where(keep_N1, prediction_ND, 0))
     target_ND = unit(jnp.where(keep_N1, target_ND, 0))
-    scores_NN = prediction_ND @ target_ND.T / temperature
-    # The diagonal stays, so that a false row too has something to add up.
-    open_NN = where_N[None, :] | jnp.eye(len(where_N), dtype=bool)
-    scores_NN = jnp.where(open_NN, scores_NN, -jnp.inf)
-    loss_N = jax.nn.logsumexp(scores_NN, axis=-1) - jnp.diagonal(scores_NN)
+    if negatives_S is None:
+        negatives_S = jnp.arange(len(where_N))
+    own_N1 = jnp.sum(prediction_ND * target_ND, axis=-1, keepdims=True) / temperature
+    scores_NS = prediction_ND @ target_ND[negatives_S].T / temperature
+    is_self_NS = jnp.arange(len(where_N))[:, None] == negatives_S[None, :]
+    scores_NS = jnp.where(where_N[negatives_S][None] & ~is_self_NS, scores_NS, -jnp.inf)
+    # One's own is always there, so that a false row too has something to add up.
+    both_NS = jnp.concatenate([own_N1, scores_NS], axis=1)
+    loss_N = jax.nn.logsumexp(both_NS, axis=-1) - own_N1[:, 0]
     return jnp.where(where_N, loss_N, 0.0)
 
 

@@ -72,8 +72,11 @@ that run:
 
 def run(argv=None):
     """The console command."""
+    argv = sys.argv if argv is None else argv
     try:
-        code = main(sys.argv if argv is None else argv)
+        if argv[1:2] and argv[1] in LOOPING:
+            _keep_memory()
+        code = main(argv)
     except Exception:  # a fault of the program
         traceback.print_exc()
         code = exits.FAILED
@@ -141,6 +144,15 @@ def _join(argv):
     given = [re.fullmatch(r'--?distributed=(.*)', word) for word in argv]
     with exits.refusals():
         distributed.start(next((word[1] for word in reversed(given) if word), 'auto'))
+
+
+def _keep_memory():
+    """This process is ours alone: what steps on a CPU free may stay with it."""
+    xla_flags.mend()
+    from jepa_text.running import allocator
+
+    if allocator.computes_on_cpu():
+        allocator.keep_freed_memory()
 
 
 def _keywords(command, argv):

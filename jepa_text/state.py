@@ -14,7 +14,8 @@ from jepa_text.optimizers import path_name
 @flax.struct.dataclass
 class TrainState:
     """step: batches consumed. target: EMA of params['encoder'], or None. memory: what
-    the objective and its last closer look carry from step to step, outside the gradient.
+    the objective and its last closer look carry from step to step, outside the gradient,
+    and the key of the seed.
     skipped, skipped_in_row: updates left out because they were not finite."""
 
     step: jax.Array
@@ -43,6 +44,28 @@ class View:
     counts: dict
 
 
+def key_of(seed):
+    """The key of a seed of any size: jax.random.key alone takes its last 32 bits.
+
+    >>> keys = [jax.random.key_data(key_of(seed)) for seed in (1, 2**32 + 1)]
+    >>> bool((keys[0] == jax.random.key_data(jax.random.key(1))).all())
+    True
+    >>> bool((keys[0] == keys[1]).all())
+    False
+    """
+    low, high = seed % 2**32, seed >> 32
+    key = jax.random.key(low)
+    while high:
+        key = jax.random.fold_in(key, high % 2**32)
+        high >>= 32
+    return key
+
+
+def step_key(view):
+    """What is drawn at random in a step: a key of the run's seed and the step."""
+    return jax.random.fold_in(jax.random.wrap_key_data(view.memory['key']), view.step)
+
+
 class Network:
     """The encoder and what an objective puts on it: a dict of small modules."""
 
@@ -62,7 +85,7 @@ class Network:
         name only, so runs with different objectives start from one encoder."""
         params = {}
         for name, module in self.modules.items():
-            key = jax.random.fold_in(jax.random.key(seed), zlib.crc32(name.encode()))
+            key = jax.random.fold_in(key_of(seed), zlib.crc32(name.encode()))
             if name == 'encoder':
                 ids_BL = jnp.zeros((1, 2), jnp.int32)
                 variables = module.init(key, ids_BL, ids_BL, ids_BL, causal=False)
@@ -84,6 +107,8 @@ def create(network, objective, optimizer, seed):
         else None,
         memory={
             **objective.memory(network.encoder),
+            # In the state, so that one program serves all seeds.
+            'key': jax.random.key_data(key_of(seed)),
             # Not measured yet: a zero would be a value.
             'look': {name: jnp.float32(jnp.nan) for name in objective.look_names},
         },

@@ -13,7 +13,6 @@ from jepa_text import begin, ending, sharding, switches, telemetry
 from jepa_text import recipe as recipes
 from jepa_text.data import pipeline
 from jepa_text.running import (
-    allocator,
     distributed,
     exits,
     identity,
@@ -40,7 +39,6 @@ def train(config, folder, restart=False, stop=None):
     `stop`: the signals.Requests of a caller who has more to do after the last step.
     """
     xla_flags.mend()
-    allocator.keep_freed_memory()
     config = recipes.plain(config)
     with contextlib.ExitStack() as stack:
         with exits.refusals():
@@ -67,7 +65,7 @@ class _Run:
         self.report, self.guard, self.trace = parts.report, parts.guard, parts.trace
         self.stop, self.vote = parts.stop, distributed.Vote()
         self.last = parts.recipe.phases[-1].stop
-        self.warned = set()
+        self.warned, self.running = set(), {}
 
     def enter(self, phase, state):
         """The state as a phase starts it; says which modules begin anew."""
@@ -91,6 +89,7 @@ class _Run:
                     batch = next(batches)
                 batch = sharding.put_batch(batch, mesh)
                 state, values = self.trace.run(step, number, state, batch)
+                self.running = values
                 clock.step(values['train/tokens'])
                 if number % self.config['log_every'] == 0 or number == phase.stop:
                     self.log(number, jax.device_get(values), state, phase)
@@ -190,6 +189,8 @@ class _Run:
     def _pause(self):
         """Around work that is no step: the clock stops, the watchdog is patient."""
         self.guard.expect('pause')
+        # Steps that still run on the device are no pause.
+        jax.block_until_ready(self.running)
         with self.report.clock.paused():
             yield
         self.guard.beat()

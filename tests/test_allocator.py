@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from jepa_text import main
+from jepa_text.running import allocator
+
 NUMPY = """
 import numpy as np
 
@@ -59,6 +62,45 @@ def said(*parts):
 def test_freed_memory_is_used_again(code):
     fresh = int(said(code, COUNT))
     assert int(said(code, KEEP, 'assert told', COUNT)) < fresh / 10
+
+
+@pytest.mark.parametrize(
+    'platforms, plugins, is_cpu',
+    [
+        ('cpu', ['cuda13'], True),
+        ('cpu,cuda', [], True),
+        ('cuda', [], False),
+        ('cuda,cpu', [], False),
+        ('tpu', [], False),
+        ('', [], True),
+        ('', ['cuda13'], False),
+        ('', ['libtpu'], False),
+    ],
+)
+def test_who_computes_is_known_before_jax_starts(platforms, plugins, is_cpu):
+    assert allocator.computes_on_cpu(platforms, plugins) is is_cpu
+
+
+@pytest.mark.parametrize(
+    'command, is_cpu, told',
+    [
+        ('train', True, 1),
+        ('study', True, 1),
+        ('train', False, 0),
+        ('plan', True, 0),
+        ('analyse', True, 0),
+    ],
+)
+def test_only_the_command_line_that_trains_on_a_cpu_keeps_memory(
+    monkeypatch, command, is_cpu, told
+):
+    called = []
+    monkeypatch.setattr(allocator, 'keep_freed_memory', lambda: called.append(1))
+    monkeypatch.setattr(allocator, 'computes_on_cpu', lambda: is_cpu)
+    monkeypatch.setattr(main, 'main', lambda argv: 0)
+    with pytest.raises(SystemExit):
+        main.run(['jepa-text', command])
+    assert len(called) == told
 
 
 def test_a_program_has_ended_when_its_call_returns():

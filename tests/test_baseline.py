@@ -75,6 +75,27 @@ def test_the_schedule_stretches(folder, tmp_path):
     assert constant['schedule'] == 1e-3
 
 
+@pytest.mark.parametrize('rewarm', [6, 0.25])
+@pytest.mark.parametrize('kind', ['flops', 'time'])
+def test_what_is_told_in_steps_of_a_phase_stretches_with_it(
+    folder, tmp_path, monkeypatch, kind, rewarm
+):
+    """At the switch and in the rate of masking; shares do so of themselves."""
+    monkeypatch.setattr(baseline, '_times', lambda made, plain: [1.0, 1.5])
+    rate = dict(name='linear', start=0.5, end=0.1, steps=8)
+    given = config(folder, steps=24)
+    given['phases'][1]['objective']['mlm'] = dict(rate=rate)
+    given['phases'][1]['at_switch'] = dict(rewarm=rewarm, reset='.*')
+    matched = baseline.matched(given | {'baseline': kind}, tmp_path)
+    first, second = matched['phases']
+    ratio = matched['baseline']['ratios'][1]
+    assert ratio > 1.05 and 'at_switch' not in first
+    asked = round(6 * ratio) if rewarm == 6 else 0.25
+    assert second['at_switch'] == dict(rewarm=asked, reset='.*')
+    assert second['objective']['rate'] == rate | {'steps': round(8 * ratio)}
+    assert second['steps'] == round(12 * ratio)
+
+
 def test_a_budget_of_tokens_becomes_steps(folder, tmp_path):
     given = config(folder, steps=0, tokens=24 * 8 * tiny.LENGTH, baseline='flops')
     by_steps = baseline.matched(config(folder, baseline='flops'), tmp_path)

@@ -67,7 +67,8 @@ def gradient(objective, network):
 def inputs(objective, network, batch):
     params = jax.eval_shape(lambda: network.init(0))
     target = params['encoder'] if objective.has_target else None
-    memory = jax.eval_shape(lambda: objective.memory(network.encoder))
+    key = jax.random.key_data(states.key_of(0))
+    memory = jax.eval_shape(lambda: {**objective.memory(network.encoder), 'key': key})
     return params, target, memory, batch
 
 

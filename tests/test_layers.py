@@ -96,7 +96,7 @@ LAYERS = {
     'balance_rules': 0,
     'balance': 2,
     'telemetry': 1,
-    'latent': 2,
+    'latent': 3,
     'objective': 6,
     'latent_objective': 7,
     'objectives/': 8,

@@ -185,6 +185,22 @@ def test_info_nce_is_float64_and_masked_is_sliced(rng):
         assert_array_equal(ours[~where], 0)
 
 
+def test_info_nce_against_some_is_one_against_these_and_its_own(rng):
+    x, y = rng.normal(size=(2, 12, 5))
+    where = np.arange(12) % 5 != 0
+    some = np.array([1, 2, 5, 8, 11])  # one of them false
+    ours = losses.info_nce(jnp.float32(x), jnp.float32(y), where, 0.2, some)
+    unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (x, y)]
+    for i in range(12):
+        others = [j for j in some if j != i and where[j]]
+        scores = unit[0][i] @ unit[1][[i, *others]].T / 0.2
+        expected = np.log(np.exp(scores).sum()) - scores[0] if where[i] else 0
+        assert_allclose(ours[i], expected, atol=1e-5)
+    every = losses.info_nce(jnp.float32(x), jnp.float32(y), where, 0.2, np.arange(12))
+    whole = losses.info_nce(jnp.float32(x), jnp.float32(y), where, 0.2)
+    assert_allclose(every, whole, atol=1e-5)
+
+
 def test_info_nce_of_what_cannot_be_told_apart_is_the_log_of_how_many():
     same = jnp.ones((6, 3))
     ours = losses.info_nce(same, same, jnp.arange(6) < 4, 0.1)

@@ -196,6 +196,38 @@ class Clock:
         return self.time
 
 
+class Device:
+    """Steps run one after the other, and a call returns at once: its scalar is a number
+    when the step has ended."""
+
+    def __init__(self, now):
+        self.now, self.free = now, 0.0
+
+    def step(self, seconds, tokens):
+        end = self.free = max(self.free, self.now.time) + seconds
+
+        class Scalar:
+            def __int__(_):
+                self.now.time = max(self.now.time, end)
+                return tokens
+
+        return Scalar()
+
+
+def test_a_first_step_that_only_began_is_waited_for():
+    now = Clock()
+    clock, device = metrics.Throughput(now=now), Device(now)
+    for _ in range(2):
+        now.time += 30  # compiles
+        clock.step(device.step(5.0, 1000))
+        for _ in range(4):
+            last = device.step(0.5, 1000)
+            clock.step(last)
+        int(last)
+        assert clock.window()['throughput/step_time'] == 0.5
+        clock.restart()
+
+
 def test_throughput_counts_training_time_only():
     now = Clock()
     clock = metrics.Throughput(devices=4, now=now)

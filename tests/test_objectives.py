@@ -84,11 +84,16 @@ slope_of = jax.jit(
 )
 
 
-def view_of(objective, network, batch, counts=None, target=None):
+def memory_of(objective, network, seed=0):
+    key = jax.random.key_data(states.key_of(seed))
+    return {**objective.memory(network.encoder), 'key': key}
+
+
+def view_of(objective, network, batch, counts=None, target=None, seed=0):
     return states.View(
         apply=network.apply,
         target=target,
-        memory=objective.memory(network.encoder),
+        memory=memory_of(objective, network, seed),
         batch=batch,
         step=jnp.int32(0),
         counts=objective.counts(batch) if counts is None else counts,
@@ -535,3 +540,51 @@ def test_ijepa_reads_nothing_of_what_it_predicts():
         after = np.asarray(predict(jnp.asarray(one))).reshape(shape)[:, mask]
         assert where[:, mask].any()
         assert_array_equal(before[where[:, mask]], after[where[:, mask]])
+
+
+def largest_array(jaxpr):
+    """Elements of the largest array that a program makes, loops and calls included."""
+    most = 0
+    for equation in jaxpr.eqns:
+        most = max([most, *(x.aval.size for x in equation.outvars if x.aval.shape)])
+        for value in jax.tree.leaves(
+            list(equation.params.values()),
+            is_leaf=lambda x: isinstance(x, jax.extend.core.ClosedJaxpr),
+        ):
+            inner = getattr(value, 'jaxpr', value)
+            if hasattr(inner, 'eqns'):
+                most = max(most, largest_array(inner))
+    return most
+
+
+def test_info_nce_at_scale_holds_a_sample_of_the_scores():
+    """1,152 rows of 307 hidden positions, at a width of 1,024: all scores are 0.5 TB."""
+    latent = build('hybrid', latent=dict(distance='info_nce')).latent
+    rows, count, width = 1152, 307, 1024
+    vectors = jax.ShapeDtypeStruct((rows, count, width), jnp.float32)
+    where = jax.ShapeDtypeStruct((rows, count), bool)
+    key = jax.random.key_data(states.key_of(0))
+
+    def loss(prediction_BMD, target_BMD, where_BM):
+        view = types.SimpleNamespace(memory={'key': key}, step=jnp.int32(3))
+        return latent.compare({}, view, prediction_BMD, target_BMD, where_BM)[0].sum()
+
+    program = jax.make_jaxpr(jax.value_and_grad(loss))(vectors, vectors, where)
+    assert largest_array(program.jaxpr) <= rows * count * (latent.negatives + 1)
+
+
+def test_info_nce_draws_other_negatives_in_each_step_true_ones_first():
+    section = dict(distance='info_nce', negatives=5)
+    latent = build('hybrid', latent=section).latent
+    where_N = np.arange(40) % 3 == 0
+    key = jax.random.key_data(states.key_of(0))
+
+    def drawn(step, where_N=where_N):
+        view = types.SimpleNamespace(memory={'key': key}, step=jnp.int32(step))
+        return np.asarray(latent._negatives(jnp.asarray(where_N), view))
+
+    seen = [drawn(step) for step in range(20)]
+    assert all(where_N[each].all() and len(set(each)) == 5 for each in seen)
+    assert set(np.concatenate(seen)) == set(np.flatnonzero(where_N))
+    assert set(np.flatnonzero(np.arange(40) < 2)) <= set(drawn(0, np.arange(40) < 2))
+    assert latent._negatives(jnp.ones(5, bool), None) is None

@@ -182,7 +182,7 @@ def test_a_predictor_of_other_shapes_begins_anew(folder, before):
         (
             (dict(name='clm'), HYBRID),
             dict(reset='/nu/'),
-            r"phase 1 \(hybrid\) cannot .*reset='/nu/' matches a part .* not '0/(age|mu)/",
+            r"phase 1 \(hybrid\) cannot .*='/nu/' matches a part .* not '0/(age|mu)/",
         ),
     ],
 )

@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import weakref
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +29,8 @@ TRAINED_ON = 64  # tokens of a text
 POOLINGS = (*pooling.POOLINGS, 'inverse_frequency', 'last4', *TRAINED)
 _AVERAGED = 4
 _BATCH = 64
+# Of models that are there: to remember a model would keep its parameters.
+_IDENTITIES = weakref.WeakKeyDictionary()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -107,9 +110,14 @@ def combinations(depth, layers, poolings):
     return pairs
 
 
-@functools.lru_cache(maxsize=1)
 def identity(model):
     """A hash of parameters, architecture, tokenizer and reading of a load.Pretrained."""
+    if model not in _IDENTITIES:
+        _IDENTITIES[model] = _identity(model)
+    return _IDENTITIES[model]
+
+
+def _identity(model):
     reading = (VERSION, model.causal, model.begin, model.end, model.length)
     digest = hashlib.sha256(f'{model.network.encoder!r} {reading}'.encode())
     digest.update(model.tokenizer.fingerprint.encode())

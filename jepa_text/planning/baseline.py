@@ -3,7 +3,7 @@
 `config.baseline='flops'` turns a config into one where each phase with a latent term is
 its own MLM part, with so many more steps that the arithmetic (flops.py) is the same;
 with `'time'`, so many that this machine takes as long. The learning rate's schedule
-stretches with the run.
+stretches with the run, what is told in steps of a phase with the phase.
 """
 
 import functools
@@ -79,6 +79,10 @@ def _replaced(config, made, plain, ratios=None):
         phase = made.phases[number]
         ratio = ratios[number] if ratios else 1
         kept = {key: value for key, value in section.items() if key != 'share'}
+        if section_mlm and isinstance(rate := section_mlm.get('rate'), dict):
+            section_mlm = section_mlm | {'rate': _stretched(rate, ratio)}
+        if kept.get('at_switch'):
+            kept['at_switch'] = _stretched(kept['at_switch'], ratio)
         phases.append(
             kept
             | {'objective': section_mlm or section['objective']}
@@ -88,21 +92,21 @@ def _replaced(config, made, plain, ratios=None):
     changed = {'phases': phases, 'steps': total}
     if 'tokens' in config:
         changed['tokens'] = 0
-    return config | changed | {'schedule': _stretched(config, total / made.steps)}
-
-
-def _stretched(config, factor):
-    """The schedule with its lengths in steps multiplied; shares of the run stretch of
-    themselves."""
     schedule = config['schedule']
-    if not isinstance(schedule, dict):
-        return schedule
+    if isinstance(schedule, dict):
+        changed['schedule'] = _stretched(schedule, total / made.steps)
+    return config | changed
+
+
+def _stretched(section, factor):
+    """A section with its lengths in steps multiplied; shares of a run or a phase stretch
+    of themselves."""
     lengths = {
-        key: round(schedule[key] * factor)
-        for key in ('warmup', 'decay', 'steps')
-        if schedule.get(key, 0) >= 1
+        key: max(1, round(section[key] * factor))
+        for key in ('warmup', 'decay', 'steps', 'rewarm')
+        if section.get(key, 0) >= 1
     }
-    return schedule | lengths
+    return section | lengths
 
 
 def _saved(folder):

@@ -207,7 +207,7 @@ class Throughput:
         with clock.waiting():
             batch = next(batches)
         state, metrics = step(state, batch)
-        clock.step(tokens)                      # block on the first step before this
+        clock.step(tokens)                      # blocks on a step that compiles
         ...
         writer.write(n, clock.window())         # block on the last step before this
     """
@@ -232,6 +232,8 @@ class Throughput:
         if self._skip_from is None:
             self._tokens.append(tokens)
             return
+        # A device scalar is a number when the step has ended, and not when it has begun.
+        int(tokens)
         # The window closed before this step began, if it began in an earlier window.
         self._excluded += self._now() - max(self._skip_from, self._start)
         self._skip_from = None
