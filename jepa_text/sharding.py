@@ -160,6 +160,43 @@ def parts_of_batch(held):
     }
 
 
+def by_rows(x):
+    """`x` [B, ...] with its rows split over the mesh that is set, and all else whole.
+
+    What a trunk hands from layer to layer is held to this: XLA, left to itself, may take
+    on the split of a parameter instead, and keep all rows of a batch on every device.
+    Nothing happens without a mesh, within a shard_map that splits rows itself, and to
+    rows that do not divide.
+    """
+    return _held(x, ROWS)
+
+
+def look_up(table_VD, ids_BL):
+    """The rows of a table that `ids_BL` name, [B, L, D], split as by `by_rows`.
+
+    A table is split over its width: each device looks its part up for the rows of all
+    that share the width, and then they exchange. In one step, XLA gathers the table, and
+    the gradients of all rows.
+    """
+    found_BLD = table_VD[_held(ids_BL, 'data')]
+    return by_rows(_held(found_BLD, 'data', None, 'fsdp'))
+
+
+def _held(x, *axes):
+    """`x` split over these axes of the mesh that is set, if all of them divide it."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty or mesh.size == 1 or mesh.manual_axes:
+        return x
+    ways = [math.prod(mesh.shape[a] for a in _several(names)) for names in axes]
+    if any(size % n for size, n in zip(x.shape, ways)):
+        return x
+    return jax.lax.with_sharding_constraint(x, PartitionSpec(*axes))
+
+
+def _several(names):
+    return () if names is None else (names,) if isinstance(names, str) else names
+
+
 def within(mesh, function):
     """`function`, called with the mesh set: by it kernels know how arrays are split."""
 

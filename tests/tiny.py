@@ -33,25 +33,30 @@ def rows(folder):
 NOUNS = ('whale', 'captain', 'sister', 'union', 'congress', 'garden', 'harpoon', 'letter')
 
 
+# Of a run of 24 steps; all but its data, model and phases.
+SETTINGS = dict(
+    name='tiny',
+    seed=0,
+    steps=24,
+    optimizer=dict(name='adamw'),
+    schedule=dict(name='wsd', peak=3e-3, warmup=0.1, decay=0.2),
+    clip_norm=1.0,
+    accumulate=1,
+    stop_after_skips=3,
+    mesh=dict(data=1, fsdp=1, tensor=-1),
+    log_every=1,
+    telemetry=dict(every=4, on_collapse='warn'),
+    evaluate=dict(every=8, rate=0.15, most_rows=16),
+    checkpoint=dict(every=5, keep=2),
+    compilation_cache='',
+)
+
+
 def config(folder, **changes):
     """CLM, then the hybrid, 24 steps; keys of the top level may be changed."""
     made = dict(
-        name='tiny',
-        seed=0,
-        steps=24,
         data=dict(folder=rows(folder), row_length=LENGTH, batch_size=8),
         model=dict(name='transformer', preset='tiny', depth=1, scan=False),
-        optimizer=dict(name='adamw'),
-        schedule=dict(name='wsd', peak=3e-3, warmup=0.1, decay=0.2),
-        clip_norm=1.0,
-        accumulate=1,
-        stop_after_skips=3,
-        mesh=dict(data=1, fsdp=1, tensor=-1),
-        log_every=1,
-        telemetry=dict(every=4, on_collapse='warn'),
-        evaluate=dict(every=8, rate=0.15, most_rows=16),
-        checkpoint=dict(every=5, keep=2),
-        compilation_cache='',
         phases=(
             dict(share=0.5, objective=dict(name='clm')),
             dict(
@@ -61,7 +66,7 @@ def config(folder, **changes):
             ),
         ),
     )
-    return made | changes
+    return SETTINGS | made | changes
 
 
 def fingerprint(state):

@@ -7,6 +7,7 @@ trunk is; every token is of the first type. No dropout.
 import flax.linen as nn
 import jax.numpy as jnp
 
+from jepa_text import sharding
 from jepa_text.models import layers, stack
 from jepa_text.models.block import SelfAttention
 
@@ -107,10 +108,10 @@ class Bert(nn.Module):
             shape = (rows, self.width)
             return self.param(name, layers.INIT, shape, jnp.float32)
 
-        word_BLD = table('embedding', self.vocab_size)[tokens_BL]
-        place_BLD = table('position_embedding', self.positions)[
-            positions_BL + self.position_offset
-        ]
+        words_VD = table('embedding', self.vocab_size)
+        word_BLD = sharding.look_up(words_VD, tokens_BL)
+        places_PD = table('position_embedding', self.positions)
+        place_BLD = sharding.look_up(places_PD, positions_BL + self.position_offset)
         type_D = table('type_embedding', self.types)[0]
         summed_BLD = (word_BLD + place_BLD + type_D[None, None]).astype(self.dtype)
         return layers.LayerNorm(self.norm_eps, name='embedding_norm')(summed_BLD)
@@ -130,6 +131,7 @@ class PostNormBlock(nn.Module):
 
     @nn.compact
     def __call__(self, hidden_BLD, segment_ids_BL, order_BL=None, kind=None):
+        hidden_BLD = sharding.by_rows(hidden_BLD)
         attended_BLD = SelfAttention(
             self.heads,
             self.heads,
@@ -144,5 +146,5 @@ class PostNormBlock(nn.Module):
         hidden_BLD = norm(hidden_BLD + attended_BLD)
         ffn_BLD = layers.FFN(self.ffn_width, self.act, name='ffn')(hidden_BLD)
         norm = layers.LayerNorm(self.norm_eps, name='ffn_norm')
-        hidden_BLD = norm(hidden_BLD + ffn_BLD)
+        hidden_BLD = sharding.by_rows(norm(hidden_BLD + ffn_BLD))
         return hidden_BLD, hidden_BLD if self.keep else None

@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax
 from einops import rearrange
 
+from jepa_text import sharding
 from jepa_text.models import attention, layers
 
 NORMS = {
@@ -42,6 +43,7 @@ class Block(nn.Module):
     @nn.compact
     def __call__(self, hidden_BLD, angles, segment_ids_BL, order_BL=None, kind=None):
         norm = functools.partial(NORMS[self.norm], self.norm_eps)
+        hidden_BLD = sharding.by_rows(hidden_BLD)
         normed_BLD = hidden_BLD
         if not self.first:
             normed_BLD = norm(name='attention_norm')(hidden_BLD)
@@ -59,7 +61,7 @@ class Block(nn.Module):
         )(normed_BLD, angles, segment_ids_BL, order_BL, kind)
         normed_BLD = norm(name='ffn_norm')(hidden_BLD)
         ffn = layers.GatedFFN(self.ffn_width, self.act, self.ffn_bias, name='ffn')
-        hidden_BLD = hidden_BLD + ffn(normed_BLD)
+        hidden_BLD = sharding.by_rows(hidden_BLD + ffn(normed_BLD))
         return hidden_BLD, hidden_BLD if self.keep else None
 
 

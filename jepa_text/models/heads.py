@@ -214,7 +214,7 @@ def _blocks(predictor, x, segment_ids, positions):
             causal=False,
             name=f'layer_{index}',
         )(x, angles, segment_ids)
-    return layers.RMSNorm(predictor.norm_eps, name='norm')(x)
+    return sharding.by_rows(layers.RMSNorm(predictor.norm_eps, name='norm')(x))
 
 
 def word_scores(apply, params, hidden_BMD, labels_BM, weight_BM, z_weight, logits_mib):

@@ -8,6 +8,7 @@ side by `local_theta`. Called as the trunk is. No dropout.
 import flax.linen as nn
 import jax.numpy as jnp
 
+from jepa_text import sharding
 from jepa_text.models import layers, stack
 from jepa_text.models.block import NORMS, Block
 
@@ -89,7 +90,7 @@ class ModernBert(nn.Module):
         shape = (self.vocab_size, self.width)
         embedding_VD = self.param('embedding', layers.INIT, shape, jnp.float32)
         embedded_BLD = NORMS[norm](self.norm_eps, name='embedding_norm')(
-            embedding_VD.astype(self.dtype)[tokens_BL]
+            sharding.look_up(embedding_VD.astype(self.dtype), tokens_BL)
         )
         head_width = self.head_width or self.width // self.heads
         thetas = [self.local_theta if w else self.rope_theta for w in self.window]
@@ -112,6 +113,7 @@ class ModernBert(nn.Module):
             remat=self.remat,
         )
         hidden_BLD = NORMS[norm](self.norm_eps, name='norm')(hidden_BLD)
+        hidden_BLD = sharding.by_rows(hidden_BLD)
         if not every_layer:
             return hidden_BLD
         early = jnp.stack([embedded_BLD, first_BLD])

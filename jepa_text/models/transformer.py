@@ -16,6 +16,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from jepa_text import sharding
 from jepa_text.models import layers, stack
 from jepa_text.models.block import Block
 from jepa_text.models.stack import REMAT as REMAT
@@ -88,7 +89,7 @@ class Transformer(nn.Module):
         output of each layer, before the last norm (depth + 1 of them)."""
         shape = (self.vocab_size, self.width)
         embedding_VD = self.param('embedding', layers.INIT, shape, jnp.float32)
-        embedded_BLD = embedding_VD.astype(self.dtype)[tokens_BL]
+        embedded_BLD = sharding.look_up(embedding_VD.astype(self.dtype), tokens_BL)
         head_width = self.head_width or self.width // self.heads
         ways, kinds = stack.kinds(self.depth, self.rope_theta, self.window)
         angles = stack.angles(positions_BL, head_width, ways, self.rope_scaling)
@@ -117,6 +118,7 @@ class Transformer(nn.Module):
             remat=self.remat,
         )
         hidden_BLD = layers.RMSNorm(self.norm_eps, name='norm')(hidden_BLD)
+        hidden_BLD = sharding.by_rows(hidden_BLD)
         if not every_layer:
             return hidden_BLD
         return hidden_BLD, jnp.concatenate([embedded_BLD[None], outputs])

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from jepa_text import balance as balances
 from jepa_text import latent as latents
-from jepa_text import losses
+from jepa_text import losses, sharding
 from jepa_text.latent_objective import LatentObjective, check, masked
 from jepa_text.measures import pooling
 from jepa_text.models import heads
@@ -111,7 +111,7 @@ class Hybrid(LatentObjective):
             clean_BM = jnp.take_along_axis(view.batch['tokens'], index_BM, axis=1)
             return dict(
                 target_BMD=target_BMD,
-                embedding_BMD=params['encoder']['embedding'][clean_BM],
+                embedding_BMD=sharding.look_up(params['encoder']['embedding'], clean_BM),
                 positions_BM=jnp.take_along_axis(
                     view.batch['positions'], index_BM, axis=1
                 ),

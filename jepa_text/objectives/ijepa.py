@@ -18,7 +18,7 @@ import numpy as np
 from einops import rearrange, repeat
 
 from jepa_text import balance as balances
-from jepa_text import blocks, losses, masking
+from jepa_text import blocks, losses, masking, sharding
 from jepa_text import latent as latents
 from jepa_text.latent_objective import LatentObjective, check, masked
 from jepa_text.measures import pooling
@@ -178,7 +178,7 @@ class IJEPA(LatentObjective):
             tokens_XM = jnp.take_along_axis(tokens_XL, target_XM, axis=1)
             return dict(
                 target_BMD=target_XMD,
-                embedding_BMD=params['encoder']['embedding'][tokens_XM],
+                embedding_BMD=sharding.look_up(params['encoder']['embedding'], tokens_XM),
                 positions_BM=target_at[1],
                 pooled_BD=pooling.mean(hidden_BLD, batch['segment_ids'] > 0),
                 where_BM=where_XM,

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from jepa_text import balance as balances
 from jepa_text import latent as latents
+from jepa_text import sharding
 from jepa_text.latent_objective import LatentObjective, check, masked
 from jepa_text.measures import pooling
 from jepa_text.models import heads
@@ -108,7 +109,9 @@ class Sentence(LatentObjective):
         }
 
         def examine():
-            embedded_BLD = params['encoder']['embedding'][view.batch['tokens']]
+            embedded_BLD = sharding.look_up(
+                params['encoder']['embedding'], view.batch['tokens']
+            )
             return dict(
                 target_BMD=target_BSD,
                 embedding_BMD=self._pool(embedded_BLD, view),
