@@ -279,3 +279,51 @@ def test_orbax_which_meets_the_others_too_is_not_called_within_a_block(
     train.train(begins, tmp_path / 'second')
     train.train(begins, tmp_path / 'second')
     assert met and set(met) == {''}
+
+
+# Only process 0 seals; that it failed, both must say, in the same call.
+SEALING = """
+    import pathlib
+    import sys
+    from types import SimpleNamespace
+    import jax
+    import jax.numpy as jnp
+    import flax.struct
+    import numpy as np
+    from jax.sharding import NamedSharding, PartitionSpec
+    from jepa_text.running import checkpoint, distributed, seal
+    distributed.start()
+    @flax.struct.dataclass
+    class State:
+        step: jax.Array
+    def state(step):
+        mesh = jax.make_mesh((jax.device_count(),), ('all',))
+        return State(jax.device_put(np.int32(step), NamedSharding(mesh, PartitionSpec())))
+    def broken(folder):
+        raise OSError(5, 'Input/output error')
+    whole, said = seal.seal, []
+    with checkpoint.Checkpointer(pathlib.Path(sys.argv[1], 'run')) as store:
+        store.save(state(1), {}, wait=True)
+        seal.seal = broken
+        store.save(state(2), {})
+        try:
+            store.wait()
+        except RuntimeError as raised:
+            said.append(str(raised))
+        seal.seal = whole
+        said.append(store.last_step)
+        store.save(state(2), {}, wait=True)
+        said.append(store.last_step)
+    me = str(jax.process_index())
+    pathlib.Path(sys.argv[1], me).write_text('\\n'.join(map(str, said)))
+"""
+
+
+@pytest.mark.slow
+def test_a_save_that_one_process_could_not_end_failed_for_all(folder, tmp_path):
+    processes = pair(folder, '-c', textwrap.dedent(SEALING), str(tmp_path))
+    codes, said = ends(processes)
+    assert codes == [0, 0], said
+    first, second = ((tmp_path / name).read_text().splitlines() for name in ('0', '1'))
+    assert 'Input/output error' in first[0] and 'failed on another process' in second[0]
+    assert first[1:] == second[1:] == ['1', '2']

@@ -317,3 +317,19 @@ def test_an_end_that_was_lost_is_warned_of(tmp_path, caplog):
         caplog.clear()
         metrics.Writer(tmp_path, 4, tensorboard=False, logged=4).close()
         assert (str(tmp_path / metrics.FILE) in caplog.text) == warned
+
+
+def test_a_line_is_whole_though_the_system_takes_it_in_parts(tmp_path):
+    with metrics.Writer(tmp_path, tensorboard=False) as writer:
+        whole = writer._file
+
+        class Nearly:
+            def write(self, data):
+                return whole.write(data[:7])
+
+            def close(self):
+                whole.close()
+
+        writer._file = Nearly()
+        writer.write(1, {'a': 0.5})
+    assert metrics.read(tmp_path) == [{'step': 1, 'a': 0.5}]

@@ -9,7 +9,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from jepa_text.running import checkpoint, restore, seal
+from jepa_text.running import checkpoint, exits, restore, seal
 
 
 @flax.struct.dataclass
@@ -172,3 +172,27 @@ def test_quiet_drops_chatter_of_orbax_and_no_error(caplog):
     assert records(logging.ERROR, trace=trace)
     assert records(logging.WARNING, path='x/elsewhere.py')
     assert not absl.filters
+
+
+@pytest.mark.parametrize(
+    'error',
+    [
+        ValueError('NOT_FOUND: Error opening "zarr" driver'),
+        ValueError('DATA_LOSS: Error reading local file'),
+        OSError(5, 'Input/output error'),
+    ],
+)
+def test_a_disk_that_fails_while_arrays_are_read_is_worth_another_try(
+    folder, monkeypatch, error
+):
+    def broken(self, path, args):
+        raise error
+
+    monkeypatch.setattr(ocp.Checkpointer, 'restore', broken)
+    with (
+        pytest.raises(RuntimeError, match='could not be read') as caught,
+        exits.refusals(),
+    ):
+        restore.state(folder, 5, _wanted())
+    assert str(folder / '5') in str(caught.value)
+    assert exits.code_of(caught.value) == exits.FAILED

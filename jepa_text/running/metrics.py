@@ -65,7 +65,9 @@ class Writer:
         line = {name: _scalar(name, value) for name, value in values.items()}
         written = {name: _to_json(value) for name, value in sorted(line.items())}
         text = json.dumps({'step': int(step), **written}, allow_nan=False)
-        self._file.write(lines.summed(text.encode()))
+        data = lines.summed(text.encode())
+        while data:  # on a disk that is nearly full, a part is written without an error
+            data = data[self._file.write(data) :]
         self._last = int(step)
         if self._events is not None:
             for name, value in line.items():
