@@ -287,6 +287,45 @@ def test_the_card_says_what_is_known():
     assert 'license: unknown' in text and 'at the position before it' in text
 
 
+@pytest.mark.parametrize('prefix', ['', 'hf:'])
+def test_the_card_names_no_path_of_the_machine(tmp_path, monkeypatch, prefix):
+    """Of what it started from, of what it was trained on, or of itself."""
+    old, books = tmp_path / 'the old one', tmp_path / 'my books' / 'whales.jsonl'
+    source = {'name': 'jsonl', 'path': str(books), 'field': 'text'}
+    counts = {'documents': 1, 'tokens': 2}
+    manifest = {
+        'settings': {'source': source, 'row_length': 8},
+        'splits': {'all': counts},
+    }
+    config = {'data': {'folder': str(tmp_path)}, 'start': {'path': f'{prefix}{old}'}}
+    lines = [f'from      {old}, commit None', 'weights   new']
+    for name, content in (
+        ('manifest.json', manifest),
+        ('config.json', config),
+        ('start.json', {'lines': lines, 'family': None}),
+    ):
+        (tmp_path / name).write_text(json.dumps(content))
+    history = [{'start': 0, 'stop': 7, 'objective': {'name': 'mlm'}}]
+    monkeypatch.setattr(card.restore, 'meta', lambda *_: {'history': history})
+    model = dataclasses.replace(trained(), name=f'hf:{tmp_path}/this one')
+    text = card.text(model, 'BertModel', 1, card.facts(tmp_path, 7))
+    assert str(tmp_path) not in text and str(tmp_path.parent) not in text
+    for said in (
+        '# this one\n',
+        'from      the old one, commit None',
+        'Source: name=jsonl, path=whales.jsonl, field=text',
+    ):
+        assert said in text
+
+
+@pytest.mark.parametrize(
+    'value', ['org/model', 'hf:org/model', 'runs/small', 'text', ['a/b'], 3, None]
+)
+def test_names_that_are_no_paths_of_the_machine_stay(value):
+    assert card.named(value) == value
+    assert card.named('C:\\books\\one.txt') == card.named('../../one.txt') == 'one.txt'
+
+
 def test_the_card_of_a_decoder_says_how_it_attends():
     model = trained()
     text = card.text(model, 'Qwen3ForCausalLM', 1234)

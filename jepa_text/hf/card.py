@@ -1,11 +1,12 @@
 """README.md of an exported folder: what was trained on what, and what was measured.
 
 Nothing in it is a promise: facts come from the files of the run, and what they do not
-say is called unknown.
+say is called unknown. It is made to be passed on, so a path of this machine is only its
+last name.
 """
 
 import dataclasses
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from jepa_text.evals import frequencies
 from jepa_text.running import metrics, restore, seal
@@ -46,7 +47,7 @@ def facts(workdir, step):
         manifest=_json(manifest),
         measured=measured,
         measured_at=measured_at,
-        start=_json(workdir / START),
+        start=_start(workdir, config),
     )
 
 
@@ -64,7 +65,7 @@ def text(model, architecture, parameters, facts=None, license_name=None):
     ]
     said = license_name or 'unknown: ask who trained it before you pass it on'
     about = [
-        f'# {model.name}',
+        f'# {named(model.name)}',
         '',
         f'{architecture}, {parameters:,} parameters in float32, texts of up to '
         f'{model.length:,} tokens. License: {said}.',
@@ -75,6 +76,23 @@ def text(model, architecture, parameters, facts=None, license_name=None):
     parts = [front, about, _training(facts), _data(facts), _measurements(facts, said)]
     parts.append(_usage(model, architecture, task))
     return '\n\n'.join('\n'.join(part) for part in parts if part) + '\n'
+
+
+def named(value):
+    """A path of this machine by its last name; anything else, as a name on the hub, as it
+    is.
+
+    >>> named('/books/my own/'), named('hf:~/models/small'), named('org/model'), named(3)
+    ('my own', 'small', 'org/model', 3)
+    """
+    if isinstance(value, list | tuple):
+        return [named(one) for one in value]
+    if not isinstance(value, str):
+        return value
+    path = PureWindowsPath(value.removeprefix('hf:'))
+    is_of_here = PurePosixPath(value.removeprefix('hf:')).is_absolute() or path.drive
+    is_of_here = is_of_here or path.parts[:1] in (('~',), ('..',), ('\\',))
+    return path.name if is_of_here else value
 
 
 def _task(architecture, causal):
@@ -109,7 +127,7 @@ def _data(facts):
     if facts.manifest is None:
         return ['## Data', '', 'Unknown: the rows are no longer where they were.']
     settings = facts.manifest['settings']
-    source = ', '.join(f'{key}={value}' for key, value in settings['source'].items())
+    source = ', '.join(f'{k}={named(value)}' for k, value in settings['source'].items())
     lines = [f'Source: {source}; rows of {settings["row_length"]} tokens.', '']
     for split, counts in facts.manifest['splits'].items():
         lines.append(
@@ -165,6 +183,18 @@ def _usage(model, architecture, task):
             'pipeline, which looks at the position itself, does not fit.',
         ]
     return lines
+
+
+def _start(workdir, config):
+    """What the run started from, in lines that name it."""
+    found = _json(workdir / START)
+    path = (config.get('start') or {}).get('path')
+    if found is None or not path:
+        return found
+    named_by = [line.replace(path, str(named(path))) for line in found['lines']]
+    # A folder of others is recorded without the 'hf:' before it.
+    bare = path.removeprefix('hf:')
+    return {**found, 'lines': [x.replace(bare, str(named(bare))) for x in named_by]}
 
 
 def _json(path):
