@@ -33,7 +33,8 @@ def usual_family(encoder, causal, origin=None):
 def fitted(model, causal, family):
     """(canonical section, {path: array}) of a load.Pretrained, as the family says them.
 
-    Where it has one word for the biases of q, k, v and o, one of o that lacks becomes 0.
+    Where it has one word for the biases of q, k, v and o, one of o that lacks becomes 0;
+    positions that a model leaves unused, and BERT has no word for, are left out.
     Raises ValueError for a family that would compute something else, and for NaN.
     """
     kind = kinds.KINDS.get(family)
@@ -58,9 +59,27 @@ def fitted(model, causal, family):
                 f'{path} of {model.name} holds NaN or infinity: did training diverge? '
                 'Export an earlier step, by --step.'
             )
+    if section['name'] == 'bert':
+        section, leaves = _with_positions(model, section, leaves, family)
     if section.get('qkv_bias') and not section['o_bias'] and family != 'qwen2':
         section = section | {'o_bias': True}
         leaves |= _zero_biases(leaves, 'attention/o/kernel')
+    return section, leaves
+
+
+def _with_positions(model, section, leaves, family):
+    """Section and parameters with the positions that the family counts."""
+    unused, pad = section['position_offset'], model.tokenizer.pad_id
+    if family == 'bert' and unused:
+        table = 'encoder/position_embedding'
+        sizes = dict(positions=section['positions'] - unused, position_offset=0)
+        return section | sizes, leaves | {table: leaves[table][unused:]}
+    if family != 'bert' and unused != pad + 1:
+        raise ValueError(
+            f'{model.name} has position_offset={unused}, and {family} counts positions '
+            f'from the id of its padding on, {unused - 1}: the id is {pad} in this '
+            "tokenizer. Take family='bert', which leaves out positions that nobody uses."
+        )
     return section, leaves
 
 
