@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from jepa_text.measures import correlations, lexical, words
+from jepa_text.measures import correlations, lexical, statistics, words
 
 RNG = np.random.default_rng(0)
 VOCABULARY = [f'word{i}' for i in range(60)]
@@ -151,3 +151,20 @@ def test_author_labels_are_as_his_code_makes_them():
     labels_N, kept_N = lexical.author_token_labels(tokens_BL, valid_BL, least=1)
     assert labels_N.tolist() == [5, 3, 9] and kept_N.all()
     assert not lexical.author_token_labels(tokens_BL, valid_BL)[1].any()
+
+
+def test_the_interval_of_the_balance_holds_the_uncertainty_of_both():
+    """Whatever of the two is the less certain, 95 % of intervals hold the true value."""
+    rng = np.random.default_rng(0)
+    for errors in ((0.03, 0.003), (0.003, 0.03), (0.02, 0.02)):
+        held = []
+        for _ in range(2000):
+            one, two = 0.7 + errors[0] * rng.normal(), 0.8 + errors[1] * rng.normal()
+            sides = [
+                statistics.Interval(x, x - 1.96 * error, x + 1.96 * error)
+                for x, error in zip((one, two), errors)
+            ]
+            found = lexical.balance_interval(sides[0], 0.5, sides[1], 0.5)
+            assert found.value == pytest.approx(lexical.balance(one, 0.5, two, 0.5))
+            held.append(found.low <= 0.4 - 0.6 <= found.high)
+        assert 0.935 < np.mean(held) < 0.965

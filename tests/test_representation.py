@@ -115,7 +115,7 @@ def test_any_field_is_a_label_and_a_missing_one_is_named():
     heldout = [*documents(2, 60, seed=2, kind='a'), *documents(2, 60, seed=3, kind='b')]
     heldout += documents(1, 60, seed=4, kind='c')
     (probe,), _ = make(heldout, train, names=(), label='kind')
-    assert set(probe.labels_N) == {'a', 'b'} and '30 sentences of labels' in probe.split
+    assert set(probe.labels_N) == {'a', 'b'} and '60 sentences of labels' in probe.split
     ((train_M, test_M),) = probe.folds
     assert probe.documents_N[train_M].max() == 5 < probe.documents_N[test_M].min()
     assert 0.4 < representation.controls_of(probe)[controls.TF_IDF]['balanced'] < 0.6

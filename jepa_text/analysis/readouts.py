@@ -41,10 +41,8 @@ def answers(task, found, seed=0, token_labels=None):
         values['word_recovery_auc'] = recovered
         majority = _majority(task) if task.kind == 'labels' else 1.0
         if majority < 1:
-            values['balance'] = _shift(
-                Interval(*(np.array(values['probe_accuracy']) - majority)),
-                1 / (1 - majority),
-                -lexical.above_chance(recovered.value, 0.5),
+            values['balance'] = lexical.balance_interval(
+                values['probe_accuracy'], majority, recovered, 0.5
             )
     if (
         token_labels is not None
@@ -155,20 +153,21 @@ def _of_the_paper(found, token_labels, semantic, seed):
 
 
 def _majority(task):
-    """The accuracy of always saying the commonest training label."""
+    """The most that one answer to all reaches: the share of the commonest test label."""
     return float(np.mean(task.test.target == _commonest(task)))
 
 
 def _commonest(task):
-    labels, counts = np.unique(task.train.target, return_counts=True)
+    labels, counts = np.unique(task.test.target, return_counts=True)
     return labels[counts.argmax()]
 
 
 def baselines(task):
     """{control: {metric: one value a test example}} of what needs no vector.
 
-    One class for all: the commonest of the training labels, and, as the F1 of that may
-    be 0, the class that F1 is of. Their means are what a control reaches.
+    One class for all: the commonest of the test labels, as no answer that ignores the
+    texts reaches more; and, as the F1 of that may be 0, the class that F1 is of. Their
+    means are what a control reaches.
     """
     if task.kind != 'labels':
         return {}
@@ -227,7 +226,3 @@ def matthews_influence(said_N, truth_N):
 
 SCORES = {'f1': f1, 'mcc': matthews}
 INFLUENCES = {'f1': f1_influence, 'mcc': matthews_influence}
-
-
-def _shift(interval, factor, offset):
-    return Interval(*(factor * x + offset for x in interval))

@@ -22,8 +22,8 @@ from jepa_text.measures import sentence_sets
 from jepa_text.tasks import sentences
 
 FOLDS = 3
-WORDS = 8, 24  # of a sentence; short ones are joined, long ones are cut
-MOST = 3000  # sentences of a split
+WORDS = 8, 16  # of a sentence; short ones are joined, long ones are cut
+MOST = 2400  # sentences of a split
 LEAST = 240  # held-out sentences from which a probe can learn; fewer are scored only
 LEAST_SCORED = 40
 _ROOM = 4  # tokens: <bos>, <eos>, and a word that is longer in its new place
@@ -174,7 +174,8 @@ class TooFew(ValueError):
 def _pieces(documents, tokenizer, length):
     number = {id(document): n for n, document in enumerate(documents)}
     found = probing.paragraphs(documents, *WORDS)
-    found = found[:: max(1, -(-len(found) // MOST))]
+    if len(found) > MOST:  # evenly spaced, so that every document is in
+        found = [found[n] for n in np.linspace(0, len(found) - 1, MOST).astype(int)]
     fits = [len(tokenizer.encode(text)) + _ROOM <= length for text, _ in found]
     kept = [pair for pair, is_fit in zip(found, fits) if is_fit]
     documents_N = np.array([number[id(document)] for _, document in kept], int)

@@ -104,7 +104,7 @@ def token_identity(
 
     Of the `most` commonest ids of the training states; others are left out of both sets.
 
-    {'accuracy', 'majority' (always the commonest training id), 'chance_corrected' =
+    {'accuracy', 'majority' (the share of the commonest test id), 'chance_corrected' =
     (accuracy - majority) / (1 - majority), 'classes', 'by_position': [(first, last,
     accuracy, count), ...] in `bins` of about equal count}. Raises ValueError when fewer
     than two ids are left.
@@ -127,7 +127,8 @@ def token_identity(
     model = ridge.fit(np.asarray(train_ND)[train_N], target_NT)
     said_N = ids[model.predict(np.asarray(test_ND)[test_N]).argmax(axis=1)]
     right_N = said_N == test_ids_N[test_N]
-    majority = float(np.mean(test_ids_N[test_N] == ids[target_NT.sum(axis=0).argmax()]))
+    majority = float(np.unique(test_ids_N[test_N], return_counts=True)[1].max())
+    majority /= test_N.sum()
     accuracy = float(np.mean(right_N))
     return {
         'accuracy': accuracy,
@@ -219,13 +220,34 @@ def above_chance(value, chance):
 def balance(semantic, semantic_chance, lexical, lexical_chance):
     """above_chance(semantic) - above_chance(lexical): semantic - lexical balance.
 
-    Chance is the accuracy of the largest class. Positive: more of the meaning that the
+    Chance is the share of the largest test class. Positive: more of the meaning that the
     task has than of the words; compare models on the same two tasks only.
 
     >>> print(round(balance(0.6, 0.5, 0.7, 0.5), 3))
     -0.2
     """
     return above_chance(semantic, semantic_chance) - above_chance(lexical, lexical_chance)
+
+
+def balance_interval(semantic, semantic_chance, lexical, lexical_chance):
+    """The `balance` of two Intervals, with the uncertainty of both: an Interval.
+
+    d - sqrt((a - a_low)^2 + (b_high - b)^2) to d + sqrt((a_high - a)^2 + (b - b_low)^2),
+    of the two corrected for chance (Zou & Donner 2008): for values measured apart.
+
+    >>> semantic = statistics.Interval(0.75, 0.70, 0.80)
+    >>> exact = statistics.Interval(0.75, 0.75, 0.75)
+    >>> print(*np.round(balance_interval(semantic, 0.5, exact, 0.5), 3))
+    0.0 -0.1 0.1
+    """
+    one, two = (
+        np.array([above_chance(x, chance) for x in interval])
+        for interval, chance in ((semantic, semantic_chance), (lexical, lexical_chance))
+    )
+    value = one[0] - two[0]
+    below = np.hypot(one[0] - one[1], two[2] - two[0])
+    above = np.hypot(one[2] - one[0], two[0] - two[1])
+    return statistics.Interval(*map(float, (value, value - below, value + above)))
 
 
 def author_probe_gap(semantic, token):
