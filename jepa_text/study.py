@@ -27,6 +27,7 @@ from jepa_text import (
     sharding,
     start,
     study_report,
+    switches,
     tokenizers,
     train,
 )
@@ -34,7 +35,7 @@ from jepa_text.analysis import analyse
 from jepa_text.data import pipeline, prepare
 from jepa_text.evals import geometry as shapes
 from jepa_text.evals import heldout, representation
-from jepa_text.planning import baseline, outline
+from jepa_text.planning import baseline
 from jepa_text.running import exits, restore, seal, signals, xla_flags
 
 UNTRAINED = 'untrained'
@@ -137,7 +138,7 @@ def _check(config, configs, workdir):
     for name, run_config in configs.items():
         try:
             whole = start.complete(run_config, workdir / name)
-            outline.make(whole, sharding.make_mesh(**whole['mesh']))
+            switches.check(recipe.make(whole), whole['phases'])
         except ValueError as error:
             raise ValueError(f'run {name!r}: {error}') from error
 

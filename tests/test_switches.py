@@ -9,7 +9,7 @@ import pytest
 import tiny
 from numpy.testing import assert_array_equal
 
-from jepa_text import recipe, sharding, switches, train
+from jepa_text import recipe, sharding, study, switches, train
 from jepa_text import state as states
 
 
@@ -193,6 +193,16 @@ def test_what_cannot_follow_is_refused_before_anything_is_written(
     with pytest.raises(ValueError, match=words):
         train.train(config, tmp_path / 'run')
     assert not [path for path in tmp_path.rglob('*') if path.is_file()]
+
+
+def test_a_study_is_refused_before_its_first_run_trains(folder, tmp_path):
+    """Of two runs the second cannot switch."""
+    _, good = made(folder, dict(name='clm'), dict(name='mlm'))
+    _, bad = made(folder, dict(name='clm'), dict(name='mlm', tied=True))
+    (tmp_path / 'rows').symlink_to(good['data']['folder'])
+    config = good | {'study': dict(sentences=())}
+    with pytest.raises(ValueError, match="run 'bad': phase 1 .* cannot follow phase 0"):
+        study._check(config, {'good': good, 'bad': bad}, tmp_path)
 
 
 @pytest.mark.slow
