@@ -66,7 +66,7 @@ class Evaluator:
             name: resolve.build('objectives', section, **given)
             for name, section in scorings(networks, rate).items()
         }
-        self._bytes_V = jnp.asarray(token_bytes(tokenizer, rows))
+        self._bytes_V = token_bytes(tokenizer, rows)
         self._compiled = []
 
     @functools.cached_property
@@ -138,7 +138,7 @@ def _sums(network, objective, bytes_V):
     def sums(params, batch):
         view = View(network.apply, None, {}, batch, jnp.int32(0), {'tokens': 1})
         mask_BL = batch['loss_mask']
-        bytes_BL = jnp.where(mask_BL, bytes_V[batch['labels']], 0)
+        bytes_BL = jnp.where(mask_BL, jnp.asarray(bytes_V)[batch['labels']], 0)
         counts = {COUNT: jnp.sum(mask_BL), BYTES: jnp.sum(bytes_BL)}
         return {**objective.terms(params, view)[1], **counts}
 
