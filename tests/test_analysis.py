@@ -180,7 +180,7 @@ def test_again_it_reads_what_it_kept(results, folder, monkeypatch):
     assert sorted(map(repr, got)) == sorted(map(repr, expected))
 
 
-SAME = [dict(name='sentences', made='word_order', most=60, seed=n) for n in (0, 1)]
+SAME = [dict(name='sentences', made='word_order', most=200, seed=n) for n in (0, 1)]
 
 
 @pytest.mark.parametrize(
