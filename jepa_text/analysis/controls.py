@@ -11,6 +11,7 @@ whose embeddings are trained, is none about the layers.
 """
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
@@ -30,7 +31,7 @@ def untrained(model, seed=0):
 
     For a model of others too: the initialisation is ours then, not the one that it had.
     """
-    params = jax.jit(model.network.init)(seed)
+    params = jax.jit(functools.partial(model.network.init, seed))()
     return dataclasses.replace(
         model, params=params, name=f'{model.name} untrained at seed {seed}'
     )
