@@ -1,11 +1,12 @@
 """What a run that is done leaves behind, and what to do with it, in lines to copy."""
 
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
 
-from jepa_text.running import metrics, restore
+from jepa_text.running import metrics, restore, seal
 
 # Of this clone; an installed package has no configs beside it.
 ANALYSE = Path(__file__).parents[1] / 'configs' / 'analyse.py'
@@ -28,8 +29,9 @@ def lines(folder, program=None):
     ):
         said.append(f'  {what:<30} {_near(path)}')
     said += ['', 'Next, for example:']
-    said += [f'  {shlex.join(command)}' for command in commands(folder, program)]
-    said += ['', 'More steps: the same command with a larger --config.steps.']
+    said += [f'  {_line(command)}' for command in commands(folder, program)]
+    key = 'tokens' if seal.read_json(folder / 'config.json').get('tokens') else 'steps'
+    said += ['', f'To train longer: the same command with a larger --config.{key}.']
     return said
 
 
@@ -37,7 +39,7 @@ def commands(folder, program=None):
     """Argument vectors: vectors of texts, what these hold, and the run for others."""
     program = program or _program()
     near = _near(folder)
-    encode = f'print(load.load({near!r}).encode(["One text.", "Another text."]))'
+    encode = f"print(load.load({near!r}).encode(['One text.', 'Another text.']))"
     found = [[_near(sys.executable), '-c', f'from jepa_text import load; {encode}']]
     # A comma would end the name of the model.
     if ANALYSE.is_file() and ',' not in near:
@@ -45,6 +47,14 @@ def commands(folder, program=None):
         found.append([*program, 'analyse', config, f'--workdir={near}-analysis'])
     found.append([*program, 'export', f'--workdir={near}', f'--to={near}-exported'])
     return found
+
+
+def _line(command):
+    """A command as a shell reads it; double quotes around what holds single ones."""
+    return ' '.join(
+        f'"{word}"' if "'" in word and not re.search(r'["$`\\!]', word) else quoted
+        for word, quoted in zip(command, map(shlex.quote, command))
+    )
 
 
 def _program():

@@ -69,7 +69,8 @@ def lines(config):
     else:
         said.append(
             f'The learning rate stood at {stood:.3g}. A run of {total:,} steps has '
-            f'{float(there(at)):.3g} there, so it goes to that in {rise:,} steps, and on '
+            f'{float(there(at)):.3g} there, so it goes to that in {rise:,} '
+            f'step{"s" * (rise > 1)}, and on '
             'as that. This is not the same as a run of that length from the start.'
         )
     return said

@@ -180,7 +180,9 @@ def _losses(results):
             ],
             'rows': rows,
             'best': {'masked loss': 'min', 'accuracy': 'max', 'causal loss': 'min'},
-            'note': 'Losses in nats per token.',
+            'note': 'Losses in nats per token. Bold is the best of a column, unless '
+            'another is shown alike; each is of one run, so small gaps may be noise, as '
+            'other seeds would show.',
         },
     }
 
