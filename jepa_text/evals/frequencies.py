@@ -82,6 +82,6 @@ def sentences(values, kind='mlm'):
     if not is_better(loss, unigram):
         said.append(
             'Warning: this model has learned nothing that token frequencies do not give. '
-            'Train longer, or look at the data, schedule.peak and the warnings above.'
+            'Train longer, or look at the data and schedule.peak.'
         )
     return said
