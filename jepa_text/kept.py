@@ -3,7 +3,6 @@
 {'config': the question, 'results': the answer, 'sha256': of both}
 """
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -22,7 +21,7 @@ def once(path, config, compute):
             return saved['results']
     made = {'config': config, 'results': json.loads(json.dumps(compute()))}
     path.parent.mkdir(parents=True, exist_ok=True)
-    seal.replace_file(path, json.dumps(made | {'sha256': _digest(made)}, indent=1))
+    seal.replace_file(path, json.dumps(made | {'sha256': seal.checksum(made)}, indent=1))
     return made['results']
 
 
@@ -32,11 +31,8 @@ def _read(path):
         saved = json.loads(path.read_text(encoding='utf-8'))
         digest = saved.pop('sha256')
         # NaN is not equal to itself, but its text is.
-        return saved, digest == _digest(saved) and {'config', 'results'} == set(saved)
+        return saved, digest == seal.checksum(saved) and {'config', 'results'} == set(
+            saved
+        )
     except (ValueError, KeyError, AttributeError, TypeError):
         return None, False
-
-
-def _digest(made):
-    text = json.dumps(made, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
