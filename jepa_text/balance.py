@@ -13,7 +13,7 @@ section; how a rule is called is the contract of `balance_rules.Balance`.
 """
 
 from jepa_text import balance_rules as rules
-from jepa_text import resolve, schedules
+from jepa_text import ranges, resolve, schedules
 
 
 def make(section, steps):
@@ -32,11 +32,11 @@ def make(section, steps):
     >>> print(latent_weight, token_weight)
     1.0 0.0625
     """
-    if not hasattr(section, 'keys'):
+    if not ranges.is_section(section):
         section = {'name': 'fixed', 'weight': section}
     keywords = dict(section)
     name = keywords.pop('name', None)
-    if name not in RULES:
+    if not isinstance(name, str) or name not in RULES:
         known = ', '.join(RULES)
         raise ValueError(f'balance {name!r} does not exist; there are: {known}.')
     if name == 'schedule':
@@ -49,7 +49,7 @@ def _scheduled(of, steps):
 
     Raises ValueError if lambda is outside [0, 1] at the beginning, middle or end.
     """
-    schedule = schedules.make(of, steps)
+    schedule = schedules.make(of, steps, 'balance: of')
     for step in (0, steps // 2, steps):
         rules.check(f'schedule at step {step}', 'weight', float(schedule(step)))
     return rules.Scheduled(schedule)

@@ -71,7 +71,9 @@ def check(config):
     """Raises ValueError for counts below 1, cases of the same name, and a case against
     none of the cases: before anything is measured."""
     for name in ('rounds', 'warmup', 'steps_a_round'):
-        ranges.number(f'benchmark: {name}', config[name], whole=True, least=1)
+        ranges.number(f'benchmark: {name}', config.get(name), whole=True, least=1)
+    if not isinstance(config.get('cases'), list) or not config['cases']:
+        raise ValueError('A benchmark needs `cases`, as configs/benchmark.py has them.')
     names = [case['name'] for case in config['cases']]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f'cases of the same name: {", ".join(twice)}.')

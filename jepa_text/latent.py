@@ -28,7 +28,6 @@ PAPER_MOMENTUM = {'name': 'linear', 'start': 0.996, 'end': 1.0}
 # What the numbers of a section may be.
 RANGES = {
     'layer': dict(whole=True),
-    'top': dict(whole=True, least=0),
     'beta': dict(above=0),
     'temperature': dict(above=0),
     'teacher_temperature': dict(above=0),
@@ -61,7 +60,7 @@ def make(section, steps):
 
 def _momentum(section, steps):
     """The schedule; ValueError if it leaves [0, 1] at the start, middle or end."""
-    schedule = schedules.make(section, steps)
+    schedule = schedules.make(section, steps, 'latent: momentum')
     for step in (0, steps // 2, steps):
         value = float(schedule(step))
         ranges.number(f'latent: momentum at step {step}', value, least=0, most=1)
@@ -154,7 +153,7 @@ class Latent:
     """
 
     layer: int = -1
-    top: int = 0
+    top: int | None = None
     normalise: str = 'layer'
     distance: str = 'cosine'
     beta: float = 1.0
@@ -174,6 +173,8 @@ class Latent:
                     f'latent: {what}={value!r}.{resolve.nearest(str(value), known)}'
                 )
         check('latent', vars(self), RANGES)
+        if self.top is not None:
+            check('latent', vars(self), {'top': dict(whole=True, least=1)})
 
     @property
     def regulariser_names(self):
@@ -183,7 +184,8 @@ class Latent:
         """Raises ValueError for a layer that the encoder does not have."""
         depth = encoder.depth
         ranges.number('latent: layer', self.layer, least=-depth, most=depth)
-        ranges.number('latent: top', self.top, most=depth)
+        if self.top is not None:
+            ranges.number('latent: top', self.top, most=depth)
         if self.distance != 'prototypes':
             return {}
         return {'prototypes': Prototypes(encoder.width, self.prototypes)}

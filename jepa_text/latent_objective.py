@@ -12,10 +12,14 @@ from jepa_text.objective import Objective
 from jepa_text.state import step_key
 
 # What sizes in the sections of these objectives may be.
-RANGES = dict.fromkeys(
-    ('predictor_width', 'predictor_depth', 'predictor_heads', 'documents', 'masks'),
-    dict(whole=True, least=1),
-)
+RANGES = {
+    **dict.fromkeys(
+        ('predictor_width', 'predictor_depth', 'predictor_heads', 'documents'),
+        dict(whole=True, least=1),
+    ),
+    # Each is a forward pass of its own; the paper has 1, 2 or 4.
+    'masks': dict(whole=True, least=1, most=16),
+}
 
 
 def check(what, **sizes):

@@ -9,15 +9,13 @@ run that hung. See running/exits.py.
 """
 
 import contextlib
-import difflib
 import importlib
 import os
 import re
 import sys
 import traceback
-from pathlib import Path
 
-from jepa_text import paths
+from jepa_text import config_file, paths
 from jepa_text.running import exits, xla_flags
 
 # command: what it does, and the function(config, workdir) that does it.
@@ -37,6 +35,8 @@ TOGETHER = ('train',)
 LOOPING = ('train', 'study')
 # How a flag is switched on; as absl reads it.
 ON = ('true', 't', '1')
+# Those that need no device.
+TEXT_ONLY = ('prepare',)
 # Those that write nothing.
 READING = ('plan',)
 # Flags of plan: keys of the section of that name.
@@ -106,6 +106,8 @@ def main(argv):
     try:
         if command in TOGETHER:
             _join(argv)
+        if os.environ.get('JAX_PLATFORMS') and command not in TEXT_ONLY:
+            importlib.import_module('jepa_text.running.arithmetic').check_platforms()
         own = command in LOOPING
         with contextlib.nullcontext() if own else exits.refusals():
             run = getattr(importlib.import_module(module), function)
@@ -185,7 +187,9 @@ def parse(argv):
     """(command, config, workdir) of a command line; ValueError says what is wrong."""
     command = argv[1] if len(argv) > 1 else ''
     if command not in COMMANDS:
-        raise ValueError(f'{command!r} is not a command.{_nearest(command, COMMANDS)}')
+        raise ValueError(
+            f'{command!r} is not a command.{config_file.nearest(command, COMMANDS)}'
+        )
     from absl import flags
     from ml_collections import config_flags
 
@@ -201,14 +205,14 @@ def parse(argv):
     own = {'plan': PLANNING, 'export': EXPORTING, 'train': TRAINING}.get(command, {})
     _define(own, values)
     if command != 'export':
-        _check_file(rest)
+        config_file.check(rest)
     try:
         left = values(rest)[1:]
         config = {} if command == 'export' else values.config
-    except (AttributeError, KeyError) as error:
-        raise ValueError(_unknown_key(error)) from error
-    except (flags.Error, OSError) as error:
-        raise ValueError(str(error).strip().splitlines()[-1]) from error
+    except Exception as error:  # a config file is a program, and may raise anything
+        raise ValueError(config_file.why_not(error, rest)) from error
+    if not hasattr(config, 'keys'):
+        raise ValueError(config_file.not_one(rest, config))
     if left:
         raise ValueError(f'{left[0]!r} is no flag; settings are --config.KEY=VALUE.')
     given = {key: values[key].value for key in own if values[key].present}
@@ -236,36 +240,6 @@ def _define(own, values):
     }
     for name, example in own.items():
         kinds[type(example)](name, None, f'as {example}', flag_values=values)
-
-
-def _check_file(argv):
-    given = [a.split('=', 1)[1] for a in argv if re.match(r'--?config=', a)]
-    if not given:
-        raise ValueError(
-            '--config is missing: a config file, as --config=configs/quickstart.py.'
-        )
-    paths.local('--config', given[-1])
-    path = Path(given[-1].split(':')[0])
-    if not path.is_file():
-        near = [str(p) for p in sorted(path.parent.glob('*.py'))]
-        raise ValueError(
-            f'config file {str(path)!r} does not exist.{_nearest(path, near)}'
-        )
-
-
-def _unknown_key(error):
-    lines = str(error.args[0]).splitlines()
-    hint = f' {lines[1]}.' if len(lines) > 1 else ''
-    return (
-        f'the config has no key {lines[0]}.{hint} Keys that the config file does not '
-        'spell out must be added there first.'
-    )
-
-
-def _nearest(name, known):
-    close = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
-    hint = f' Did you mean {close[0]!r}?' if close else ''
-    return f'{hint} There are: {", ".join(known)}.' if known else hint
 
 
 def _fail(error, code, is_traced=False):

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jepa_text import adam, ranges
+from jepa_text import adam, ranges, resolve
 from jepa_text import muon as steps
 
 # Matrices between hidden states: of layers and predictors, not of word scores.
@@ -127,11 +127,9 @@ def muon(
             weight_decay, mask=lambda params: mask(params, decay_paths)
         ),
     )
-    others = adamw(
-        weight_decay=weight_decay,
-        decay_paths=decay_paths,
-        momentum_dtype=momentum_dtype,
-        **rest,
+    same = {'decay_paths': decay_paths, 'momentum_dtype': momentum_dtype}
+    others = resolve.call(
+        "optimizer 'muon'", adamw, {'weight_decay': weight_decay, **same, **rest}
     )
     return optax.partition(
         {'muon': matrices, 'adamw': others}, lambda params: _labels(params, paths)
@@ -161,13 +159,10 @@ def make(section):
     """
     keywords = dict(section)
     name, rates = keywords.pop('name', None), _pairs(keywords.pop('rates', ()))
-    if name not in OPTIMIZERS:
+    if not isinstance(name, str) or name not in OPTIMIZERS:
         known = ', '.join(OPTIMIZERS)
         raise ValueError(f'optimizer {name!r} does not exist; there are: {known}.')
-    try:
-        optimizer = OPTIMIZERS[name](**keywords)
-    except TypeError as error:
-        raise ValueError(f'optimizer {name!r}: {error}.') from error
+    optimizer = resolve.call(f'optimizer {name!r}', OPTIMIZERS[name], keywords)
     return rated(optimizer, rates) if rates else optimizer
 
 

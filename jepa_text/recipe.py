@@ -207,9 +207,19 @@ def phase_spans(phases, total):
 
 
 def plain(config):
-    """A config as plain dicts, lists and numbers, whatever it came as, and whole."""
+    """A config as plain dicts, lists and numbers, whatever it came as, and whole.
+
+    Raises ValueError for what is no config, or cannot be written as JSON.
+    """
     config = config.to_dict() if hasattr(config, 'to_dict') else config
-    return json.loads(json.dumps(OPTIONAL | config))
+    ranges.section('The config', config)
+    try:
+        return json.loads(json.dumps(OPTIONAL | config))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(
+            f'The config holds what JSON cannot ({error}): use numbers, texts, booleans, '
+            'None, lists and dicts.'
+        ) from error
 
 
 def abstract_state(recipe, phase):
@@ -281,7 +291,7 @@ def prepare_rows(config):
 
 def _offloaded(what):
     """The part of the state that lies in the memory of the host; '' for none."""
-    if what not in OFFLOADED:
+    if not isinstance(what, str) or what not in OFFLOADED:
         raise ValueError(
             f'offload={what!r}; there are: {", ".join(map(repr, OFFLOADED))}.'
         )

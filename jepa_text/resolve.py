@@ -5,6 +5,8 @@ import importlib
 import inspect
 import pkgutil
 
+from jepa_text import ranges
+
 
 def nearest(name, known):
     """A phrase that names the closest known spelling, and all that exist."""
@@ -25,11 +27,13 @@ def build(folder, section, **given):
     `given` are keywords that the program supplies rather than the user. Raises
     ValueError for a name without a file and for a keyword that `make` does not take.
     """
+    ranges.section(folder, section)
     keywords = dict(section)
     name = keywords.pop('name', None)
-    if name is None:
+    if not isinstance(name, str):
         raise ValueError(
-            f'A section for {folder} needs a name.{nearest("", names(folder))}'
+            f'A section for {folder} needs a name, not {name!r}.'
+            f'{nearest("", names(folder))}'
         )
     if name not in names(folder):
         raise ValueError(f'{folder} has no {name!r}.{nearest(name, names(folder))}')
@@ -39,7 +43,9 @@ def build(folder, section, **given):
 
 def call(what, function, section, **given):
     """`function(**section, **given)`; ValueError for a keyword that it does not take, or
-    needs and is not given. `what` names it in the message."""
+    needs and is not given, and for a value of another kind than its default or annotation
+    has (`ranges.keyword`). `what` names it in the message."""
+    ranges.section(what, section)
     parameters = inspect.signature(function).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     known = [name for name in parameters if name not in given]
@@ -51,4 +57,6 @@ def call(what, function, section, **given):
         optional |= parameter.default is not parameter.empty
         if not optional and name not in section and name not in given:
             raise ValueError(f'{what} needs {name!r}; it takes: {", ".join(known)}.')
+        if name in section:
+            ranges.keyword(what, parameter, section[name])
     return function(**section, **given)

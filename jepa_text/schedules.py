@@ -16,38 +16,34 @@ import inspect
 
 import jax.numpy as jnp
 
-from jepa_text import ranges
+from jepa_text import ranges, resolve
 
 
-def make(section, steps):
+def make(section, steps, what='schedule'):
     """The function that a config section names: `{'name': 'wsd', 'peak': 3e-3, ...}`.
 
     A plain number is a constant. `steps` is the length of the run, for schedules that
-    end with it. Raises ValueError for an unknown name or keyword.
+    end with it; `what` names the section in errors. Raises ValueError for an unknown
+    name or keyword.
 
     >>> schedule = make({'name': 'linear', 'start': 1.0, 'end': 0.0}, steps=10)
     >>> print(schedule(0), schedule(5), schedule(10), make(0.9, steps=10)(3))
     1.0 0.5 0.0 0.9
     """
-    if isinstance(section, int | float):
+    if not ranges.is_section(section):
+        ranges.number(what, section)
         return constant(float(section))
     keywords = dict(section)
     name = keywords.pop('name', None)
-    if name not in SCHEDULES:
+    if not isinstance(name, str) or name not in SCHEDULES:
         known = ', '.join(SCHEDULES)
-        raise ValueError(f'schedule {name!r} does not exist; there are: {known}.')
+        raise ValueError(f'{what} {name!r} does not exist; there are: {known}.')
     parameters = inspect.signature(SCHEDULES[name]).parameters
     if 'steps' in parameters:
         keywords.setdefault('steps', steps)
-    for key in keywords:
-        if key not in parameters:
-            raise ValueError(
-                f'schedule {name!r} does not take {key!r}; it takes: '
-                f'{", ".join(parameters)}.'
-            )
-    for key, value in keywords.items():
-        ranges.number(f'schedule {name!r}: {key}', value, least=0)
-    return SCHEDULES[name](**keywords)
+    for key in keywords.keys() & parameters.keys():
+        ranges.number(f'{what} {name!r}: {key}', keywords[key], least=0)
+    return resolve.call(f'{what} {name!r}', SCHEDULES[name], keywords)
 
 
 def constant(value):

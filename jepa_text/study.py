@@ -22,6 +22,7 @@ from jepa_text import (
     kept,
     load,
     paths,
+    ranges,
     recipe,
     resolve,
     sharding,
@@ -104,7 +105,10 @@ def run_configs(config, rows):
 
 def _check_names(config):
     """Raises ValueError unless there are runs, whose names can be folders here."""
-    names = [run.get('name') for run in config.get('runs') or ()]
+    runs = config.get('runs') or ()
+    for number, run in enumerate(runs):
+        ranges.section(f'runs[{number}]', run)
+    names = [run.get('name') for run in runs]
     if not names:
         raise ValueError(
             'A study needs `runs`, as configs/quickstart.py has them; this config has '
@@ -117,6 +121,8 @@ def _check_names(config):
                 f'runs: {name!r} is no name for a run: it must be text without a slash, '
                 f'of one run only, and none of {", ".join(TAKEN)}.'
             )
+    for name in ('prepare', 'data'):
+        ranges.section(name, config.get(name))
     for key, none in (('tasks', ()), ('label', ''), ('sentences', ())):
         config.setdefault('study', {}).setdefault(key, none)
 

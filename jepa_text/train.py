@@ -8,6 +8,7 @@ every random choice is keyed by it, and the metrics after it are written again.
 import contextlib
 
 import jax
+import jax.numpy as jnp
 
 from jepa_text import begin, ending, sharding, switches, telemetry
 from jepa_text import recipe as recipes
@@ -39,9 +40,9 @@ def train(config, folder, restart=False, stop=None):
     `stop`: the signals.Requests of a caller who has more to do after the last step.
     """
     xla_flags.mend()
-    config = recipes.plain(config)
     with contextlib.ExitStack() as stack:
         with exits.refusals():
+            config = recipes.plain(config)
             parts, state, meta = begin.begin(config, folder, stack, restart, stop)
         run, recipe = _Run(parts), parts.recipe
         if not meta:
@@ -53,8 +54,25 @@ def train(config, folder, restart=False, stop=None):
             if phase.stop > int(state.step):
                 state = run.phase(phase, state)
         parts.store.wait()
+        _check_end(state)
         parts.report.conclude()
         return state
+
+
+def _check_end(state):
+    """Raises Diverged for a run, ended now or before, that did not end well."""
+
+    def finite(params):
+        return jnp.stack([jnp.isfinite(x).all() for x in jax.tree.leaves(params)]).all()
+
+    in_row = int(state.skipped_in_row)
+    if in_row or not bool(jax.jit(finite)(state.params)):
+        what = f'loss or gradient in the last {in_row}' if in_row else 'parameters after'
+        raise exits.Diverged(
+            f'step {int(state.step)}: the run ended with {what} steps that are not '
+            'finite. The state is saved. Look at the data, or begin a new workdir with a '
+            'lower schedule.peak.'
+        )
 
 
 class _Run:

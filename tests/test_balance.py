@@ -316,7 +316,7 @@ def test_its_own_learning_rate_factor_and_no_weight_decay():
     'section, message',
     [
         (1.5, r'Fixed: weight=1.5 is not in \[0, 1\]'),
-        (float('nan'), r'weight=nan is not in \[0, 1\]'),
+        (float('nan'), 'weight=nan must be a finite number'),
         (dict(name='magic'), "'magic' does not exist; there are: fixed, schedule"),
         (dict(name='fixed'), "fixed needs 'weight'"),
         (dict(name='softmin', temprature=1), "does not take 'temprature'"),
@@ -331,10 +331,10 @@ def test_its_own_learning_rate_factor_and_no_weight_decay():
         (dict(name='gradient_ratio', ratio=-2), 'ratio=-2 is not above 0'),
         (dict(name='gradient_ratio', high=0.4), 'high=0.4'),
         (dict(name='gradient_ratio', every=0), 'every=0 is not a whole number'),
-        ('half', r"weight='half' is not in \[0, 1\]"),
-        (None, r'weight=None is not in'),
-        (dict(name='fixed', weight=[0.5]), r'weight=\[0.5\] is not in'),
-        (dict(name='softmin', temperature='hot'), "temperature='hot' is not above 0"),
+        ('half', "weight='half' must be a finite"),
+        (None, 'weight=None must be a finite'),
+        (dict(name='fixed', weight=[0.5]), r'weight=\[0.5\] must be'),
+        (dict(name='softmin', temperature='hot'), "temperature='hot' must be"),
         (
             dict(name='schedule', of=dict(name='linear', start=0, end=2)),
             r'schedule at step 10: weight=2.0 is not in \[0, 1\]',

@@ -16,10 +16,11 @@ PACKAGE = ROOT / 'jepa_text'
 LAYERS = {
     # what every entrance asks
     'paths': -1,
+    'ranges': -1,
     'tokenizer_check': -1,
     # what a run needs around it
     'resolve': 0,
-    'ranges': 0,
+    'config_file': 0,
     'tokenizers': 0,
     'running/exits': 0,
     'running/budget': 0,

@@ -55,7 +55,9 @@ def test_numbers_are_numbers():
         with pytest.raises(ValueError, match='must be a number'):
             ranges.number('x', value)
     ranges.number('x', 2.0, whole=True, least=2, most=2)
-    ranges.number('x', float('inf'), above=0)
+    ranges.number('x', float('inf'), above=0, finite=False)
+    with pytest.raises(ValueError, match='x=inf must be a finite number above 0'):
+        ranges.number('x', float('inf'), above=0)
 
 
 @pytest.mark.parametrize(

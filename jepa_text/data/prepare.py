@@ -18,7 +18,7 @@ import uuid
 
 import numpy as np
 
-from jepa_text import paths, resolve, tokenizers
+from jepa_text import paths, ranges, resolve, tokenizers
 from jepa_text.data import packing as packings
 from jepa_text.data import rows, tokenizing
 from jepa_text.data import shards as shard_files
@@ -33,6 +33,7 @@ def run(config, workdir):
     The section's tokenizer is as `tokenizer_of` says. Raises ValueError for a keyword
     that `prepare` does not take, and whatever `prepare` raises.
     """
+    ranges.section('prepare', config.get('prepare'))
     section = dict(config['prepare'])
     known = set(inspect.signature(prepare).parameters) - {'folder'}
     for key in section.keys() - known:

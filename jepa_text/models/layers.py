@@ -114,7 +114,7 @@ def rotary_angles(positions_BL, head_width, theta, scaling=None):
     `stretched`.
     """
     exponent_K = jnp.arange(0, head_width, 2, dtype=jnp.float32) / head_width
-    frequency_K = 0.0 * exponent_K if theta is None else theta**-exponent_K
+    frequency_K = 0.0 * exponent_K if theta is None else float(theta) ** -exponent_K
     if scaling is not None:
         frequency_K = stretched(frequency_K, **scaling)
     angle_BLK = jnp.einsum('BL,K->BLK', positions_BL.astype(jnp.float32), frequency_K)

@@ -10,14 +10,17 @@ The kinds of a model are few; a layer knows the number of its own.
 """
 
 import dataclasses
+import inspect
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jepa_text import resolve
+from jepa_text import ranges, resolve
 from jepa_text.models import attention, layers
 
+ABOVE_0 = ('rope_theta', 'local_theta', 'norm_eps')
+SIZES = ('head_width', 'window', 'local_window', 'global_every', 'vocab_rows')
 HIDDEN = ('name', 'parent')  # of every Linen module, not of this one
 
 _CHECKPOINT = jax.checkpoint_policies
@@ -47,6 +50,10 @@ def make(cls, presets, preset, keywords):
     if missing:
         raise ValueError(f'model needs {", ".join(sorted(missing))}, or a preset.')
     sizes['vocab_size'] = _rows(sizes['vocab_size'], sizes.pop('vocab_rows', None))
+    for key, parameter in inspect.signature(cls).parameters.items():
+        if key in sizes:
+            ranges.keyword('model', parameter, sizes[key])
+            _check_size(key, sizes[key])
     # A config that was saved has lists where it had tuples.
     sizes = {k: tuple(v) if isinstance(v, list) else v for k, v in sizes.items()}
     model = cls(**sizes)
@@ -59,6 +66,15 @@ def make(cls, presets, preset, keywords):
         raise ValueError(f'remat={model.remat!r}: none, {", ".join(REMAT)}.')
     attention.check(model.attention)
     return model
+
+
+def _check_size(key, value):
+    """Raises ValueError for numbers, of all layers or of each, out of range."""
+    asked = dict(above=0) if key in ABOVE_0 else dict(whole=True, least=1)
+    if key in (*ABOVE_0, *SIZES):
+        for one in value if isinstance(value, list | tuple) else (value,):
+            if one is not None:
+                ranges.number(f'model: {key}', one, **asked)
 
 
 def _rows(vocab_size, vocab_rows):

@@ -9,7 +9,7 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text import losses, resolve
+from jepa_text import losses, ranges, resolve
 from jepa_text.objective import TokenObjective
 
 
@@ -33,6 +33,8 @@ def make(tokenizer, length, steps, parts, by='rows', shares=None):
             'mixture: all parts need the same tied, logits_mib and z_weight.'
         )
     shares = [1] * len(parts) if shares is None else list(shares)
+    for share in shares:
+        ranges.number('mixture: shares', share, above=0)
     if len(shares) != len(parts) or min(shares) <= 0:
         raise ValueError(f'mixture: shares={shares} are not {len(parts)} above 0.')
     if by not in ('rows', 'steps') or (by == 'steps' and any(s % 1 for s in shares)):

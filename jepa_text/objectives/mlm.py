@@ -48,6 +48,11 @@ def make(
                 f"mlm: span_length={span_length} needs sampler='span', not {sampler!r}."
             )
     rates, per_document = _rates(rate, steps)
+    if rates.max() * length < 1:
+        raise ValueError(
+            f'mlm: rate={rate} masks not one token of a row of {length}, so there is '
+            f'nothing to learn: it must reach {1 / length:.2g}.'
+        )
     words = np.setdiff1d(np.arange(tokenizer.vocab_size), tokenizer.special_ids)
     return MLM(
         rate=rates,
@@ -122,7 +127,7 @@ def _rates(rate, steps):
         lowest = min(rate)
     else:
         # On the host, once: the pipeline's threads ask for it row by row.
-        schedule = schedules.make(rate, steps)
+        schedule = schedules.make(rate, steps, 'mlm: rate')
         is_constant = isinstance(rate, int | float)
         wanted = np.arange(1 if is_constant else steps)
         table, documents = np.asarray(jax.vmap(schedule)(wanted), np.float64), None

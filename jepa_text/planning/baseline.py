@@ -14,7 +14,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from jepa_text import recipe, sharding
+from jepa_text import recipe, resolve, sharding
 from jepa_text.planning import flops, outline
 from jepa_text.running import distributed, seal, workdir
 
@@ -47,7 +47,7 @@ def _planned(config, folder):
     kind = config['baseline']
     if kind not in KINDS:
         raise ValueError(f'baseline={kind!r}; there are: {", ".join(KINDS)}.')
-    made = outline.make(config, sharding.make_mesh(**config['mesh']))
+    made = outline.make(config, resolve.call('mesh', sharding.make_mesh, config['mesh']))
     sections = [section['objective'] for section in config['phases']]
     plain = [
         outline.mlm_section(section, phase.objective)

@@ -6,12 +6,28 @@ none does.
 """
 
 import functools
+import os
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jepa_text.running import exits
 from jepa_text.running.patterns import patterns
+
+
+def check_platforms(environ=os.environ):
+    """Raises ConfigError if JAX_PLATFORMS names nothing that jax finds here."""
+    try:
+        jax.devices()
+    # Without a plugin for the platform, jax trips over an assertion of its own.
+    except (AssertionError, RuntimeError) as error:
+        why = f': {error}' if str(error) else ''
+        raise exits.ConfigError(
+            f'JAX_PLATFORMS={environ.get("JAX_PLATFORMS")!r}, but jax finds no such '
+            f'device here{why}. Unset it, set it to cpu, or install jax for this device '
+            "(pip install 'jax[cuda12]' or 'jax[tpu]')."
+        ) from error
 
 
 def check():

@@ -11,6 +11,8 @@ rows, padding too; `train/tokens` counts the real ones.
 
 import math
 
+from jepa_text import ranges
+
 
 def rows(data, devices):
     """Rows of a step on so many devices. Raises ValueError unless one is given."""
@@ -41,6 +43,5 @@ def _one(section, names, prefix):
             'to 0 or leave it out.'
         )
     ((name, number),) = given.items()
-    if number != int(number) or number < 1:
-        raise ValueError(f'{prefix}{name}={number!r} must be a whole number from 1.')
+    ranges.number(f'{prefix}{name}', number, whole=True, least=1)
     return name, int(number)

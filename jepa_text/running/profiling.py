@@ -14,7 +14,8 @@ class Trace:
 
     def __init__(self, folder, steps=()):
         steps = tuple(steps) or (0, 0)
-        if steps != (0, 0) and not (len(steps) == 2 and 1 <= steps[0] <= steps[1]):
+        right = len(steps) == 2 and all(isinstance(step, int) for step in steps)
+        if steps != (0, 0) and not (right and 1 <= steps[0] <= steps[1]):
             raise ValueError(
                 f'profile_steps={steps} must be the first and the last step to '
                 'record, such as (10, 12), or (0, 0) for none.'

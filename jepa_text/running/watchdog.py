@@ -28,7 +28,14 @@ class Watchdog:
     """
 
     def __init__(
-        self, path, *, seconds=900, compile=3600, pause=3600, prepare=0, end=os._exit
+        self,
+        path,
+        *,
+        seconds=900.0,
+        compile=3600.0,
+        pause=3600.0,
+        prepare=0.0,
+        end=os._exit,
     ):
         self.allowances = {
             'step': seconds,

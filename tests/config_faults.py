@@ -1,0 +1,135 @@
+"""Random faults in valid configs: what is built of each, in words.
+
+python tests/config_faults.py 2000 7      so many trials, from this seed
+"""
+
+import collections
+import copy
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+import tiny
+
+CONFIGS = Path(__file__).parents[1] / 'configs'
+PRESETS = (
+    *('clm_mlm', 'jepa_mlm', 'jepa_mlm_paper', 'data2vec', 'lejepa_mlm', 'sentence'),
+    'mixture',
+)
+# What a fault may be found by, as the one is checked against the other.
+RELATED = {'depth': 'latent: top', 'preset': 'latent: top'}
+NOT_A_NUMBER, INFINITE = float('nan'), float('inf')
+VALUES = (
+    *(None, 'no', '', -1, 0, 1e-9, 3.7, True, 10**10, INFINITE, -INFINITE, NOT_A_NUMBER),
+    *([], {}, [1], [None, 1], ['a', 'b'], {'a': 1}, {'name': 'no'}, {'name': None}),
+)
+
+
+def bases(folder):
+    """One valid config of each preset, with all sections that a config may have."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    import test_configs
+
+    presets = test_configs.module('desk').PRESETS
+    for number, preset in enumerate(PRESETS):
+        config = tiny.config(folder)
+        config |= dict(phases=presets[preset], tokens=0, offload='', baseline='none')
+        config |= dict(geometry=dict(every=4, texts=16), profile_steps=(0, 0))
+        config |= dict(watchdog=dict(seconds=9, compile=9, pause=9))
+        config['data'] |= dict(threads=0, batch_per_device=0)
+        config['model'] |= dict(depth=3, rope_theta=1e4, window=8, qk_norm=True)
+        config['optimizer'] |= dict(b1=0.9, eps=1e-8, rates=(('norm', 0.5),))
+        if number % 2:
+            config['optimizer'] = dict(name='muon', momentum=0.9, b2=0.95)
+            config['schedule'] = dict(name='warmup_cosine', peak=1e-3, warmup=0.1)
+        yield preset, config
+
+
+def places(value, path=()):
+    """The path of every key and item."""
+    items = value.items() if isinstance(value, dict) else ()
+    items = enumerate(value) if isinstance(value, list | tuple) else items
+    for key, inner in items:
+        yield (*path, key)
+        yield from places(inner, (*path, key))
+
+
+def corrupted(config, rng):
+    """(config with one fault, the path of the fault, what it is)."""
+    config = lists(config)
+    *path, key = rng.choice(list(places(config)))
+    at = config
+    for step in path:
+        at = at[step]
+    kind = rng.random()
+    if kind < 0.2:
+        del at[key]
+        return config, (*path, key), 'left out'
+    if kind < 0.3 and isinstance(at, dict):
+        at['unheard_of'] = 1
+        return config, (*path, 'unheard_of'), 'added'
+    at[key] = copy.deepcopy(rng.choice(VALUES))
+    return config, (*path, key), at[key]
+
+
+def lists(value):
+    """A copy with lists for tuples."""
+    if isinstance(value, dict):
+        return {key: lists(inner) for key, inner in value.items()}
+    is_list = isinstance(value, list | tuple)
+    return [lists(inner) for inner in value] if is_list else value
+
+
+def build(config, folder):
+    """All that is made of a config before anything is written or compiled."""
+    from jepa_text import ranges, recipe, resolve
+    from jepa_text.planning import baseline
+    from jepa_text.running import profiling, watchdog
+
+    config = recipe.plain(config)
+    ranges.config(config)
+    resolve.call('watchdog', watchdog.Watchdog, config['watchdog'], path=folder / 'x')
+    config = baseline.matched(config, folder / 'run')
+    recipe.make(config)
+    profiling.Trace(folder / 'profile', config['profile_steps'])
+
+
+def verdict(config, path, folder):
+    """'built', 'refused' by name, or how it failed."""
+    from jepa_text.running import exits
+
+    named = [str(key) for key in path if isinstance(key, str)][-2:]
+    named += [RELATED[name] for name in named if name in RELATED]
+    try:
+        with exits.refusals():
+            build(config, folder)
+    except exits.ConfigError as error:
+        known = [*named, *(name.replace('_', ' ') for name in named)]
+        return 'refused' if any(name in str(error) for name in known) else f'{error}'
+    except Exception as error:  # what is looked for
+        return f'{type(error).__name__}: {error}'
+    return 'built'
+
+
+def trials(count, seed, folder):
+    """{verdict: [(preset, path, fault)]} of so many faults."""
+    rng, found = random.Random(seed), collections.defaultdict(list)
+    made = list(bases(folder))
+    for _ in range(count):
+        preset, config = rng.choice(made)
+        config, path, fault = corrupted(config, rng)
+        dotted = '.'.join(map(str, path))
+        found[verdict(config, path, folder)].append((preset, dotted, fault))
+    return found
+
+
+if __name__ == '__main__':
+    count, seed = (int(word) for word in sys.argv[1:])
+    with tempfile.TemporaryDirectory() as place:
+        found = trials(count, seed, Path(place))
+    for said, faults in sorted(found.items()):
+        if said not in ('built', 'refused'):
+            print(f'{said[:200]}\n    {faults[:3]}')
+    numbers = {said: len(found[said]) for said in ('built', 'refused')}
+    print(f'{count} trials: {numbers}, {count - sum(numbers.values())} otherwise')
