@@ -64,12 +64,12 @@ def begin(config, folder, stack, restart=False, stop=None):
     """
     # First, as all that follows may wait for other processes.
     paths.local('The workdir', folder)
+    ranges.config(config)
     guard = stack.enter_context(_guard(config, folder))
     with distributed.together('the config'):
         compilation.use_cache(config['compilation_cache'])
         config = start.complete(config, folder)
         start.check_words(config, folder)
-        ranges.config(config)
     config = baseline.matched(config, folder)
     guard.expect('prepare')
     distributed.first(lambda: recipes.prepare_rows(config), 'preparing the rows')
