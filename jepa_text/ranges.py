@@ -4,6 +4,7 @@ A wrong number must not train nonsense (a negative rate climbs), nor end in an e
 arithmetic, after which a supervisor would try the same again.
 """
 
+import json
 import math
 import operator
 import re
@@ -154,6 +155,17 @@ def _is_a(value, kind):
     if kind is int:
         return isinstance(value, int) and abs(value) <= MOST
     return isinstance(value, int | float) and math.isfinite(value)
+
+
+def plain(config):
+    """The config as JSON gives it back; ValueError for what JSON cannot hold."""
+    try:
+        return json.loads(json.dumps(config))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(
+            f'The config holds what JSON cannot ({error}): use numbers, texts, booleans, '
+            'None, lists and dicts.'
+        ) from error
 
 
 def pattern(what, value):

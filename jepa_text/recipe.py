@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -213,13 +212,7 @@ def plain(config):
     """
     config = config.to_dict() if hasattr(config, 'to_dict') else config
     ranges.section('The config', config)
-    try:
-        return json.loads(json.dumps(OPTIONAL | config))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(
-            f'The config holds what JSON cannot ({error}): use numbers, texts, booleans, '
-            'None, lists and dicts.'
-        ) from error
+    return ranges.plain(OPTIONAL | config)
 
 
 def abstract_state(recipe, phase):

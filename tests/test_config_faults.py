@@ -93,7 +93,7 @@ def objective(**section):
         (dict(schedule__decay=float('inf')), 'decay=inf must be a finite number'),
         (dict(model__rope_theta=0), 'rope_theta=0 must be a number above 0'),
         (dict(model__rope_theta=[1e4, 0.0]), 'rope_theta=0.0 must be a number above 0'),
-        (dict(model__window=0), 'window=0 must be a whole number at least 1'),
+        (dict(model__window=-1), 'window=-1 must be a whole number at least 0'),
         (dict(model__depth=10**9), 'model.depth=1000000000'),
         (dict(evaluate__rate=1e-4), 'rate=0.0001 masks not one token'),
         (dict(telemetry=None), 'has no telemetry'),

@@ -128,7 +128,7 @@ def test_a_window_needs_a_choice(folder):
         (dict(window='left'), "window='left'"),
         (dict(vocab_multiple=0), 'vocab_multiple=0'),
         (dict(vocab_multiple='64'), "vocab_multiple='64' must be a whole number"),
-        (dict(mask=None), "mask=None must be a text"),
+        (dict(mask=None), 'mask=None must be a text'),
     ],
 )
 def test_bad_choices_are_named(section, words):

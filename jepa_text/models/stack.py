@@ -70,7 +70,8 @@ def make(cls, presets, preset, keywords):
 
 def _check_size(key, value):
     """Raises ValueError for numbers, of all layers or of each, out of range."""
-    asked = dict(above=0) if key in ABOVE_0 else dict(whole=True, least=1)
+    least = 0 if 'window' in key else 1
+    asked = dict(above=0) if key in ABOVE_0 else dict(whole=True, least=least)
     if key in (*ABOVE_0, *SIZES):
         for one in value if isinstance(value, list | tuple) else (value,):
             if one is not None:

@@ -47,12 +47,7 @@ def make(
             raise ValueError(
                 f"mlm: span_length={span_length} needs sampler='span', not {sampler!r}."
             )
-    rates, per_document = _rates(rate, steps)
-    if rates.max() * length < 1:
-        raise ValueError(
-            f'mlm: rate={rate} masks not one token of a row of {length}, so there is '
-            f'nothing to learn: it must reach {1 / length:.2g}.'
-        )
+    rates, per_document = _rates(rate, steps, length)
     words = np.setdiff1d(np.arange(tokenizer.vocab_size), tokenizer.special_ids)
     return MLM(
         rate=rates,
@@ -116,7 +111,7 @@ def _table(tokenizer, sampler):
     return None
 
 
-def _rates(rate, steps):
+def _rates(rate, steps, length):
     """The rate at every step of the phase, float64; and (low, high) per document."""
     if isinstance(rate, list | tuple):
         for share in rate:
@@ -136,6 +131,11 @@ def _rates(rate, steps):
     if not 0 < lowest <= table.max() < 1:
         raise ValueError(
             f'mlm: rate={rate} is not between 0 and 1 throughout (papers: 0.15-0.5).'
+        )
+    if table.max() * length < 1:
+        raise ValueError(
+            f'mlm: rate={rate} masks not one token of a row of {length}, so there is '
+            f'nothing to learn: it must reach {1 / length:.2g}.'
         )
     return table, documents
 
