@@ -184,8 +184,7 @@ class Latent:
         """Raises ValueError for a layer that the encoder does not have."""
         depth = encoder.depth
         ranges.number('latent: layer', self.layer, least=-depth, most=depth)
-        if self.top is not None:
-            ranges.number('latent: top', self.top, most=depth)
+        ranges.number('latent: top', self.top or 1, most=depth)
         if self.distance != 'prototypes':
             return {}
         return {'prototypes': Prototypes(encoder.width, self.prototypes)}
