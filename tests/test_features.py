@@ -9,7 +9,7 @@ import pytest
 
 from jepa_text import load, resolve, tokenizers
 from jepa_text import state as states
-from jepa_text.analysis import array_cache, controls, features
+from jepa_text.analysis import array_cache, controls, features, measuring
 
 TEXTS = ['Call me Ishmael.', 'The whale', 'My fellow Americans, the union is strong now.']
 
@@ -144,6 +144,18 @@ def test_objects_are_never_unpickled(tmp_path):
     scratch.rename(tmp_path / f'bad.{array_cache._digest(scratch)}.npy')
     with pytest.raises(ValueError, match='Python objects'):
         cache.get('bad')
+
+
+def test_an_analysis_goes_on_without_cls_where_there_is_none(model):
+    """But not where it was asked for first, before all others."""
+    bare = dataclasses.replace(model, begin=())
+    for wanted, expected in (
+        (['mean', 'cls'], ['mean']),
+        (['cls', 'mean'], ['cls', 'mean']),
+    ):
+        measured = measuring.Measured(dict(poolings=wanted, seed=0), [], None)
+        assert measured._poolings(bare, None) == (expected, {})
+        assert measured._poolings(model, None) == (wanted, {})
 
 
 @pytest.mark.parametrize(

@@ -272,6 +272,18 @@ def test_a_loaded_decoder_reads_left_and_fills_one_before(folder):
     assert model.fill(text, top=1)[0][0][0] == model.tokenizer.decode([best])
 
 
+def test_the_template_of_a_tokenizer_without_latin_letters_is_found():
+    library = tokenizers.backend_library
+    words = {word: i for i, word in enumerate([*WORDS[:4], 'м', 'о'])}
+    backend = library.Tokenizer(library.models.BPE(words, []))
+    backend.add_special_tokens(WORDS[:4])
+    backend.post_processor = library.processors.TemplateProcessing(
+        single='<bos> $A <eos>', special_tokens=[('<bos>', 1), ('<eos>', 2)]
+    )
+    found = tokenizers.parse(json.loads(backend.to_str()), 'here')
+    assert load.ends(found) == ((1,), (2,))
+
+
 def test_what_cannot_fill_says_why(folder):
     path = without(folder('llama'), '<mask>')
     with pytest.raises(ValueError, match='has no mask token'):

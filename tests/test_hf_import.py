@@ -270,6 +270,15 @@ def test_windows_are_counted_as_attention_is(case, window):
     assert [section[key] for section in found] == [*window, window[1]]
 
 
+@pytest.mark.parametrize('case', ['llama', 'eurobert'])
+def test_families_without_a_window_have_none_whatever_a_config_says(folder, case):
+    """As in transformers, whose classes of these never look at it."""
+    imported = load.load(folder(case, sliding_window=2, use_sliding_window=True))
+    assert imported.section['window'] is None
+    padded, _ = hf_cases.by_document(logits_of(imported))[0]
+    assert_allclose(padded, references()[1][f'{case}/0'], atol=1e-4, rtol=0)
+
+
 @pytest.mark.parametrize(
     ('changes', 'words'),
     [

@@ -134,7 +134,9 @@ def _read_window(family, config, depth):
     """Theirs counts the position itself to the left, i - j < sliding_window, and not both
     ways, |i - j| <= sliding_window."""
     own = int(bool(config.get('is_causal', kinds.KINDS[family].causal)))
-    size = config['sliding_window']
+    # A Llama has none, whatever its config says.
+    has_windows = 'sliding_window' in kinds.KINDS[family].defaults
+    size = config['sliding_window'] if has_windows else None
     if size is None or not config.get('use_sliding_window', True):
         return None
     slides = [True] * depth

@@ -80,7 +80,6 @@ def _decoder(architecture, causal=True, **defaults):
         rope_theta=10_000.0,
         attention_bias=False,
         mlp_bias=False,
-        sliding_window=None,
         max_position_embeddings=2048,
     )
     return Kind('transformer', basic | defaults, causal, architecture)
@@ -131,6 +130,7 @@ KINDS = {
         max_position_embeddings=32768,
         tie_word_embeddings=True,
         use_sliding_window=False,
+        sliding_window=None,
         no_rope_layers=None,
         no_rope_layer_interval=4,
         layer_types=None,

@@ -11,6 +11,7 @@ from jepa_text import resolve, sharding, tokenizers
 from jepa_text.hf import become as becoming
 from jepa_text.hf import configs, files, kinds, layout, names, place, sentence
 from jepa_text.models import heads
+from jepa_text.tokenizer_check import PROBE
 
 WORD_MODELS = ('ForCausalLM', 'ForMaskedLM', 'LMHeadModel', 'ForPreTraining')
 
@@ -279,8 +280,9 @@ def _shapes(section, tied, has_head):
 
 def ends(tokenizer):
     """The ids that the tokenizer's own template puts before and after a text."""
-    plain = tokenizer.backend.encode('a', add_special_tokens=False).ids
-    whole = tokenizer.backend.encode('a', add_special_tokens=True).ids
+    # Of a text in which each tokenizer knows something: 'a' is nothing to a Russian one.
+    plain = tokenizer.backend.encode(PROBE, add_special_tokens=False).ids
+    whole = tokenizer.backend.encode(PROBE, add_special_tokens=True).ids
     start = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
     return tuple(whole[:start]), tuple(whole[start + len(plain) :])
 
