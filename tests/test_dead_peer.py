@@ -36,7 +36,7 @@ def settings(folder):
         phases=(dict(objective=dict(name='mlm', rate=0.3)),),
         checkpoint=dict(every=10, keep=2),
         evaluate=dict(every=0, rate=0.15, most_rows=16),
-        watchdog=dict(seconds=40, compile=60, pause=40),
+        watchdog=dict(seconds=60, compile=180, pause=60),
     )
 
 
@@ -74,7 +74,7 @@ def supervised_pair(folder, config):
     ]
 
 
-def wait_for(workdir, step, seconds=90):
+def wait_for(workdir, step, seconds=240):
     """Returns when the run has written the metrics of a step."""
     path, deadline = Path(workdir) / metrics.FILE, time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -94,7 +94,7 @@ def test_a_killed_process_is_joined_again_and_the_end_is_right(victim, tmp_path)
         wait_for(tmp_path / 'run', 15)
         (child,) = psutil.Process(job[victim].pid).children()
         child.send_signal(signal.SIGKILL)
-        codes = [process.wait(timeout=200) for process in job]
+        codes = [process.wait(timeout=400) for process in job]
     finally:
         said = [(tmp_path / f'{i}.txt').read_text() for i in (0, 1)]
         for process in job:

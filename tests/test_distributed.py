@@ -68,7 +68,7 @@ def pair(folder, *arguments):
 def ends(processes):
     """Exit codes and what was said."""
     try:
-        said = [process.communicate(timeout=120)[1] for process in processes]
+        said = [process.communicate(timeout=300)[1] for process in processes]
     finally:
         for process in processes:
             process.kill()
@@ -77,7 +77,7 @@ def ends(processes):
 
 def wait_for(workdir, step):
     """Returns when the run has written the metrics of a step."""
-    path, deadline = Path(workdir) / metrics.FILE, time.monotonic() + 60
+    path, deadline = Path(workdir) / metrics.FILE, time.monotonic() + 240
     while time.monotonic() < deadline:
         text = path.read_text() if path.exists() else ''
         if any(json.loads(x)['step'] >= step for x in text.splitlines() if x[-1] == '}'):
@@ -101,9 +101,13 @@ def test_two_processes_are_one_and_resume_each_other(folder, tmp_path):
     first = stopped_at(tmp_path / 'run')
     # ... then two, of which one is told to stop ...
     processes = pair(folder, PROGRAM, folder, tmp_path / 'run')
-    wait_for(tmp_path / 'run', STEPS - 6)
-    processes[1].send_signal(signal.SIGTERM)
-    codes, said = ends(processes)
+    try:
+        wait_for(tmp_path / 'run', STEPS - 6)
+        processes[1].send_signal(signal.SIGTERM)
+        codes, said = ends(processes)
+    finally:
+        for process in processes:
+            process.kill()
     assert codes == [exits.RESUME, exits.RESUME], said
     assert 'SIGTERM: the state will be saved' in said[1]
     assert first < STEPS - 6 <= stopped_at(tmp_path / 'run') < STEPS
