@@ -397,7 +397,7 @@ def test_what_a_program_attends_by_can_be_asked():
 
 
 QUESTION = dict(
-    dtype='float32', groups=1, repeats=2, head_width=16, causal=True, window=9
+    runs=False, dtype='float32', groups=1, repeats=2, head_width=16, causal=True, window=9
 )
 
 
@@ -418,11 +418,53 @@ def test_a_trial_finds_what_is_wrong():
     assert broken.endswith('raised NotImplementedError: no such instruction')
 
 
+def in_runs(q, k, v, ids, order, **options):
+    """The reference, to which each run of equal ids is a document, as to cuDNN."""
+    return xla.attend(q, k, v, cudnn._number(ids), order, **options)
+
+
+def test_a_trial_knows_what_a_document_is_to_a_kernel():
+    question = {**QUESTION, 'window': None}
+    assert trial.fails(in_runs, xla.attend, **question | {'runs': True}) == ''
+    for attend, runs in ((in_runs, False), (blockwise.attend, True)):
+        said = trial.fails(attend, xla.attend, **question | {'runs': runs})
+        assert 'its result was off' in said
+
+
+@pytest.mark.parametrize('name', ['xla', 'blockwise'])
+@pytest.mark.parametrize('causal', [False, True])
+def test_windows_go_by_positions_in_rows_with_gaps(name, causal):
+    """A row cut out of another attends as there, with the rest out of sight."""
+    whole = draw(16, heads=2, kv_heads=1, batch=1)
+    kept = np.sort(np.random.default_rng(0).permutation(230)[:150])
+    cut = [x[:, kept] for x in whole]
+    segments, positions = SEGMENTS[:1, kept], np.where(kept < 90, kept, kept - 90)
+    call = functools.partial(attention.attend, causal=causal, window=20, backend=name)
+    got = program(lambda *x: call(*x[:4], None, positions[None]), segments)(cut)
+    hidden = np.setdiff1d(np.arange(L), kept)
+    alone = SEGMENTS[:1].copy()
+    alone[0, hidden] = 3 + np.arange(len(hidden))
+    slope = np.zeros_like(whole[3])
+    slope[:, kept] = whole[3][:, kept]
+    inputs = [*whole[:3], slope]
+    for one, other in zip(got, reference(*inputs, alone, causal, 20), strict=True):
+        assert_allclose(one, other[:, kept], atol=2e-5, rtol=2e-5)
+
+
+@pytest.mark.parametrize('name', ['splash', 'tokamax', 'cudnn'])
+def test_kernels_refuse_windows_over_gaps(name):
+    request = dataclasses.replace(
+        TPU if name == 'splash' else HOPPER, window=20, gaps=True, causal=True
+    )
+    assert 'rows have gaps' in attention.why_not(name, request)
+
+
 def test_kernels_are_tried_while_a_program_is_traced(monkeypatch):
     kernel = types.SimpleNamespace(
         attend=functools.partial(blockwise.attend),
         why_not=lambda request: '',
         SPLITS=False,
+        RUNS=False,
         MULTIPLE=128,
     )
     monkeypatch.setitem(attention.BACKENDS, 'pallas', kernel)

@@ -48,6 +48,7 @@ def attend(
     v_BLGK,
     segment_ids_BL,
     order_BL=None,
+    positions_BL=None,
     *,
     causal,
     window=None,
@@ -55,18 +56,25 @@ def attend(
 ):
     """softmax(q k^T / sqrt(K)) v inside each document; heads share keys in groups.
 
-    Head h reads key/value head h // (H / G) (Ainslie et al. 2023). With a `window`,
-    position i sees j only if |i - j| <= window. The softmax is float32; the result has
-    the dtype of `q_BLHK`. On several devices, set the mesh (`jax.set_mesh`): kernels then
+    A document is a run of equal ids, and no id comes again after another one: some
+    kernels know runs only. Head h reads key/value head h // (H / G) (Ainslie et al.
+    2023). With a `window`, position i sees j only if |i - j| <= window; of rows with
+    gaps, `positions_BL` says what i and j are. The softmax is float32; the result has the
+    dtype of `q_BLHK`. On several devices, set the mesh (`jax.set_mesh`): kernels then
     get each device's rows and heads. Raises ValueError for a backend that does not exist
     or cannot do this: a named backend is never replaced by another.
     """
-    request = request_of(q_BLHK, k_BLGK, order_BL, causal=causal, window=window)
+    if window is None:
+        positions_BL = None
+    request = request_of(
+        q_BLHK, k_BLGK, order_BL, positions_BL, causal=causal, window=window
+    )
     name = choose(backend, request)
     if (seen := _SEEN.get()) is not None:
         seen[request] = backend
     attend = fitting.fitted(BACKENDS[name], request)
-    return attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL)
+    placed = () if positions_BL is None else (positions_BL,)
+    return attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *placed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +83,8 @@ class Request:
 
     `platform` is cpu, gpu or tpu; `capability` that of an NVIDIA GPU. `rows` and `tensor`
     are over how many devices rows and heads are split; `devices` is how many there are
-    if no mesh says over which of them arrays lie, else 1.
+    if no mesh says over which of them arrays lie, else 1. With `gaps`, windows go by
+    positions that are given.
     """
 
     platform: str
@@ -88,13 +97,14 @@ class Request:
     causal: bool
     window: int | None = None
     order: bool = False
+    gaps: bool = False
     capability: tuple = (0, 0)
     rows: int = 1
     tensor: int = 1
     devices: int = 1
 
 
-def request_of(q_BLHK, k_BLGK, order_BL=None, *, causal, window=None):
+def request_of(q_BLHK, k_BLGK, order_BL=None, positions_BL=None, *, causal, window=None):
     """The Request of a call with these arrays, under the mesh that is set."""
     batch, length, heads, head_width = q_BLHK.shape
     mesh = jax.sharding.get_abstract_mesh()
@@ -114,6 +124,7 @@ def request_of(q_BLHK, k_BLGK, order_BL=None, *, causal, window=None):
         causal=causal,
         window=window,
         order=order_BL is not None,
+        gaps=positions_BL is not None,
         capability=_capability(platform),
         rows=sizes.get('data', 1) * sizes.get('fsdp', 1),
         tensor=sizes.get('tensor', 1),
@@ -182,6 +193,7 @@ def why_not(name, request):
     return trial.fails(
         backend.attend,
         xla.attend,
+        runs=backend.RUNS,
         dtype=request.dtype,
         groups=request.kv_heads,
         repeats=request.heads // request.kv_heads,
@@ -202,6 +214,7 @@ def explain(request, backend='auto'):
     ways = 'to the left' if request.causal else 'both ways'
     ways += '' if request.window is None else f' within {request.window}'
     ways += ', an order by row' if request.order else ''
+    ways += ', of rows with gaps' if request.gaps else ''
     lines = [
         f'attention {chosen} ({backend}): {request.platform}, {request.dtype}, '
         f'{request.batch} x {request.length}, {request.heads} heads of '

@@ -67,10 +67,12 @@ class Bert(nn.Module):
         *,
         causal,
         every_layer=False,
+        gaps=False,
     ):
         """hidden_BLD; with `every_layer`, also layers_NBLD: the normed embedding and
-        then the output of each layer. Raises ValueError for rows longer than the table
-        of positions."""
+        then the output of each layer. It has no windows, so that `gaps` in
+        a row change nothing. Raises ValueError for rows longer than the table of
+        positions."""
         embedded_BLD = self._embed(tokens_BL, positions_BL)
         block = dict(
             heads=self.heads,
@@ -141,7 +143,7 @@ class PostNormBlock(nn.Module):
             qkv_bias=True,
             o_bias=True,
             name='attention',
-        )(hidden_BLD, None, segment_ids_BL, order_BL)
+        )(hidden_BLD, None, (segment_ids_BL, order_BL, None))
         norm = layers.LayerNorm(self.norm_eps, name='attention_norm')
         hidden_BLD = norm(hidden_BLD + attended_BLD)
         ffn_BLD = layers.FFN(self.ffn_width, self.act, name='ffn')(hidden_BLD)

@@ -20,7 +20,8 @@ class Block(nn.Module):
     """hidden + attention(norm(hidden)), then hidden + ffn(norm(hidden)).
 
     `windows` has one for each kind of layer (models/stack.py); `kind` is this layer's,
-    None where there is one kind only. With `first`, attention reads its input unnormed.
+    None where there is one kind only. `positions_BL` are given for rows with gaps, whose
+    windows they measure. With `first`, attention reads its input unnormed.
     """
 
     heads: int
@@ -41,7 +42,15 @@ class Block(nn.Module):
     first: bool = False
 
     @nn.compact
-    def __call__(self, hidden_BLD, angles, segment_ids_BL, order_BL=None, kind=None):
+    def __call__(
+        self,
+        hidden_BLD,
+        angles,
+        segment_ids_BL,
+        order_BL=None,
+        positions_BL=None,
+        kind=None,
+    ):
         norm = functools.partial(NORMS[self.norm], self.norm_eps)
         hidden_BLD = sharding.by_rows(hidden_BLD)
         normed_BLD = hidden_BLD
@@ -58,7 +67,7 @@ class Block(nn.Module):
             o_bias=self.o_bias,
             qk_norm_eps=self.norm_eps if self.qk_norm else None,
             name='attention',
-        )(normed_BLD, angles, segment_ids_BL, order_BL, kind)
+        )(normed_BLD, angles, (segment_ids_BL, order_BL, positions_BL), kind)
         normed_BLD = norm(name='ffn_norm')(hidden_BLD)
         ffn = layers.GatedFFN(self.ffn_width, self.act, self.ffn_bias, name='ffn')
         hidden_BLD = sharding.by_rows(hidden_BLD + ffn(normed_BLD))
@@ -69,7 +78,9 @@ class SelfAttention(nn.Module):
     """Grouped-query attention over the documents of a row, rotary if given angles.
 
     Where layers are of several kinds, `angles` have one more axis in front, and `kind`
-    says which to take. With `qk_norm_eps`, queries and keys are normed head by head.
+    says which to take. `places`: segment_ids_BL, and order_BL and positions_BL or None,
+    as models/attention.py takes them. With `qk_norm_eps`, queries and keys are normed
+    head by head.
     """
 
     heads: int
@@ -83,7 +94,7 @@ class SelfAttention(nn.Module):
     qk_norm_eps: float | None = None
 
     @nn.compact
-    def __call__(self, x_BLD, angles, segment_ids_BL, order_BL=None, kind=None):
+    def __call__(self, x_BLD, angles, places, kind=None):
         def project(heads, name):
             linear = layers.Linear(heads * self.head_width, self.qkv_bias, name=name)
             return rearrange(linear(x_BLD), 'B L (H K) -> B L H K', H=heads)
@@ -100,8 +111,7 @@ class SelfAttention(nn.Module):
             turn(project(self.heads, 'q'), 'q'),
             turn(project(self.kv_heads, 'k'), 'k'),
             project(self.kv_heads, 'v'),
-            segment_ids_BL,
-            order_BL,
+            *places,
         )
         out_BLHK = jax.ad_checkpoint.checkpoint_name(out_BLHK, 'attention')
         joined = rearrange(out_BLHK, 'B L H K -> B L (H K)')

@@ -11,7 +11,8 @@ from jepa_text.models.backends import blockwise
 
 
 def fitted(backend, request):
-    """`attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL)` of a backend."""
+    """`attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL)` of a backend; of a
+    request with `gaps`, which no kernel takes, with positions_BL at the end."""
     options = dict(causal=request.causal, window=request.window)
     attend = functools.partial(backend.attend, **options)
     if hasattr(backend, 'fits'):
@@ -31,11 +32,12 @@ def _padded(attend, length, more):
         sizes = ((0, 0), (0, more), *((0, 0),) * (x.ndim - 2))
         return jnp.pad(x, sizes, constant_values=value)
 
-    def padded(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL):
+    def padded(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *placed):
         # Document -1 is no other's number: what is added sees itself only.
         ids_BL = pad(segment_ids_BL, -1)
         order_BL = None if order_BL is None else pad(order_BL)
-        out_BLHK = attend(pad(q_BLHK), pad(k_BLGK), pad(v_BLGK), ids_BL, order_BL)
+        given = (pad(q_BLHK), pad(k_BLGK), pad(v_BLGK), ids_BL, order_BL)
+        out_BLHK = attend(*given, *map(pad, placed))
         return out_BLHK[:, :length]
 
     return padded

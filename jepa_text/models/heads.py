@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jepa_text import fused, sharding
+from jepa_text import fused, losses, sharding
 from jepa_text.models import layers
 from jepa_text.models.block import Block
 
@@ -107,13 +107,15 @@ class PredictorSizes:
                 f'predictor_heads={self.heads}.'
             )
 
-    def build(self, width):
-        """The module, from and to vectors of `width`."""
+    def build(self, width, attention='auto'):
+        """The module, from and to vectors of `width`; if it attends, by this backend."""
         if self.kind == 'mlp':
             return MLPPredictor(width, self.hidden)
         if self.kind == 'identity':
             return IdentityPredictor(width)
-        return TransformerPredictor(width, self.hidden, self.depth, self.heads)
+        return TransformerPredictor(
+            width, self.hidden, self.depth, self.heads, attention=attention
+        )
 
 
 class IdentityPredictor(nn.Module):
@@ -153,6 +155,7 @@ class TransformerPredictor(nn.Module):
     heads: int
     rope_theta: float = 10_000.0
     norm_eps: float = 1e-5
+    attention: str = 'auto'
 
     def example(self):
         ids_BL = jnp.zeros((1, 1), jnp.int32)
@@ -169,7 +172,8 @@ class BlockPredictor(nn.Module):
     """From the vectors of a context to those at target positions (I-JEPA's predictor).
 
     Reads [context ; queries] bidirectionally, within documents; a query is one learned
-    vector, told apart by its rotary position alone.
+    vector, told apart by its rotary position alone. They are sorted by document first:
+    attention takes runs of equal ids, and here each id would come twice.
     """
 
     width: int
@@ -178,6 +182,7 @@ class BlockPredictor(nn.Module):
     heads: int
     rope_theta: float = 10_000.0
     norm_eps: float = 1e-5
+    attention: str = 'auto'
 
     def example(self):
         ids_BK = jnp.zeros((1, 1), jnp.int32)
@@ -195,8 +200,15 @@ class BlockPredictor(nn.Module):
         both = jnp.concatenate([context_BKP, query_BMP], axis=1)
         segments = jnp.concatenate([context_segments, segments_BM], axis=1)
         positions = jnp.concatenate([context_positions, positions_BM], axis=1)
-        both = _blocks(self, both, segments, positions)
-        return layers.Linear(self.width, name='leave')(both[:, context_BKD.shape[1] :])
+        # Padding, 0, comes last, as in whole rows; within a document the order stays.
+        last = jnp.iinfo(segments.dtype).max
+        order = jnp.argsort(jnp.where(segments == 0, last, segments), axis=1, stable=True)
+        back = jnp.argsort(order, axis=1)[:, context_BKD.shape[1] :]
+        segments, positions = (
+            jnp.take_along_axis(x, order, axis=1) for x in (segments, positions)
+        )
+        both = _blocks(self, losses.take(both, order), segments, positions)
+        return layers.Linear(self.width, name='leave')(losses.take(both, back))
 
 
 def _blocks(predictor, x, segment_ids, positions):
@@ -210,7 +222,7 @@ def _blocks(predictor, x, segment_ids, positions):
             head_width=head_width,
             ffn_width=4 * predictor.hidden,
             norm_eps=predictor.norm_eps,
-            attention='auto',
+            attention=predictor.attention,
             causal=False,
             name=f'layer_{index}',
         )(x, angles, segment_ids)

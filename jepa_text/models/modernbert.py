@@ -83,9 +83,11 @@ class ModernBert(nn.Module):
         *,
         causal,
         every_layer=False,
+        gaps=False,
     ):
         """hidden_BLD; with `every_layer`, also layers_NBLD: the normed embedding and
-        then the output of each layer, before the last norm."""
+        then the output of each layer, before the last norm. With `gaps`, rows are cut
+        out of others, and windows go by `positions_BL`."""
         norm = 'layer' if self.norm_bias else 'layer_without_bias'
         shape = (self.vocab_size, self.width)
         embedding_VD = self.param('embedding', layers.INIT, shape, jnp.float32)
@@ -97,7 +99,7 @@ class ModernBert(nn.Module):
         ways, kinds = stack.kinds(self.depth, thetas, self.window)
         block = self._block(norm, head_width, ways, causal, every_layer)
         angles = stack.angles(positions_BL, head_width, ways)
-        given = (angles, segment_ids_BL, order_BL)
+        given = (angles, segment_ids_BL, order_BL, positions_BL if gaps else None)
         # The embedding is normed already: the first layer has a norm less, and so is not
         # one of the stack.
         kind = None if len(ways) == 1 else jnp.int32(0)

@@ -84,9 +84,11 @@ class Transformer(nn.Module):
         *,
         causal,
         every_layer=False,
+        gaps=False,
     ):
         """hidden_BLD; with `every_layer`, also layers_NBLD: the embedding and then the
-        output of each layer, before the last norm (depth + 1 of them)."""
+        output of each layer, before the last norm (depth + 1 of them). With `gaps`, rows
+        are cut out of others, and windows go by `positions_BL`."""
         shape = (self.vocab_size, self.width)
         embedding_VD = self.param('embedding', layers.INIT, shape, jnp.float32)
         embedded_BLD = sharding.look_up(embedding_VD.astype(self.dtype), tokens_BL)
@@ -112,7 +114,7 @@ class Transformer(nn.Module):
             Block,
             block,
             embedded_BLD,
-            (angles, segment_ids_BL, order_BL),
+            (angles, segment_ids_BL, order_BL, positions_BL if gaps else None),
             kinds=kinds,
             scan=self.scan,
             remat=self.remat,

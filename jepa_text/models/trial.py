@@ -20,8 +20,8 @@ TOLERANCE = 0.03
 def fails(attend, reference, **question):
     """'' if two ways to attend agree on this device; else what went wrong, in words.
 
-    `question`: dtype, groups (kv heads), repeats (heads of each), head_width, causal,
-    window. `attend` and `reference` are called as backends are.
+    `question`: runs (backends/__init__.py), dtype, groups (kv heads), repeats (heads of
+    each), head_width, causal, window. Both are called as backends are.
     """
     answer = []
 
@@ -40,20 +40,26 @@ def fails(attend, reference, **question):
     return answer[0]
 
 
-def _compare(attend, reference, *, dtype, groups, repeats, head_width, causal, window):
+def _compare(
+    attend, reference, *, runs, dtype, groups, repeats, head_width, causal, window
+):
     rng = np.random.default_rng(0)
 
     def draw(heads):
-        shape = (2, LENGTH, heads, head_width)
+        shape = (3, LENGTH, heads, head_width)
         return jnp.asarray(rng.standard_normal(shape), dtype)
 
-    # Two documents and padding; and one document.
-    ids_BL = np.ones((2, LENGTH), np.int32)
+    # Two documents and padding; one document; and one that goes on after another.
+    ids_BL = np.ones((3, LENGTH), np.int32)
     ids_BL[0, 100:] = 2
     ids_BL[0, 230:] = 0
+    ids_BL[2, 80:150] = 2
+    meant_BL = ids_BL.copy()
+    if runs:
+        meant_BL[2, 150:] = 3
 
     @functools.partial(jax.jit, static_argnums=0)
-    def run(attend, slope_BLHK, *inputs):
+    def run(attend, ids_BL, slope_BLHK, *inputs):
         def forward(*inputs):
             return attend(*inputs, ids_BL, None, causal=causal, window=window)
 
@@ -63,7 +69,8 @@ def _compare(attend, reference, *, dtype, groups, repeats, head_width, causal, w
     slope_BLHK = draw(groups * repeats)
     inputs = (slope_BLHK, draw(groups * repeats), draw(groups), draw(groups))
     names = ('its result', 'its gradient of q', 'its gradient of k', 'its gradient of v')
-    pairs = zip(names, run(attend, *inputs), run(reference, *inputs), strict=True)
+    got, expected = run(attend, ids_BL, *inputs), run(reference, meant_BL, *inputs)
+    pairs = zip(names, got, expected, strict=True)
     for name, got, expected in pairs:
         got, expected = np.asarray(got, np.float32), np.asarray(expected, np.float32)
         error = np.abs(got - expected).max() / np.abs(expected).max()

@@ -9,8 +9,9 @@ order. So rows of one batch may differ:
              0 1 2 3 4     to the left (CLM)
              0 0 0 1 2     a prefix both ways, then to the left (prefix-LM)
 
-A window narrows this to positions that are near: |i - j| <= window. A document's
-positions are consecutive in its row, so that is also the distance in the document.
+A window narrows this to positions that are near: |i - j| <= window. Of a whole row i and
+j are places in it, as a document's positions are consecutive there; of a row that was cut
+out of another, with gaps, they are the positions that are given.
 """
 
 from typing import NamedTuple
@@ -20,11 +21,13 @@ import jax.numpy as jnp
 
 
 class Places(NamedTuple):
-    """What decides about positions: their index in the row, document, and order."""
+    """What decides about positions: their index in the row, document, and order; and
+    where windows are measured, None for the index."""
 
     index_L: jax.Array
     segment_ids_BL: jax.Array
     order_BL: jax.Array | None
+    positions_BL: jax.Array | None
 
     def cut(self, start, size):
         """`size` of the positions, from `start` on."""
@@ -33,26 +36,28 @@ class Places(NamedTuple):
         )
 
 
-def places(segment_ids_BL, order_BL=None):
-    """The Places of whole rows."""
-    return Places(jnp.arange(segment_ids_BL.shape[1]), segment_ids_BL, order_BL)
+def places(segment_ids_BL, order_BL=None, positions_BL=None):
+    """The Places of all of a row."""
+    index_L = jnp.arange(segment_ids_BL.shape[1])
+    return Places(index_L, segment_ids_BL, order_BL, positions_BL)
 
 
 def between(queries, keys, causal, window=None):
     """mask_BLM: may the position L of `queries` look at M of `keys`? [B, L, M] bool."""
     mask_BLM = queries.segment_ids_BL[:, :, None] == keys.segment_ids_BL[:, None, :]
-    if causal or window is not None:
-        back_LM = queries.index_L[:, None] - keys.index_L[None, :]
+    back_1LM = (queries.index_L[:, None] - keys.index_L[None, :])[None]
     if causal:
-        mask_BLM = mask_BLM & (back_LM >= 0)[None]
+        mask_BLM = mask_BLM & (back_1LM >= 0)
     if window is not None:
-        mask_BLM = mask_BLM & (jnp.abs(back_LM) <= window)[None]
+        if queries.positions_BL is not None:
+            back_1LM = queries.positions_BL[:, :, None] - keys.positions_BL[:, None, :]
+        mask_BLM = mask_BLM & (jnp.abs(back_1LM) <= window)
     if queries.order_BL is not None:
         mask_BLM &= keys.order_BL[:, None, :] <= queries.order_BL[:, :, None]
     return mask_BLM
 
 
-def visible(segment_ids_BL, causal, order_BL=None, window=None):
+def visible(segment_ids_BL, causal, order_BL=None, window=None, positions_BL=None):
     """mask_BLM over whole rows: may position L look at position M? [B, L, L] bool."""
-    whole = places(segment_ids_BL, order_BL)
+    whole = places(segment_ids_BL, order_BL, positions_BL)
     return between(whole, whole, causal, window)

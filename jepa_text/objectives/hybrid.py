@@ -65,7 +65,7 @@ class Hybrid(LatentObjective):
     predictor: heads.PredictorSizes
 
     def predictor_module(self, encoder):
-        return self.predictor.build(encoder.width)
+        return self.predictor.build(encoder.width, encoder.attention)
 
     @property
     def predicted(self):

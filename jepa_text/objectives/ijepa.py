@@ -97,6 +97,7 @@ class IJEPA(LatentObjective):
             self.predictor.hidden,
             self.predictor.depth,
             self.predictor.heads,
+            attention=encoder.attention,
         )
 
     @property
@@ -156,6 +157,7 @@ class IJEPA(LatentObjective):
             jnp.take_along_axis(tokens_XL, context_XK, axis=1),
             *context_at,
             causal=False,
+            gaps=True,
         )
         prediction_XMD = view.apply(
             'predictor', params, read_XKD, *context_at, *target_at

@@ -12,7 +12,7 @@ from einops import rearrange
 
 from jepa_text.models import visible
 
-SPLITS, MULTIPLE = True, 128
+SPLITS, MULTIPLE, RUNS = True, 128, False
 # Keys at a time: the largest that divides the row.
 BLOCKS = (512, 256, 128)
 
@@ -22,7 +22,17 @@ def why_not(request):
     return ''
 
 
-def attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *, causal, window):
+def attend(
+    q_BLHK,
+    k_BLGK,
+    v_BLGK,
+    segment_ids_BL,
+    order_BL,
+    positions_BL=None,
+    *,
+    causal,
+    window,
+):
     """Every query against one block of keys after the other; no block is skipped."""
     groups = k_BLGK.shape[2]
     out_BGRLK = _attend(
@@ -31,7 +41,7 @@ def attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *, causal, window):
         rearrange(q_BLHK, 'B L (G R) K -> B G R L K', G=groups),
         rearrange(k_BLGK, 'B M G K -> B G M K'),
         rearrange(v_BLGK, 'B M G K -> B G M K'),
-        visible.places(segment_ids_BL, order_BL),
+        visible.places(segment_ids_BL, order_BL, positions_BL),
     )
     return rearrange(out_BGRLK, 'B G R L K -> B L (G R) K')
 

@@ -9,7 +9,7 @@ import inspect
 
 import jax.numpy as jnp
 
-SPLITS, MULTIPLE = False, 128
+SPLITS, MULTIPLE, RUNS = False, 128, True
 _INNER = 'jax._src.cudnn.fused_attention_stablehlo'
 _NEEDED = {'q_seqlen', 'kv_seqlen', 'q_offsets', 'kv_offsets', 'mask_type'}
 
@@ -29,6 +29,8 @@ def why_not(request):
         return 'its window is to the left only'
     if request.order:
         return 'it has no order by row'
+    if request.gaps:
+        return 'its window counts places of a row, and these rows have gaps'
     return _missing()
 
 

@@ -7,7 +7,7 @@ import warnings
 
 import jax.numpy as jnp
 
-SPLITS, MULTIPLE = False, 128
+SPLITS, MULTIPLE, RUNS = False, 128, False
 
 
 def why_not(request):

@@ -6,7 +6,7 @@ Blocks of scores that causality or the window hide are not computed.
 import jax
 from einops import rearrange
 
-SPLITS, MULTIPLE = False, 128
+SPLITS, MULTIPLE, RUNS = False, 128, False
 
 
 def why_not(request):
@@ -17,6 +17,8 @@ def why_not(request):
         return f'it takes bfloat16 or float32, not {request.dtype}'
     if request.order:
         return 'it has no order by row'
+    if request.gaps:
+        return 'its window counts places of a row, and these rows have gaps'
     return ''
 
 

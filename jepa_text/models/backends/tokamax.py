@@ -9,7 +9,7 @@ import importlib.util
 import jax
 import jax.numpy as jnp
 
-SPLITS, MULTIPLE = False, 128
+SPLITS, MULTIPLE, RUNS = False, 128, True
 # The order in which its kernels are preferred, where they support the device.
 KERNELS = ('mosaic_gpu', 'triton')
 
@@ -22,6 +22,8 @@ def why_not(request):
         return f'it takes bfloat16 or float16, not {request.dtype}'
     if request.order:
         return 'it has no order by row'
+    if request.gaps:
+        return 'its window counts places of a row, and these rows have gaps'
     return _missing()
 
 

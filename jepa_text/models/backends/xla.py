@@ -6,7 +6,7 @@ from einops import rearrange
 
 from jepa_text.models import visible
 
-SPLITS, MULTIPLE = True, 1
+SPLITS, MULTIPLE, RUNS = True, 1, False
 
 
 def why_not(request):
@@ -14,9 +14,19 @@ def why_not(request):
     return ''
 
 
-def attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *, causal, window):
+def attend(
+    q_BLHK,
+    k_BLGK,
+    v_BLGK,
+    segment_ids_BL,
+    order_BL,
+    positions_BL=None,
+    *,
+    causal,
+    window,
+):
     """Two matrix products and a softmax between them."""
-    mask_BLM = visible.visible(segment_ids_BL, causal, order_BL, window)
+    mask_BLM = visible.visible(segment_ids_BL, causal, order_BL, window, positions_BL)
     groups, width = k_BLGK.shape[2], q_BLHK.shape[3]
     # Heads before length: the products become plain batched matrices, a fifth faster
     # on CPUs than contracting in place.
