@@ -123,8 +123,8 @@ def _check_names(config):
             )
     for name in ('prepare', 'data'):
         ranges.section(name, config.get(name))
-    for key, none in (('tasks', ()), ('label', ''), ('sentences', ())):
-        config.setdefault('study', {}).setdefault(key, none)
+    given = {'tasks': representation.TASKS, 'label': '', 'sentences': ()}
+    config['study'] = given | config.get('study', {})
 
 
 def _check(config, configs, workdir):

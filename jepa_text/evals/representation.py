@@ -21,6 +21,8 @@ from jepa_text.measures import probes as probing
 from jepa_text.measures import sentence_sets
 from jepa_text.tasks import sentences
 
+# Of a study that names none.
+TASKS = ('word_order', 'bigram_shift', 'odd_word')
 FOLDS = 3
 WORDS = 8, 16  # of a sentence; short ones are joined, long ones are cut
 MOST = 2400  # sentences of a split
