@@ -101,8 +101,25 @@ def _lengthened(phases, first):
 
 
 def _saved(folder):
-    """The config of a run that has a checkpoint; None without one."""
+    """The config of a run that has a checkpoint; None without one.
+
+    Raises ValueError, which names the file, where it is damaged: a length that flipped on
+    the disk is no wish for more steps.
+    """
     path = Path(folder, 'config.json')
     if not path.is_file() or not workdir.has_step(Path(folder, 'checkpoints')):
         return None
-    return seal.read_json(path)
+    saved = seal.read_json(path)
+    try:
+        steps = recipe.size(saved)[1]
+        grown = [one['steps'] for one in saved.get('extended', [])]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f'{path} is damaged or was edited: {error}') from error
+    newest = restore.newest_good(Path(folder, 'checkpoints'))
+    known = newest[1].get('steps', steps) if newest else steps
+    if known not in (steps, *grown):
+        raise ValueError(
+            f'{path} is damaged or was edited: it tells of a run of {steps:,} steps, the '
+            f'newest checkpoint beside it of one of {known:,}. Bring it back from a copy.'
+        )
+    return saved

@@ -181,6 +181,7 @@ class _Run:
                 'phase': phase.index,
                 'fingerprint': self.recipe.fingerprint,
                 'seconds': self.report.seconds,
+                'steps': self.recipe.steps,
                 # On the disk before the checkpoint that follows them.
                 'logged': self.report.sync(),
                 **identity.sums(self.config, self.recipe.tokenizer),

@@ -76,7 +76,8 @@ def test_without_a_decay_it_is_the_straight_run(folder, tmp_path, capsys):
 
 def extended(folder, steps, at, config):
     """The config of so many steps for a run that `config` has brought to step `at`."""
-    (folder / 'checkpoints' / str(at)).mkdir(parents=True, exist_ok=True)
+    (folder / 'checkpoints' / str(at) / 'meta').mkdir(parents=True, exist_ok=True)
+    (folder / 'checkpoints' / str(at) / 'meta' / 'metadata').write_text('{}')
     (folder / 'checkpoints' / str(at) / 'SEAL.json').write_text('{}')
     (folder / 'config.json').write_text(json.dumps(config))
     return extend.extended(config | {'steps': steps, 'extended': []}, folder)

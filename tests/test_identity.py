@@ -82,3 +82,14 @@ def test_a_full_disk_leaves_no_half_a_tokenizer(tmp_path, monkeypatch):
     tokenizer.save(tmp_path / 'tokenizer.json')
     found = tokenizers.load(tmp_path / 'tokenizer.json')
     assert found.fingerprint == tokenizer.fingerprint
+
+
+@pytest.mark.parametrize(
+    'change', [lambda c: c | {'steps': 1}, lambda c: c | {'steps': 0, 'stdps': 2}]
+)
+def test_a_length_that_changed_on_the_disk_is_no_wish_for_more_steps(run, change):
+    config, workdir = run
+    path = workdir / 'config.json'
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    with pytest.raises(ValueError, match=r'config\.json is damaged or was edited'):
+        train.train(config, workdir)
