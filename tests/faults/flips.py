@@ -34,7 +34,7 @@ import tiny  # noqa: E402
 
 TEXT = 'The whale of captain saw garden.'
 FAULTS = ('unnamed', 'silent')
-# What says nothing about the result: the lock, TensorBoard's copies, and clocks.
+# Saved at steps 3 and 6, and where it is stopped.
 CHANGES = dict(
     steps=10,
     mesh=dict(data=-1, fsdp=1, tensor=1),
