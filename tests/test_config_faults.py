@@ -80,7 +80,7 @@ def objective(**section):
         (dict(phases=objective(name='mlm', rate=None)), 'rate=None must be a finite'),
         (
             dict(phases=objective(name='mlm', rate=1e-4)),
-            'rate=0.0001 masks not one token',
+            'rate=0.0001 masks not one',
         ),
         (
             dict(phases=objective(name='mlm', tied='no')),
@@ -95,7 +95,7 @@ def objective(**section):
         (dict(model__rope_theta=[1e4, 0.0]), 'rope_theta=0.0 must be a number above 0'),
         (dict(model__window=-1), 'window=-1 must be a whole number at least 0'),
         (dict(model__depth=10**9), 'model.depth=1000000000'),
-        (dict(evaluate__rate=1e-4), 'rate=0.0001 masks not one token'),
+        (dict(evaluate__rate=1e-4), 'rate=0.0001 masks not one'),
         (dict(telemetry=None), 'has no telemetry'),
         (dict(data=[]), 'has no data'),
         (dict(mesh='all'), "mesh='all' must be a section"),

@@ -132,10 +132,10 @@ def _rates(rate, steps, length):
         raise ValueError(
             f'mlm: rate={rate} is not between 0 and 1 throughout (papers: 0.15-0.5).'
         )
-    if table.max() * length < 1:
+    if table.max() * length < 0.1:
         raise ValueError(
-            f'mlm: rate={rate} masks not one token of a row of {length}, so there is '
-            f'nothing to learn: it must reach {1 / length:.2g}.'
+            f'mlm: rate={rate} masks not one token in ten rows of {length}, so there is '
+            f'nothing to learn: it must reach {0.1 / length:.2g}.'
         )
     return table, documents
 
