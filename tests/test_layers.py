@@ -176,6 +176,7 @@ LAYERS = {
     'analysis/analyse': 10,
     'study_probes': 5,
     'study_report': 6,
+    'accelerator': 12,
     'study': 12,
     'main': 13,
 }
