@@ -194,7 +194,7 @@ def _other_config(path, changed):
     return (
         f'The workdir {path} belongs to a run with another config: {_listed(changed)}. '
         'Start with the same config to resume that run, or give another --workdir to '
-        'start a new one.'
+        f'start a new one. What it began with stands in {path / CONFIG}.'
     )
 
 
