@@ -146,7 +146,8 @@ def test_sigreg_weighs_the_same_in_parts(on, sample):
 
     def penalty(where_BM):
         counts = {'sigreg': jnp.int32(whole)}
-        view = types.SimpleNamespace(step=jnp.int32(0), counts=counts)
+        memory = {'key': jax.random.key_data(states.key_of(0))}
+        view = types.SimpleNamespace(step=jnp.int32(0), counts=counts, memory=memory)
         rows = len(where_BM)
         ones_BMD, ones_BD = jnp.ones((rows, 6, 4)), jnp.ones((rows, 4))
         return float(objective.penalty(view, ones_BMD, where_BM, ones_BD)['sigreg'])
