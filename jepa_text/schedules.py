@@ -7,6 +7,7 @@
     warmup_cosine  warm-up, then half a cosine
     rewarmed       another schedule, rising anew after a switch of phases
     joined         one schedule up to a step, then another, without a jump
+    of_run         that of a run which got more steps, once or several times
 
 Each gives a function of the step, an integer or float scalar, to a float32 scalar: pure,
 safe under jit and vmap, without state. `make` makes one from a section of a config.
@@ -163,7 +164,12 @@ def joined(old, new, at, rise):
 
 def of_run(section, steps, extended=()):
     """`make(section, steps)`, joined to what it was before each extension: dicts of
-    at, steps, schedule (a section) and rise, as extend.py keeps them."""
+    at, steps, schedule (a section) and rise, as extend.py keeps them.
+
+    >>> before = {'at': 2, 'steps': 2, 'schedule': 0.0, 'rise': 2}
+    >>> print(of_run(1.0, 5, [before])(jnp.arange(5)))
+    [0.  0.  0.5 1.  1. ]
+    """
     parts = [(was['schedule'], was['steps']) for was in extended]
     made = [make(*part) for part in [*parts, (section, steps)]]
     whole = made[0]

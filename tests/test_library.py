@@ -158,6 +158,12 @@ CASES = {
     'schedules.cosine': at_step(schedules.cosine(1.0, 0.1, 10)),
     'schedules.wsd': at_step(schedules.wsd(1.0, 0.2, 0.3, 10)),
     'schedules.warmup_cosine': at_step(schedules.warmup_cosine(1.0, 2, 10)),
+    'schedules.joined': at_step(
+        schedules.joined(schedules.constant(1.0), schedules.constant(0.3), 3, 4)
+    ),
+    'schedules.of_run': at_step(
+        schedules.of_run(0.3, 10, [dict(schedule=1.0, steps=5, at=5, rise=2)])
+    ),
     'schedules.rewarmed': at_step(schedules.rewarmed(schedules.constant(1.0), 3, 4)),
     'balance.make': weighed(0.3),
     'balance_rules.Fixed': weighed(dict(name='fixed', weight=0.2)),

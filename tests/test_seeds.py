@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import test_objectives
 import test_pipeline
+import tiny
 from test_pipeline import ours, whole  # noqa: F401 - fixtures
 
-from jepa_text import ranges
+from jepa_text import ranges, recipe
 from jepa_text import state as states
 from jepa_text.data import pipeline
 
@@ -35,9 +36,9 @@ def test_no_two_seeds_share_order_or_masks(whole):  # noqa: F811
 
 
 @pytest.mark.parametrize('seed', SEEDS)
-def test_a_config_may_have_any_of_them(seed):
-    sections = dict.fromkeys(ranges.SECTIONS, {'name': 'x'})
-    ranges.config(sections | {'seed': seed})
+def test_a_config_may_have_any_of_them(seed, tmp_path_factory):
+    folder = tmp_path_factory.getbasetemp()
+    ranges.config(recipe.plain(tiny.config(folder, seed=seed)))
 
 
 @pytest.mark.parametrize('name', ['sigreg', 'visreg'])

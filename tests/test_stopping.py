@@ -1,6 +1,7 @@
 """A wish to stop is granted, and what is said about it is so."""
 
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -62,18 +63,19 @@ def test_a_study_stops_after_the_run_in_whose_last_step_it_was_asked(
 
 
 HANGS = """
-    import time
+    import json, sys, time
     from jepa_text import start, train
     def wait(*_):
         time.sleep(60)
     start.complete = wait
-    train.train({'watchdog': {'seconds': 0.2, 'compile': 0.2}}, 'nowhere')
+    train.train(json.loads(sys.argv[1]), 'nowhere')
 """
 
 
 def test_the_watchdog_is_there_before_all_that_may_wait(tmp_path):
+    hanging = config(tmp_path) | {'watchdog': {'seconds': 0.2, 'compile': 0.2}}
     done = subprocess.run(
-        [sys.executable, '-c', textwrap.dedent(HANGS)],
+        [sys.executable, '-c', textwrap.dedent(HANGS), json.dumps(hanging)],
         cwd=tmp_path,
         capture_output=True,
         text=True,

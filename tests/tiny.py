@@ -3,6 +3,7 @@
 python tests/tiny.py FOLDER WORKDIR      trains tiny rows in FOLDER/rows
 """
 
+import copy
 import hashlib
 import json
 import sys
@@ -66,7 +67,8 @@ def config(folder, **changes):
             ),
         ),
     )
-    return SETTINGS | made | changes
+    # A copy: a test may change what is within a section.
+    return copy.deepcopy(SETTINGS | made | changes)
 
 
 def fingerprint(state):
