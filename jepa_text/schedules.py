@@ -19,6 +19,8 @@ import jax.numpy as jnp
 
 from jepa_text import ranges, resolve
 
+MOST = 2**31 - 1  # what a step counter holds
+
 
 def make(section, steps, what='schedule'):
     """The function that a config section names: `{'name': 'wsd', 'peak': 3e-3, ...}`.
@@ -43,7 +45,7 @@ def make(section, steps, what='schedule'):
     if 'steps' in parameters:
         keywords.setdefault('steps', steps)
     for key in keywords.keys() & parameters.keys():
-        ranges.number(f'{what} {name!r}: {key}', keywords[key], least=0)
+        ranges.number(f'{what} {name!r}: {key}', keywords[key], least=0, most=MOST)
     return resolve.call(f'{what} {name!r}', SCHEDULES[name], keywords)
 
 

@@ -85,6 +85,7 @@ def wait_for(workdir, step, seconds=240):
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group('jobs of several processes, one at a time')
 @pytest.mark.parametrize('victim', [0, 1])
 def test_a_killed_process_is_joined_again_and_the_end_is_right(victim, tmp_path):
     config = settings(tmp_path)

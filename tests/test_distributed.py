@@ -87,6 +87,7 @@ def wait_for(workdir, step):
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group('jobs of several processes, one at a time')
 def test_two_processes_are_one_and_resume_each_other(folder, tmp_path):
     mesh = dict(data=-1, fsdp=1, tensor=2, dcn_data=2)
     config = settings(folder, mesh=mesh, steps=STEPS)
@@ -324,6 +325,7 @@ SEALING = """
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group('jobs of several processes, one at a time')
 def test_a_save_that_one_process_could_not_end_failed_for_all(folder, tmp_path):
     processes = pair(folder, '-c', textwrap.dedent(SEALING), str(tmp_path))
     codes, said = ends(processes)

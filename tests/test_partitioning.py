@@ -121,6 +121,13 @@ def bounds(made, objective, looks=0, parts=1):
         most = forward + backward * (5 * depth + 1) + 7 * predictor
         bounds['all-reduce'] += most * rows
         bounds['all-gather'] += predictor * rows // 2
+        if objective == 'ijepa':
+            # Its predictor sorts contexts and queries by document, whole vectors of each,
+            # and their gradients back.
+            inner = made.phases[0].objective
+            vectors = made.batch_size * MASKS * (inner.kept + inner.hidden)
+            own = vectors // (shape['data'] * shape['fsdp'])
+            bounds['all-gather'] += 2 * own * SMALL['predictor_width'] * 4
     return {kind: 1.1 * most + 2**15 for kind, most in bounds.items()}
 
 
