@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from jepa_text import ranges, resolve
 
-MOST = 2**31 - 1  # what a step counter holds
+MOST = 2**31 - 1  # of whole numbers: what jax holds as one
 
 
 def make(section, steps, what='schedule'):
@@ -45,7 +45,9 @@ def make(section, steps, what='schedule'):
     if 'steps' in parameters:
         keywords.setdefault('steps', steps)
     for key in keywords.keys() & parameters.keys():
-        ranges.number(f'{what} {name!r}: {key}', keywords[key], least=0, most=MOST)
+        value = keywords[key]
+        most = {'most': MOST} if isinstance(value, int) else {}
+        ranges.number(f'{what} {name!r}: {key}', value, least=0, **most)
     return resolve.call(f'{what} {name!r}', SCHEDULES[name], keywords)
 
 
