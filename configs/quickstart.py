@@ -61,8 +61,8 @@ def get_config():
         predictor='mlp',
     )
     config.study = dict(
-        # Sets of jepa_text/tasks/sentences.py, made of held-out documents of any text:
-        # whether words were shuffled, two neighbors swapped, one word replaced.
+        # Sets of jepa_text/evaluation/tasks/sentences.py, made of held-out documents of
+        # any text: whether words were shuffled, two neighbors swapped, one word replaced.
         tasks=('word_order', 'bigram_shift', 'odd_word'),
         # A field of the documents that a probe reads off sentences, too; '': none.
         label='',

@@ -1,7 +1,5 @@
-"""A model out of training: `load(workdir)`, then `encode(texts)` and `fill(text)`.
-
-`load('hf:NAME_OR_FOLDER')` gives the same of a model of others (hf/load.py).
-"""
+"""A model out of training: `load(workdir)`, then `encode(texts)` and `fill(text)`;
+`load('hf:NAME_OR_FOLDER')` gives the same of a model of others."""
 
 import dataclasses
 import functools
@@ -11,11 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text import paths, resolve, tokenizers
-from jepa_text import state as states
+from jepa_text.config import resolve
+from jepa_text.data import as_read, tokenizers
+from jepa_text.files import paths, seal
 from jepa_text.hf import load as hf_load
-from jepa_text.measures import as_read, pooling
-from jepa_text.running import identity, restore, seal, xla_flags
+from jepa_text.models import pooling
+from jepa_text.models.network import Network
+from jepa_text.running import identity, restore, xla_flags
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class Pretrained:
     record         how it was imported, for JSON; None for models of our own
     """
 
-    network: states.Network
+    network: Network
     params: dict
     tokenizer: tokenizers.Tokenizer
     length: int
@@ -229,7 +229,7 @@ def _foreign(name, options):
     )
     pooling_of = found.pooling
     return Pretrained(
-        states.Network(found.encoder, objective),
+        Network(found.encoder, objective),
         found.params,
         found.tokenizer,
         found.length,
@@ -279,7 +279,7 @@ def _model(config, tokenizer, phase, name):
     objective = resolve.build(
         'objectives', section, tokenizer=tokenizer, length=length, steps=1
     )
-    network = states.Network(encoder, objective)
+    network = Network(encoder, objective)
     params = jax.eval_shape(functools.partial(network.init, config['seed']))
     return Pretrained(
         network,

@@ -5,7 +5,7 @@ All logic is in functions that a notebook can call too; only this file knows of 
 Exit codes: 0 done; 1 the run failed, a restart may help; 2 wrong usage, a config that
 cannot run, or training that diverged or collapsed: a restart never helps; 75 stopped by
 SIGTERM or SIGINT with the state saved, the same command resumes; 87 the watchdog ended a
-run that hung. See running/exits.py.
+run that hung. See parallel/exits.py.
 """
 
 import contextlib
@@ -15,18 +15,20 @@ import re
 import sys
 import traceback
 
-from jepa_text import config_file, paths
-from jepa_text.running import exits, xla_flags
+from jepa_text.config import config_file
+from jepa_text.files import paths
+from jepa_text.parallel import exits
+from jepa_text.running import xla_flags
 
 # command: what it does, and the function(config, workdir) that does it.
 COMMANDS = {
-    'prepare': ('text to rows on disk', 'jepa_text.data.prepare', 'run'),
-    'train': ('pretrain, or resume', 'jepa_text.train', 'run'),
-    'study': ('several runs on the same rows, one report', 'jepa_text.study', 'study'),
+    'prepare': ('text to rows on disk', 'jepa_text.training.prepare', 'run'),
+    'train': ('pretrain, or resume', 'jepa_text.training.train', 'run'),
+    'study': ('several runs, one report', 'jepa_text.study.study', 'study'),
     'analyse': ('what vectors hold', 'jepa_text.analysis.analyse', 'analyse'),
     'plan': ('memory, hours and money of a run', 'jepa_text.planning.plan', 'plan'),
-    'benchmark': ('steps against each other', 'jepa_text.benchmark', 'benchmark'),
-    'export': ('a run as a folder for transformers', 'jepa_text.hf.export', 'run'),
+    'benchmark': ('steps in turns', 'jepa_text.planning.benchmark', 'benchmark'),
+    'export': ('a run as a folder for transformers', 'jepa_text.export', 'run'),
 }
 
 # Those that all processes of a job run together.
@@ -141,11 +143,11 @@ def _supervise(argv):
 
 def _join(argv):
     """Finds the other processes of this job, as --distributed says."""
-    from jepa_text.running import distributed
+    from jepa_text.parallel import processes
 
     given = [re.fullmatch(r'--?distributed=(.*)', word) for word in argv]
     with exits.refusals():
-        distributed.start(next((word[1] for word in reversed(given) if word), 'auto'))
+        processes.start(next((word[1] for word in reversed(given) if word), 'auto'))
 
 
 def _keep_memory():

@@ -31,4 +31,4 @@ kind="$(kind_of "${ACCELERATOR:-$found}")"
 cd "$ROOT"
 python="${PYTHON_RUN:-$VENV/bin/python}"
 if [ -z "${PYTHON_RUN:-}" ]; then ready_venv "$kind"; fi
-exec "$python" -m jepa_text.accelerator "$@"
+exec "$python" -m jepa_text.planning.accelerator "$@"

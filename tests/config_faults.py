@@ -83,9 +83,9 @@ def lists(value):
 
 def build(config, folder):
     """All that is made of a config before anything is written or compiled."""
-    from jepa_text import ranges, recipe, resolve
-    from jepa_text.planning import baseline
+    from jepa_text.config import ranges, resolve
     from jepa_text.running import profiling, watchdog
+    from jepa_text.training import baseline, recipe
 
     config = recipe.plain(config)
     ranges.config(config)
@@ -97,7 +97,7 @@ def build(config, folder):
 
 def verdict(config, path, folder):
     """'built', 'refused' by name, or how it failed."""
-    from jepa_text.running import exits
+    from jepa_text.parallel import exits
 
     named = [str(key) for key in path if isinstance(key, str)][-2:]
     named += [RELATED[name] for name in named if name in RELATED]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jepa_text import main
-from jepa_text.running import exits
+from jepa_text.parallel import exits
 
 ROOT = Path(__file__).parents[1]
 QUICKSTART = str(ROOT / 'configs' / 'quickstart.py')
@@ -109,7 +109,7 @@ def test_exit_codes(error, code, monkeypatch, capsys):
         if error is not None:
             raise error
 
-    monkeypatch.setattr('jepa_text.train.train', train)
+    monkeypatch.setattr('jepa_text.training.train.train', train)
     command = ['jepa-text', 'train', f'--config={QUICKSTART}', '--workdir=x']
     assert main.main(command) == code
     said = capsys.readouterr().err

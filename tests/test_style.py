@@ -14,7 +14,7 @@ PROGRAMS = [*SOURCES, *sorted((ROOT / 'configs').rglob('*.py')), ROOT / 'setup.p
 
 LONGEST_FILE = 300
 LONGEST_FUNCTION = 60
-LONGER_FUNCTIONS = {'train.py:train': 120}
+LONGER_FUNCTIONS = {'training/train.py:train': 120}
 
 # Calls that run what a file or a string says.
 FORBIDDEN = {
@@ -176,7 +176,8 @@ def test_the_rules_catch_what_they_forbid():
 
     body = 'def f():\n' + '  g()\n' * LONGEST_FUNCTION
     assert list(long_functions(ast.parse(body), 'a.py')) == [('f', 61, 60)]
-    assert not list(long_functions(ast.parse(body.replace('f()', 'train()')), 'train.py'))
+    train = ast.parse(body.replace('f()', 'train()'))
+    assert not list(long_functions(train, 'training/train.py'))
 
 
 # Written in parts, so that this file does not match itself.

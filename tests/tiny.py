@@ -14,8 +14,7 @@ LENGTH = 32
 
 def rows(folder):
     """Prepared rows from made-up text, in folder/rows."""
-    from jepa_text import tokenizers
-    from jepa_text.data import prepare
+    from jepa_text.data import prepare, tokenizers
 
     folder = Path(folder)
     if not (folder / 'rows').exists():
@@ -93,12 +92,12 @@ def log(workdir):
 if __name__ == '__main__':
     import jax
 
-    from jepa_text import train
-    from jepa_text.running import distributed, exits
+    from jepa_text.parallel import exits, processes
+    from jepa_text.training import train
 
     folder, workdir = sys.argv[1:]
     changes = json.loads(Path(folder, 'changes.json').read_text())
-    distributed.start()
+    processes.start()
     try:
         state = train.train(config(folder, **changes), workdir)
         # Of several processes, none holds the whole state.

@@ -18,18 +18,14 @@ import re
 import time
 from pathlib import Path
 
-from jepa_text import load, paths, resolve
-from jepa_text import task as tasks_
-from jepa_text.analysis import (
-    controls,
-    features,
-    findings,
-    measuring,
-    page,
-    telling,
-    threads,
-)
-from jepa_text.running import compilation, console, seal, xla_flags
+from jepa_text import load
+from jepa_text.analysis import features, findings, measuring, page, telling, threads
+from jepa_text.config import resolve
+from jepa_text.evaluation import controls
+from jepa_text.evaluation import task as tasks_
+from jepa_text.files import paths, seal
+from jepa_text.report import console
+from jepa_text.running import compilation, xla_flags
 
 COLUMNS = (
     *('task', 'model', 'seed', 'control', 'layer', 'pooling', 'form', 'metric'),
@@ -190,7 +186,7 @@ def _checked(config):
 
 
 def _task(section, config):
-    task = resolve.build('tasks', section)
+    task = resolve.build('evaluation/tasks', section)
     task = tasks_.sample(task, config['train'], config['test'], config['seed'])
     if len(task.test) < LEAST_TEST:
         raise ValueError(

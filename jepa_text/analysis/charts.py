@@ -11,8 +11,8 @@ apart by marker and line, so that a figure is read in grey as well.
 
 import numpy as np
 
-from jepa_text import plots
-from jepa_text.analysis import controls
+from jepa_text.evaluation import controls
+from jepa_text.report import plots
 
 MARKERS = {
     '': 'o',

@@ -19,9 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text import resolve
 from jepa_text.analysis import array_cache
-from jepa_text.measures import pooling
+from jepa_text.config import resolve
+from jepa_text.models import pooling
 
 VERSION = 3  # of what the numbers mean; another one is another file
 TRAINED = ('attention', 'weighted')

@@ -1,9 +1,10 @@
-"""Rows of an analysis -> figures and their sections; the pictures of page.py."""
+"""Rows of an analysis -> figures and their sections; the pictures of template.py."""
 
 from pathlib import Path
 
-from jepa_text import plots
-from jepa_text.analysis import charts, controls, findings
+from jepa_text.analysis import charts, findings
+from jepa_text.evaluation import controls
+from jepa_text.report import plots
 from jepa_text.running import metrics
 
 # Measure, form, label: what is drawn over layers.

@@ -13,7 +13,8 @@ from collections import defaultdict
 
 import numpy as np
 
-from jepa_text.analysis import between, cells, controls
+from jepa_text.analysis import between, cells
+from jepa_text.evaluation import controls
 from jepa_text.measures import geometry, significance, statistics
 from jepa_text.measures.statistics import Interval
 

@@ -9,16 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jepa_text.analysis import (
-    array_cache,
-    cells,
-    controls,
-    features,
-    readouts,
-    telling,
-)
+from jepa_text.analysis import array_cache, cells, features, readouts, telling
 from jepa_text.analysis.cells import Cell
-from jepa_text.measures import as_read, lexical, pooling, similarity, trained_pooling
+from jepa_text.data import as_read
+from jepa_text.evaluation import controls, lexical
+from jepa_text.measures import similarity, trained_pooling
+from jepa_text.models import pooling
 
 POOLING_TEXTS = 600  # from which trained poolings learn
 _CKA_TEXTS = 2000

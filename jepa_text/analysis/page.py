@@ -1,17 +1,10 @@
 """The results of an analysis as analysis.html, and as a short table on the terminal."""
 
-from jepa_text import report, study_report
-from jepa_text.analysis import (
-    charts,
-    controls,
-    features,
-    figures,
-    findings,
-    measuring,
-    verdicts,
-)
-from jepa_text.measures import as_read, pooling
-from jepa_text.running import console
+from jepa_text.analysis import charts, features, figures, findings, measuring, verdicts
+from jepa_text.data import as_read
+from jepa_text.evaluation import controls
+from jepa_text.models import pooling
+from jepa_text.report import console, page, provenance
 
 COLUMNS = ('task', 'model', 'probe', 'words', 'uniformity', 'without length', 'rank')
 SHOWN = 6  # warnings on the terminal
@@ -93,12 +86,12 @@ def write(path, results):
             'text': methods(results['config']),
             'details': {
                 'Config': results['config'],
-                'Environment': study_report.provenance(),
+                'Environment': provenance.versions(),
             },
         }
     )
     names = ', '.join(f'`{name}`' for name in figures.models_of(results))
-    return report.write(
+    return page.write(
         path,
         title='What the vectors hold',
         lead=verdicts.headline(results),

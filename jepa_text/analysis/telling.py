@@ -1,6 +1,6 @@
 """How far an analysis is: the parts that are done, and what the present one is doing."""
 
-from jepa_text.analysis import controls
+from jepa_text.evaluation import controls
 
 
 class Telling:

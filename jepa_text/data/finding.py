@@ -7,7 +7,7 @@ import pathlib
 import stat
 from collections.abc import Callable
 
-from jepa_text import paths
+from jepa_text.files import paths
 
 SHOWN = 5
 OTHER, AGAIN, BROKEN = 'of another ending', 'reached again by a link', 'a broken link'

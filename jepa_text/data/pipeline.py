@@ -27,8 +27,10 @@ import grain
 import numpy as np
 from array_record.python.array_record_data_source import ArrayRecordDataSource
 
-from jepa_text import paths, resolve, tokenizers
+from jepa_text.config import resolve
 from jepa_text.data import rows as rows_on_disk
+from jepa_text.data import tokenizers
+from jepa_text.files import paths
 
 
 class Rows:

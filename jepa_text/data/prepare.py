@@ -9,7 +9,6 @@ in memory (2 or 4 bytes each), of its text one document. The same input gives th
 bytes.
 """
 
-import inspect
 import json
 import os
 import pathlib
@@ -18,59 +17,13 @@ import uuid
 
 import numpy as np
 
-from jepa_text import paths, ranges, resolve, tokenizers
+from jepa_text.config import resolve
 from jepa_text.data import packing as packings
 from jepa_text.data import rows, tokenizing
 from jepa_text.data import shards as shard_files
-from jepa_text.hf import become, files
+from jepa_text.files import paths
 
 LEAST_ROW_LENGTH = 8
-
-
-def run(config, workdir):
-    """`prepare` with the keywords of config['prepare'], rows in `workdir`; prints counts.
-
-    The section's tokenizer is as `tokenizer_of` says. Raises ValueError for a keyword
-    that `prepare` does not take, and whatever `prepare` raises.
-    """
-    ranges.section('prepare', config.get('prepare'))
-    section = dict(config['prepare'])
-    known = set(inspect.signature(prepare).parameters) - {'folder'}
-    for key in section.keys() - known:
-        raise ValueError(f'prepare does not take {key!r}.{resolve.nearest(key, known)}')
-    for key in ('source', 'tokenizer', 'row_length'):
-        if key not in section:
-            raise ValueError(f'config.prepare lacks {key!r}; it takes: {sorted(known)}.')
-    section.pop('tokenizer')
-    tokenizer = tokenizer_of(config)
-    was_there = pathlib.Path(workdir, rows.MANIFEST).exists()
-    manifest = prepare(tokenizer=tokenizer, folder=workdir, **section)
-    print(f'{workdir}: ' + ('already prepared' if was_there else 'prepared'))
-    if manifest.get('read'):
-        print(f'  {manifest["read"]}')
-    for split, counts in manifest['splits'].items():
-        print(
-            f'  {split}: {counts["documents"]:,} documents, {counts["tokens"]:,} tokens, '
-            f'{counts["rows"]:,} rows of {manifest["row_length"]}, '
-            f'{counts["efficiency"]:.2%} filled'
-        )
-    return manifest
-
-
-def tokenizer_of(config):
-    """The Tokenizer that config['prepare'] names: by a path, 'bundled', or 'start', the
-    one of what config['start'] starts from."""
-    name = config['prepare']['tokenizer']
-    if name == 'start':
-        start = config.get('start') or {}
-        if not start.get('path'):
-            raise ValueError("prepare.tokenizer='start', but start.path is not given.")
-        path = start['path']
-        if path.startswith('hf:'):
-            folder = files.folder_of(path.removeprefix('hf:'), start.get('revision'))
-            return become.tokenizer_of(folder, start.get('become') or {})
-        name = f'{path}/tokenizer.json'
-    return tokenizers.load(tokenizers.BUNDLED if name == 'bundled' else name)
 
 
 def prepare(

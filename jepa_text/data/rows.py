@@ -19,7 +19,7 @@ import pathlib
 
 import numpy as np
 
-from jepa_text import paths
+from jepa_text.files import paths
 
 FORMAT = 1
 MANIFEST = 'manifest.json'

@@ -8,8 +8,9 @@ last name.
 import dataclasses
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from jepa_text.evals import frequencies
-from jepa_text.running import metrics, restore, seal
+from jepa_text.files import seal
+from jepa_text.measures import frequencies
+from jepa_text.running import metrics, restore
 
 START = 'start.json'
 LOADING = {

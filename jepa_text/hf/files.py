@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import numpy as np
 
-from jepa_text import paths
+from jepa_text.files import paths
 
 WANTED = ('*.safetensors', '*.json')
 UNWANTED = ('onnx/*', 'openvino/*', 'original/*')

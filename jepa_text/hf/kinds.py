@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from jepa_text import resolve
+from jepa_text.config import resolve
 
 ACTIVATIONS = {
     'silu': 'silu',

@@ -7,11 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jepa_text import resolve, sharding, tokenizers
-from jepa_text.hf import become as becoming
+from jepa_text.config import resolve
+from jepa_text.data import tokenizers
+from jepa_text.data.tokenizer_check import PROBE
+from jepa_text.hf import adapt as becoming
 from jepa_text.hf import configs, files, kinds, layout, names, place, sentence
 from jepa_text.models import heads
-from jepa_text.tokenizer_check import PROBE
+from jepa_text.parallel import sharding
 
 WORD_MODELS = ('ForCausalLM', 'ForMaskedLM', 'LMHeadModel', 'ForPreTraining')
 

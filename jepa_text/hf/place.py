@@ -8,8 +8,8 @@ import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from jepa_text import sharding
 from jepa_text.hf import layout
+from jepa_text.parallel import sharding
 
 MOST = 12  # names listed of each kind of trouble
 

@@ -4,7 +4,7 @@ import dataclasses
 import json
 from pathlib import Path
 
-from jepa_text import ranges
+from jepa_text.config import ranges
 from jepa_text.hf import files
 
 _MODULES = 'sentence_transformers.models'

@@ -21,7 +21,7 @@ To add one: a function of `rows` here, and its line in METRICS.
 
 import numpy as np
 
-from jepa_text.measures import cloud, neighbours
+from jepa_text.measures import cloud, neighbors
 
 
 def uniformity(rows):
@@ -246,8 +246,8 @@ METRICS = {
     'participation_ratio': participation_ratio,
     'spectral_entropy': spectral_entropy,
     'spectral_slope': spectral_slope,
-    'intrinsic_dimension': neighbours.intrinsic_dimension,
-    'hubness': neighbours.hubness,
+    'intrinsic_dimension': neighbors.intrinsic_dimension,
+    'hubness': neighbors.hubness,
 }
 
 

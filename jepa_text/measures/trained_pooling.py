@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jepa_text.measures import pooling
+from jepa_text.models import pooling
 
 _BATCH = 64
 

@@ -7,9 +7,9 @@ trunk is; every token is of the first type. No dropout.
 import flax.linen as nn
 import jax.numpy as jnp
 
-from jepa_text import sharding
 from jepa_text.models import layers, stack
 from jepa_text.models.block import SelfAttention
+from jepa_text.parallel import sharding
 
 PRESETS = {
     'tiny': dict(width=64, depth=2, heads=4, ffn_width=128, positions=64),

@@ -6,8 +6,9 @@ import flax.linen as nn
 import jax
 from einops import rearrange
 
-from jepa_text import sharding
-from jepa_text.models import attention, layers
+from jepa_text.models import layers
+from jepa_text.models.attention import attend
+from jepa_text.parallel import sharding
 
 NORMS = {
     'rms': layers.RMSNorm,
@@ -79,7 +80,7 @@ class SelfAttention(nn.Module):
 
     Where layers are of several kinds, `angles` have one more axis in front, and `kind`
     says which to take. `places`: segment_ids_BL, and order_BL and positions_BL or None,
-    as models/attention.py takes them. With `qk_norm_eps`, queries and keys are normed
+    as attention/attend.py takes them. With `qk_norm_eps`, queries and keys are normed
     head by head.
     """
 
@@ -120,7 +121,7 @@ class SelfAttention(nn.Module):
     def _attend(self, kind, *inputs):
         def within(window):
             return functools.partial(
-                attention.attend,
+                attend.attend,
                 causal=self.causal,
                 window=window,
                 backend=self.backend,

@@ -10,9 +10,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jepa_text import fused, losses, sharding
+from jepa_text import losses
 from jepa_text.models import layers
 from jepa_text.models.block import Block
+from jepa_text.parallel import sharding
 
 
 class LMHead(nn.Module):
@@ -239,7 +240,7 @@ def word_scores(apply, params, hidden_BMD, labels_BM, weight_BM, z_weight, logit
     embedding_VD = params['encoder']['embedding']
     split, words = _split(len(labels_BM), len(embedding_VD))
     own = params.get('lm_head', {})
-    total, (loss_BM, _, correct_BM) = fused.linear_cross_entropy(
+    total, (loss_BM, _, correct_BM) = losses.linear_cross_entropy(
         apply('lm_head', params, hidden_BMD, method='enter'),
         own['output']['kernel'] if 'output' in own else embedding_VD,
         labels_BM,
@@ -263,3 +264,17 @@ def _split(rows, words):
     if words % mesh.shape[sharding.WORDS]:
         return (sharding.ROWS, None), words
     return (sharding.ROWS, sharding.WORDS), words // mesh.shape[sharding.WORDS]
+
+
+class Prototypes(nn.Module):
+    """unit(x) @ kernel: scores of P prototypes, for the student and the teacher."""
+
+    width: int
+    count: int
+
+    def example(self):
+        return (jnp.zeros((1, 1, self.width)),)
+
+    @nn.compact
+    def __call__(self, x_BMD):
+        return layers.Linear(self.count, name='output')(losses.unit(x_BMD))

@@ -8,9 +8,9 @@ side by `local_theta`. Called as the trunk is. No dropout.
 import flax.linen as nn
 import jax.numpy as jnp
 
-from jepa_text import sharding
 from jepa_text.models import layers, stack
 from jepa_text.models.block import NORMS, Block
+from jepa_text.parallel import sharding
 
 PRESETS = {
     'tiny': dict(width=64, depth=4, heads=4, ffn_width=96),

@@ -16,8 +16,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jepa_text import ranges, resolve
-from jepa_text.models import attention, layers
+from jepa_text.config import ranges, resolve
+from jepa_text.models import layers
+from jepa_text.models.attention import attend
 
 ABOVE_0 = ('rope_theta', 'local_theta', 'norm_eps')
 SIZES = ('head_width', 'window', 'local_window', 'global_every', 'vocab_rows')
@@ -64,7 +65,7 @@ def make(cls, presets, preset, keywords):
         )
     if model.remat != 'none' and model.remat not in REMAT:
         raise ValueError(f'remat={model.remat!r}: none, {", ".join(REMAT)}.')
-    attention.check(model.attention)
+    attend.check(model.attention)
     return model
 
 

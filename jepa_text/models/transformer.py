@@ -16,10 +16,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jepa_text import sharding
 from jepa_text.models import layers, stack
 from jepa_text.models.block import Block
-from jepa_text.models.stack import REMAT as REMAT
+from jepa_text.parallel import sharding
 
 # Sizes of arXiv 2507.00994, Table 1 (mlm_vs_clm: vocabulary 128,256), and a tiny one
 # for tests. Each is a set of keywords of `Transformer`.

@@ -1,4 +1,4 @@
 """One objective per file: `make(tokenizer, length, steps, **section) -> Objective`.
 
-`steps` is the length of the phase that it serves. The contract is `jepa_text.objective`.
+`steps` is the length of the phase that it serves. base.py has the contract.
 """

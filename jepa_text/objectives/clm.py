@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from jepa_text import ranges
-from jepa_text.objective import TokenObjective
+from jepa_text.config import ranges
+from jepa_text.objectives.base import TokenObjective
 
 
 def make(tokenizer, length, steps, prefix=None, tied=False, logits_mib=512, z_weight=0.0):

@@ -15,13 +15,13 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from jepa_text import balance as balances
-from jepa_text import latent as latents
-from jepa_text import losses, sharding
-from jepa_text.latent_objective import LatentObjective, check, masked
-from jepa_text.measures import pooling
-from jepa_text.models import heads
-from jepa_text.planning import flops
+from jepa_text import losses
+from jepa_text.cost import flops
+from jepa_text.models import heads, pooling
+from jepa_text.objectives.latent import balance as balances
+from jepa_text.objectives.latent import targets as latents
+from jepa_text.objectives.latent.base import LatentObjective, check, masked
+from jepa_text.parallel import sharding
 
 
 def make(
@@ -36,7 +36,7 @@ def make(
     predictor_depth=2,
     predictor_heads=4,
 ):
-    """`mlm` is a section of objectives/mlm.py, `latent` one of latent.py (target, loss,
+    """`mlm` is a section of objectives/mlm.py, `latent` one of targets.py (target, loss,
     momentum, regulariser), `balance` a number or a section of balance.py.
 
     Raises ValueError for an unknown choice, for a predictor whose heads do not divide

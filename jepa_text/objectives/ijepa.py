@@ -17,13 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 from einops import rearrange, repeat
 
-from jepa_text import balance as balances
-from jepa_text import blocks, losses, masking, sharding
-from jepa_text import latent as latents
-from jepa_text.latent_objective import LatentObjective, check, masked
-from jepa_text.measures import pooling
-from jepa_text.models import heads
-from jepa_text.planning import flops
+from jepa_text import losses
+from jepa_text.cost import flops
+from jepa_text.data.masking import blocks
+from jepa_text.data.masking import tokens as token_masks
+from jepa_text.models import heads, pooling
+from jepa_text.objectives.latent import balance as balances
+from jepa_text.objectives.latent import targets as latents
+from jepa_text.objectives.latent.base import LatentObjective, check, masked
+from jepa_text.parallel import sharding
 
 
 def make(
@@ -126,7 +128,7 @@ class IJEPA(LatentObjective):
         tokens_L, segments_L = example['tokens'], example['segment_ids']
         # First, so that it hides what MLM alone would.
         row = self.mlm.corrupt(example, rng, step)
-        valid_L = masking.maskable(tokens_L, segments_L, self.mlm.special_ids)
+        valid_L = token_masks.maskable(tokens_L, segments_L, self.mlm.special_ids)
         contexts_CL, targets_CL = blocks.several(
             valid_L, rng, segments_L, self.masks, **self.options
         )

@@ -9,8 +9,9 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text import losses, ranges, resolve
-from jepa_text.objective import TokenObjective
+from jepa_text import losses
+from jepa_text.config import ranges, resolve
+from jepa_text.objectives.base import TokenObjective
 
 
 def make(tokenizer, length, steps, parts, by='rows', shares=None):

@@ -5,8 +5,11 @@ import dataclasses
 import jax
 import numpy as np
 
-from jepa_text import document_masking, masking, ranges, schedules
-from jepa_text.objective import TokenObjective
+from jepa_text.config import ranges
+from jepa_text.data.masking import documents as document_masks
+from jepa_text.data.masking import tokens as token_masks
+from jepa_text.objectives.base import TokenObjective
+from jepa_text.optim import schedules
 
 SAMPLERS = ('fixed', 'iid', 'whole_word', 'span', 'sentence')
 ATTENDS = ('both', 'left')
@@ -76,7 +79,7 @@ def capacity(sampler, rate, length):
     plus six standard deviations (one row in 10^9 has more, and loses the rest, which
     `train/dropped_masks` counts)."""
     if sampler != 'iid':
-        return masking.capacity(rate, length)
+        return token_masks.capacity(rate, length)
     deviation = (length * rate * (1 - rate)) ** 0.5
     return min(length, int(np.ceil(rate * length + 6 * deviation)))
 
@@ -171,13 +174,15 @@ class MLM(TokenObjective):
 
     def corrupt(self, example, rng, step=0):
         tokens_L = example['tokens']
-        allowed_L = masking.maskable(tokens_L, example['segment_ids'], self.special_ids)
+        allowed_L = token_masks.maskable(
+            tokens_L, example['segment_ids'], self.special_ids
+        )
         if self.shift:
             # The first token of a document has no position before it to predict it.
             allowed_L &= example['positions'] > 0
         chosen_L = self._sample(allowed_L, example, rng, step)
-        mask_L = masking.limit(chosen_L, self.capacity, rng)
-        inputs_L = masking.replace(
+        mask_L = token_masks.limit(chosen_L, self.capacity, rng)
+        inputs_L = token_masks.replace(
             tokens_L,
             mask_L,
             rng,
@@ -187,7 +192,7 @@ class MLM(TokenObjective):
             random_share=self.random_share,
         )
         if self.can_drop:
-            dropped = masking.overflow(chosen_L, self.capacity)
+            dropped = token_masks.overflow(chosen_L, self.capacity)
             example = example | {'dropped': np.array(dropped, np.int32)}
         return example | {
             'inputs': inputs_L,
@@ -199,20 +204,22 @@ class MLM(TokenObjective):
         """Which of the allowed positions are hidden."""
         tokens_L, segments_L = example['tokens'], example['segment_ids']
         sample = {
-            'fixed': masking.fixed_count,
-            'iid': masking.iid,
-            'whole_word': lambda *given: masking.whole_word(
-                *given, masking.word_starts(tokens_L, segments_L, self.table)
+            'fixed': token_masks.fixed_count,
+            'iid': token_masks.iid,
+            'whole_word': lambda *given: token_masks.whole_word(
+                *given, token_masks.word_starts(tokens_L, segments_L, self.table)
             ),
-            'span': lambda *given: masking.span(*given, fixed_length=self.span_length),
-            'sentence': lambda *given: masking.sentence(
-                *given, masking.sentence_ids(tokens_L, segments_L, self.table)
+            'span': lambda *given: token_masks.span(
+                *given, fixed_length=self.span_length
+            ),
+            'sentence': lambda *given: token_masks.sentence(
+                *given, token_masks.sentence_ids(tokens_L, segments_L, self.table)
             ),
         }[self.sampler]
         if self.per_document is None:
             rate = self.rate[min(step, len(self.rate) - 1)]
             return sample(allowed_L, rate, rng)
-        rates = document_masking.document_rates(
+        rates = document_masks.document_rates(
             segments_L, lambda count: rng.uniform(*self.per_document, count)
         )
-        return document_masking.by_document(sample, allowed_L, rates, rng, segments_L)
+        return document_masks.by_document(sample, allowed_L, rates, rng, segments_L)

@@ -3,7 +3,7 @@
 What a decoder that becomes an encoder does best: its head stays the next-token head.
 """
 
-from jepa_text import resolve
+from jepa_text.config import resolve
 
 
 def make(tokenizer, length, steps, **section):

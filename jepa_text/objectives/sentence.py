@@ -11,13 +11,12 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jepa_text import balance as balances
-from jepa_text import latent as latents
-from jepa_text import sharding
-from jepa_text.latent_objective import LatentObjective, check, masked
-from jepa_text.measures import pooling
-from jepa_text.models import heads
-from jepa_text.planning import flops
+from jepa_text.cost import flops
+from jepa_text.models import heads, pooling
+from jepa_text.objectives.latent import balance as balances
+from jepa_text.objectives.latent import targets as latents
+from jepa_text.objectives.latent.base import LatentObjective, check, masked
+from jepa_text.parallel import sharding
 
 
 def make(

@@ -9,8 +9,9 @@ import os
 import jax
 import numpy as np
 
-from jepa_text import recipe, sharding
-from jepa_text.planning import hardware, outline
+from jepa_text.cost import hardware
+from jepa_text.parallel import sharding
+from jepa_text.training import outline, recipe
 
 # Slices by chip and count, as libtpu names them.
 _FLAT = {4: '2x2', 8: '2x4', 16: '4x4', 32: '4x8', 64: '8x8', 128: '8x16', 256: '16x16'}

@@ -6,8 +6,10 @@ Each change of the config is tried on the estimate of memory.py.
 import copy
 import dataclasses
 
-from jepa_text import sharding
-from jepa_text.planning import hardware, memory, outline
+from jepa_text.cost import hardware
+from jepa_text.parallel import sharding
+from jepa_text.planning import memory
+from jepa_text.training import outline
 
 STRONGER = {'none': ('names', 'full'), 'names': ('full',), 'dots': ('full',)}
 MOST_DEVICES = 4096

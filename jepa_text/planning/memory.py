@@ -18,9 +18,9 @@ import math
 
 import jax
 
-from jepa_text import sharding
-from jepa_text import state as states
-from jepa_text.planning import outline
+from jepa_text.models.network import Network
+from jepa_text.parallel import sharding
+from jepa_text.training import outline
 
 # For what allocators waste and libraries take.
 USABLE = 0.92
@@ -103,7 +103,7 @@ def on_device(tree, mesh, name):
 
 def _kept_per_row(made, phase, state, encoder):
     """Bytes that one row more keeps between the forward and the backward pass."""
-    network = states.Network(encoder, phase.objective)
+    network = Network(encoder, phase.objective)
     loss = outline.loss(phase, network)
 
     def kept(rows):

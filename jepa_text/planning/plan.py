@@ -11,9 +11,11 @@ import dataclasses
 
 import jax
 
-from jepa_text import recipe, resolve, start
-from jepa_text import state as states
-from jepa_text.planning import fit, flops, hardware, memory, outline, plan_tables
+from jepa_text.config import resolve
+from jepa_text.cost import flops, hardware
+from jepa_text.models.network import Network
+from jepa_text.planning import fit, memory, tables
+from jepa_text.training import init_from, outline, recipe
 
 # What a phase without MLM is compared with.
 MLM = {'name': 'mlm'}
@@ -25,13 +27,13 @@ def plan(config, workdir=None):
 
     Raises ValueError for what cannot work together.
     """
-    config = start.complete(recipe.plain(config))
+    config = init_from.complete(recipe.plain(config))
     options = resolve.call('plan', Options, config.pop('plan', {}))
     shared = {key: value for key, value in config.items() if key != 'runs'}
     plans = {}
     for own in config.get('runs', [{'name': config['name']}]):
         plans[own['name']] = made = make({**shared, **own}, options)
-        plan_tables.show(own['name'], made)
+        tables.show(own['name'], made)
     return plans
 
 
@@ -199,7 +201,7 @@ def factor(made, phase, section):
         plain = phase.objective
     mine, its = (
         flops.per_token(
-            states.Network(made.encoder, objective),
+            Network(made.encoder, objective),
             objective,
             made.batch_size,
             made.length,

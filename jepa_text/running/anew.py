@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from jepa_text.running import exits, metrics, restore, seal, workdir
+from jepa_text.files import seal
+from jepa_text.parallel import exits
+from jepa_text.running import metrics, restore, workdir
 
 ASIDE = 'before-restart'
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jepa_text.running import exits
+from jepa_text.parallel import exits
 from jepa_text.running.patterns import patterns
 
 

@@ -11,7 +11,7 @@ rows, padding too; `train/tokens` counts the real ones.
 
 import math
 
-from jepa_text import ranges
+from jepa_text.config import ranges
 
 
 def rows(data, devices):

@@ -16,8 +16,9 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from jepa_text import paths
-from jepa_text.running import distributed, housekeeping, restore, seal
+from jepa_text.files import paths, seal
+from jepa_text.parallel import processes
+from jepa_text.running import housekeeping, restore
 
 _log = logging.getLogger(__name__)
 _HEADROOM = 1.2
@@ -48,7 +49,7 @@ class Checkpointer:
         self.folder = Path(folder).expanduser().absolute()
         self._keep, self._keep_every = keep, keep_every
         self._thread = self._failure = self._saving = None
-        newest = distributed.first(
+        newest = processes.first(
             lambda: housekeeping.opened(self.folder), 'the checkpoints'
         )
         self._newest = _from_first(newest)
@@ -122,7 +123,7 @@ class Checkpointer:
         """
         self.wait()
         find = functools.partial(restore.newest_good_step, self.folder)
-        step = _from_first(distributed.first(find, 'the checkpoints'))
+        step = _from_first(processes.first(find, 'the checkpoints'))
         if step is None:
             return None
         return step, restore.read_json(self.folder / str(step), 'meta')
@@ -209,7 +210,7 @@ class Checkpointer:
         if step is None:
             return None
         mine = (_FULL if _is_full(failure) else _FAILED) if failure else _WELL
-        ended = distributed.highest(mine)
+        ended = processes.highest(mine)
         if ended == _WELL:
             self._newest = step
             return None
@@ -258,5 +259,5 @@ def _is_full(error):
 
 def _from_first(number):
     """Every process gets the number of process 0; None stays None."""
-    number = int(distributed.from_first(np.int32(-1 if number is None else number)))
+    number = int(processes.from_first(np.int32(-1 if number is None else number)))
     return None if number < 0 else number

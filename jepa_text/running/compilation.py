@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jax
 
-from jepa_text import paths
+from jepa_text.files import paths
 
 PRIVATE = 'private'
 

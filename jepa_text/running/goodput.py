@@ -11,7 +11,7 @@ import json
 import time
 from pathlib import Path
 
-from jepa_text.running import seal
+from jepa_text.files import seal
 
 FILE = 'started.json'
 

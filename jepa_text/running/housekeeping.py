@@ -3,7 +3,8 @@
 import logging
 import shutil
 
-from jepa_text.running import restore, seal
+from jepa_text.files import seal
+from jepa_text.running import restore
 
 _log = logging.getLogger(__name__)
 

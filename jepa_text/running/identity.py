@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jepa_text.running import seal
+from jepa_text.files import seal
 
 
 def sums(config, tokenizer):

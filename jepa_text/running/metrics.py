@@ -18,7 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from jepa_text.running import lines, seal
+from jepa_text.files import seal
+from jepa_text.running import lines
 
 FILE = 'metrics.jsonl'
 _log = logging.getLogger(__name__)

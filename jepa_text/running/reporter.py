@@ -2,7 +2,7 @@
 
 throughput/tokens_per_second (and per device)    real tokens, padding is not counted
 throughput/step_time, input_wait                 seconds a step, and of them for data
-throughput/mfu       model FLOPs (../planning/flops.py) of real tokens / peak of devices
+throughput/mfu       model FLOPs (../cost/flops.py) of real tokens / peak of devices
 throughput/goodput   goodput.py
 memory/host_gib, memory/device_peak_gib
 """
@@ -14,10 +14,11 @@ import jax
 import jax.numpy as jnp
 import psutil
 
-from jepa_text.evals import frequencies
-from jepa_text.models import attention
-from jepa_text.planning import flops, hardware
-from jepa_text.running import budget, console, goodput, metrics
+from jepa_text.cost import flops, hardware
+from jepa_text.measures import frequencies
+from jepa_text.models.attention import attend
+from jepa_text.report import console
+from jepa_text.running import budget, goodput, metrics
 
 GIB = 2**30
 
@@ -151,7 +152,7 @@ def attending(recipe, phase):
     params = jax.eval_shape(lambda: phase.network.init(0))
     call = functools.partial(phase.network.apply, 'encoder', causal=attends == 'left')
     with jax.set_mesh(recipe.mesh):
-        lines = attention.explain_call(call, params, ids_BL, ids_BL, ids_BL, order_BL)
+        lines = attend.explain_call(call, params, ids_BL, ids_BL, ids_BL, order_BL)
     # The rest says of each other backend why it was not taken.
     return [line for line in lines if line.startswith('attention')]
 

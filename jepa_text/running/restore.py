@@ -16,7 +16,7 @@ from pathlib import Path
 import jax
 import orbax.checkpoint as ocp
 
-from jepa_text.running import seal
+from jepa_text.files import seal
 
 _log = logging.getLogger(__name__)
 _SHOWN = 10

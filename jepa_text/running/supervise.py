@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from jepa_text.running import exits
+from jepa_text.parallel import exits
 
 LONGEST_PAUSE = 300.0
 

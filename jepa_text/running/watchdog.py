@@ -12,7 +12,7 @@ import threading
 import time
 from pathlib import Path
 
-from jepa_text.running import exits
+from jepa_text.parallel import exits
 
 FILE = 'stacks.txt'
 

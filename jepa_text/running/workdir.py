@@ -11,8 +11,7 @@ from pathlib import Path
 
 import jax
 
-from jepa_text import paths
-from jepa_text.running import seal
+from jepa_text.files import paths, seal
 
 _log = logging.getLogger(__name__)
 CONFIG, LOCK = 'config.json', 'lock'

@@ -58,8 +58,8 @@ class Stop:
 
 def prepare(folder):
     """A run that stopped after 8 of 10 steps, with what is whole beside it."""
-    from jepa_text import train
-    from jepa_text.running import exits
+    from jepa_text.parallel import exits
+    from jepa_text.training import train
 
     live = folder / 'live'
     live.mkdir()
@@ -97,7 +97,8 @@ def damage(path, rng):
 
 def use(config, workdir):
     """All that a run can be asked for, as bytes that must not change."""
-    from jepa_text import load, train
+    from jepa_text import load
+    from jepa_text.training import train
 
     before = tiny.log(workdir)
     vector_D = load.load(workdir).encode([TEXT])[0]

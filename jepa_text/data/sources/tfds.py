@@ -7,8 +7,8 @@ The folder is made once, anywhere, by `tfds build --file_format=array_record lm1
 
 from pathlib import Path
 
-from jepa_text import paths
 from jepa_text.data import reading
+from jepa_text.files import paths
 
 
 def make(split, path, field='text', splits=('train',), heldout_every=100):

@@ -1,0 +1,62 @@
+"""A name is a file: `build('objectives', {'name': 'mlm', 'rate': 0.3})`."""
+
+import difflib
+import importlib
+import inspect
+import pkgutil
+
+from jepa_text.config import ranges
+
+
+def nearest(name, known):
+    """A phrase that names the closest known spelling, and all that exist."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f' Did you mean {close[0]!r}?' if close else ''
+    return f'{hint} There are: {", ".join(sorted(known))}.'
+
+
+def names(folder):
+    """The names that exist in a folder of the package, such as 'objectives'."""
+    package = importlib.import_module(f'jepa_text.{folder.replace("/", ".")}')
+    return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+
+
+def build(folder, section, **given):
+    """Calls `make` of jepa_text/<folder>/<section['name']>.py with the other keywords.
+
+    `given` are keywords that the program supplies rather than the user. Raises
+    ValueError for a name without a file and for a keyword that `make` does not take.
+    """
+    ranges.section(folder, section)
+    keywords = dict(section)
+    name = keywords.pop('name', None)
+    if not isinstance(name, str):
+        raise ValueError(
+            f'A section for {folder} needs a name, not {name!r}.'
+            f'{nearest("", names(folder))}'
+        )
+    if name not in names(folder):
+        raise ValueError(f'{folder} has no {name!r}.{nearest(name, names(folder))}')
+    module = importlib.import_module(f'jepa_text.{folder.replace("/", ".")}.{name}')
+    return call(f'{folder}/{name}', module.make, keywords, **given)
+
+
+def call(what, function, section, **given):
+    """`function(**section, **given)`; ValueError for a keyword that it does not take, or
+    needs and is not given, and for a value of another kind than its default or annotation
+    has (`ranges.keyword`). `what` names it in the message."""
+    ranges.section(what, section)
+    parameters = inspect.signature(function).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    known = [name for name in parameters if name not in given]
+    for key in section:
+        if key in given or (key not in parameters and not takes_any):
+            raise ValueError(f'{what} does not take {key!r}.{nearest(key, known)}')
+    for name, parameter in parameters.items():
+        optional = parameter.kind is parameter.VAR_KEYWORD
+        optional |= parameter.default is not parameter.empty
+        if not optional and name not in section and name not in given:
+            raise ValueError(f'{what} needs {name!r}; it takes: {", ".join(known)}.')
+        if name in section:
+            ranges.keyword(what, parameter, section[name])
+    return function(**section, **given)

@@ -1,0 +1,1 @@
+"""Arithmetic of a step, and what chips do."""

@@ -1,0 +1,271 @@
+"""What is hidden: numpy samplers of fixed shape, on the host.
+
+    tokens      <bos> Call  me  Ish ma  el  .  Some years ago <eos> <pad> <pad>
+    segment_ids   1    1    1    1  1   1   1   1     1    1    1     0     0
+    maskable      .    1    1    1  1   1   1   1     1    1    .     .     .
+    word starts   1    1    1    1  .   .   1   1     1    1    1     .     .
+    sentence      1    1    1    1  1   1   1   2     2    2    2     0     0
+
+Four of the five samplers, at rate 1/3:
+
+    fixed_count   .    .    1    .  .   1   .   .     1    .    .     .     .
+    whole_word    .    .    .    1  1   1   .   .     .    .    .     .     .
+    span          .    1    1    .  .   .   .   1     .    .    .     .     .
+    sentence      .    .    .    .  .   .   .   1     1    1    .     .     .
+    inputs of it  <bos> Call me Ish ma  el  .  [M]   [M]  [M] <eos> <pad> <pad>
+
+    maskable, word_starts, sentence_ids     what a row is made of
+    fixed_count, iid                        which single tokens are hidden
+    whole_word, span, sentence              which groups of tokens
+    capacity, limit, overflow               how many at most
+    replace                                 what stands there instead
+
+A sampler is `(maskable_L, rate, rng, ...) -> mask_L`, bool, with rate in [0, 1]. All but
+`iid` hide a fixed count, floor(rate * n + u) of n maskable positions with u uniform in
+[0, 1): floor or ceiling, and right in expectation, so that short rows are not biased.
+`capacity` is never exceeded. Specials and padding are never maskable. Inputs stay as they
+are, and randomness comes in as a numpy generator, keyed by the pipeline to the row, so a
+row is masked alike on every number of hosts. A rate for each document:
+documents.py.
+"""
+
+import math
+
+import numpy as np
+
+
+def maskable(tokens_L, segment_ids_L, special_ids):
+    """bool [L]: positions that may be hidden, in a document and not a special token.
+
+    >>> maskable(np.array([1, 7, 8, 2, 0]), np.array([1, 1, 1, 1, 0]), [0, 1, 2])
+    array([False,  True,  True, False, False])
+    """
+    return (segment_ids_L > 0) & ~np.isin(tokens_L, special_ids)
+
+
+def capacity(rate, length):
+    """The most positions that a sampler of a fixed count hides in a row of `length`.
+
+    >>> capacity(0.3, 512)
+    154
+    """
+    return min(length, math.floor(rate * length) + 1)
+
+
+def fixed_count(maskable_L, rate, rng):
+    """Hides single tokens, every set of them equally likely.
+
+    >>> mask_L = fixed_count(np.arange(512) > 0, 0.3, np.random.default_rng(0))
+    >>> int(mask_L.sum()) in (153, 154), bool(mask_L[0])
+    (True, False)
+    """
+    candidates = np.flatnonzero(maskable_L)
+    count = _count(len(candidates), rate, rng)
+    return _at(maskable_L, rng.choice(candidates, count, replace=False))
+
+
+def iid(maskable_L, rate, rng):
+    """Hides each maskable position with probability `rate`, as arXiv 2507.00994 does;
+    how many is binomial, see `overflow`.
+
+    >>> iid(np.array([True, False, True]), 1.0, np.random.default_rng(0))
+    array([ True, False,  True])
+    """
+    return maskable_L & (rng.random(len(maskable_L)) < rate)
+
+
+def whole_word(maskable_L, rate, rng, starts_word_L):
+    """Hides whole words, drawn in random order as long as they fit into the count.
+
+    A word is a start (`word_starts`) and the maskable tokens behind it up to the next
+    start or special. When no word is left that fits, fewer are hidden than the count;
+    only when the first word drawn exceeds all of the count, a part of it is hidden.
+    BERT's whole-word masking (its repository, May 2019) with a count that is kept.
+
+    >>> starts_word_L = np.array([True, False, True, False])
+    >>> rng = np.random.default_rng(0)
+    >>> mask_L = whole_word(np.ones(4, bool), 0.5, rng, starts_word_L)
+    >>> mask_L.tolist() in ([True, True, False, False], [False, False, True, True])
+    True
+    """
+    previous_L = np.roll(maskable_L, 1)
+    previous_L[:1] = False
+    word_L = np.cumsum(starts_word_L | ~previous_L)
+    return _whole(maskable_L, rate, rng, word_L)
+
+
+def word_starts(tokens_L, segment_ids_L, starts_word_V):
+    """bool [L]: tokens that begin a word, and the first token of each document.
+
+    `starts_word_V` is the tokenizer's table of tokens that begin a word.
+
+    >>> starts_word_V = np.array([True, False, True])
+    >>> word_starts(np.array([2, 1, 1, 2]), np.array([1, 1, 2, 2]), starts_word_V)
+    array([ True, False,  True,  True])
+    """
+    return starts_word_V[tokens_L] | _document_starts(segment_ids_L)
+
+
+def sentence(maskable_L, rate, rng, sentence_L):
+    """Hides whole sentences, as `whole_word` does words; so it falls short of the count
+    more often, by less than the shortest sentence left visible.
+
+    >>> sentence_L = np.array([1, 1, 1, 2, 2, 2])
+    >>> mask_L = sentence(np.ones(6, bool), 0.5, np.random.default_rng(0), sentence_L)
+    >>> len(set(sentence_L[mask_L])), int(mask_L.sum())
+    (1, 3)
+    """
+    return _whole(maskable_L, rate, rng, sentence_L)
+
+
+def sentence_ids(tokens_L, segment_ids_L, ends_sentence_V):
+    """int [L]: number of the sentence within the row, from 1; 0 is padding.
+
+    A sentence ends behind a token of the table `ends_sentence_V` (behind the last one of
+    several in a row, as in `?!`), and with its document.
+
+    >>> ends_sentence_V = np.array([False, False, True])
+    >>> sentence_ids(np.array([1, 2, 1, 0]), np.array([1, 1, 1, 0]), ends_sentence_V)
+    array([1, 1, 2, 0])
+    """
+    ends_L = ends_sentence_V[tokens_L]
+    begins_L = _document_starts(segment_ids_L)
+    begins_L[1:] |= ends_L[:-1] & ~ends_L[1:]
+    return np.where(segment_ids_L > 0, np.cumsum(begins_L & (segment_ids_L > 0)), 0)
+
+
+def span(maskable_L, rate, rng, p=0.2, longest=10, fixed_length=None):
+    """Hides spans, with a visible token between any two as long as there are enough.
+
+    Their lengths are geometric, P(l) ~ p (1 - p)^(l - 1), l = 1..`longest`: SpanBERT's,
+    mean 3.80 (arXiv 1907.10529, 3.1); or all `fixed_length`, 4 in data2vec (arXiv
+    2202.03555). The last one is shortened to make the count exact. The spans lie on a
+    ring of the row's maskable tokens, in any arrangement alike, so that every position
+    is equally likely to be hidden; the ends of documents and specials cut them in two.
+    Raises ValueError for p outside (0, 1) and lengths below 1.
+
+    >>> mask_L = span(np.ones(12, bool), 0.5, np.random.default_rng(0), fixed_length=6)
+    >>> int(mask_L.sum()), int(np.abs(np.diff(mask_L, append=mask_L[0])).sum())
+    (6, 2)
+    """
+    if not 0 < p < 1:
+        raise ValueError(f'span: p={p} is not inside (0, 1); SpanBERT has 0.2.')
+    if longest < 1 or (fixed_length is not None and fixed_length < 1):
+        raise ValueError(
+            f'span: longest={longest} and fixed_length={fixed_length} must be 1 or more.'
+        )
+    candidates = np.flatnonzero(maskable_L)
+    count = _count(len(candidates), rate, rng)
+    if count == 0:
+        return _at(maskable_L, [])
+    if fixed_length is None:
+        # By inversion; no length is below 1, so `count` of them are enough.
+        u = rng.random(count) * (1 - (1 - p) ** longest)
+        lengths = 1 + np.floor(np.log1p(-u) / np.log1p(-p)).astype(int)
+    else:
+        lengths = np.full(count, fixed_length)
+    ends = np.cumsum(lengths)
+    spans = np.searchsorted(ends, count) + 1
+    lengths = lengths[:spans]
+    lengths[-1] -= ends[spans - 1] - count
+    return _at(maskable_L, candidates[_ring(lengths, len(candidates), rng)])
+
+
+def limit(mask_L, most, rng):
+    """Drops random positions of a mask until at most `most` are left.
+
+    >>> int(limit(np.ones(5, bool), 3, np.random.default_rng(0)).sum())
+    3
+    """
+    chosen = np.flatnonzero(mask_L)
+    if len(chosen) <= most:
+        return mask_L
+    mask_L = mask_L.copy()
+    mask_L[rng.choice(chosen, len(chosen) - most, replace=False)] = False
+    return mask_L
+
+
+def overflow(mask_L, most):
+    """How many positions `limit` drops: to be counted, never to pass in silence.
+
+    >>> overflow(np.ones(5, bool), 3), overflow(np.zeros(5, bool), 3)
+    (2, 0)
+    """
+    return max(0, int(np.count_nonzero(mask_L)) - most)
+
+
+def replace(tokens_L, mask_L, rng, *, mask_id, random_ids, mask_share, random_share):
+    """inputs_L: of the hidden positions a share becomes the mask token, a share a
+    random word of `random_ids`, and the rest keeps its token.
+
+    BERT (arXiv 1810.04805, 3.1) has shares 0.8 and 0.1; arXiv 2507.00994 has 1 and 0. The
+    dtype is that of the tokens.
+
+    >>> tokens_L, mask_L = np.array([5, 6]), np.array([False, True])
+    >>> replace(tokens_L, mask_L, np.random.default_rng(0), mask_id=3,
+    ...         random_ids=tokens_L, mask_share=1.0, random_share=0.0)
+    array([5, 3])
+    """
+    inputs_L = tokens_L.copy()
+    if mask_share == 1:
+        inputs_L[mask_L] = mask_id
+        return inputs_L
+    draw_L = rng.random(len(tokens_L))
+    words_L = rng.choice(random_ids, len(tokens_L))
+    inputs_L[mask_L & (draw_L < mask_share)] = mask_id
+    is_random_L = mask_L & (draw_L >= mask_share) & (draw_L < mask_share + random_share)
+    inputs_L[is_random_L] = words_L[is_random_L]
+    return inputs_L
+
+
+def _count(candidates, rate, rng):
+    return math.floor(rate * candidates + rng.random())
+
+
+def _at(maskable_L, positions):
+    mask_L = np.zeros(len(maskable_L), bool)
+    mask_L[positions] = True
+    return mask_L
+
+
+def _document_starts(segment_ids_L):
+    """bool [L]: the first position of each document and of the padding."""
+    return np.append(True, segment_ids_L[1:] != segment_ids_L[:-1])
+
+
+def _whole(maskable_L, rate, rng, unit_L):
+    """Hides all members of units (words, sentences), never more than the count."""
+    candidates = np.flatnonzero(maskable_L)
+    left = _count(len(candidates), rate, rng)
+    unit_N = unit_L[candidates]
+    sizes = np.bincount(unit_N)
+    order = rng.permutation(np.flatnonzero(sizes))
+    if left and sizes[order[0]] > left:
+        members = candidates[unit_N == order[0]]
+        start = rng.integers(len(members) - left + 1)
+        return _at(maskable_L, members[start : start + left])
+    is_hidden = np.zeros(len(sizes), bool)
+    while left and len(order):
+        total = np.cumsum(sizes[order])
+        taken = np.searchsorted(total, left, side='right')
+        is_hidden[order[:taken]] = True
+        left -= total[taken - 1]
+        # Units that are too large now are passed over: all that stay fit, alone.
+        order = order[taken:]
+        order = order[sizes[order] <= left]
+    return _at(maskable_L, candidates[is_hidden[unit_N]])
+
+
+def _ring(lengths, size, rng):
+    """bool [size]: spans of these lengths in a uniformly random arrangement on a ring."""
+    visible = size - lengths.sum()
+    # A piece is a span and the visible token behind it, or a visible token.
+    gaps = np.arange(len(lengths)) < visible
+    singles = max(0, visible - len(lengths))
+    hidden = np.append(lengths, np.zeros(singles, int))
+    pieces = np.append(lengths + gaps, np.ones(singles, int))
+    order = rng.permutation(len(pieces))
+    pieces, hidden = pieces[order], hidden[order]
+    start = np.cumsum(pieces) - pieces
+    offset_N = np.arange(size) - np.repeat(start, pieces)
+    return np.roll(offset_N < np.repeat(hidden, pieces), rng.integers(size))

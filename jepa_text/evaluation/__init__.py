@@ -1,0 +1,1 @@
+"""Tasks, and what can be read off the vectors of their texts."""

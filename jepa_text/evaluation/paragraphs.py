@@ -1,0 +1,57 @@
+"""Documents -> paragraphs of whole sentences, of similar length."""
+
+import re
+
+
+def paragraphs(documents, min_words=40, max_words=80):
+    """Cuts documents into (text, document) pieces of min_words to max_words words.
+
+    Pieces end at blank lines where they are long enough, else at sentence ends; a
+    sentence that does not fit is cut. What is left at the end of a document and is
+    shorter than min_words is dropped; white space becomes single spaces.
+
+    >>> [text for text, _ in paragraphs([{'text': 'One. Two.\\n\\nThree.'}], 1, 2)]
+    ['One. Two.', 'Three.']
+    """
+    if not 1 <= min_words <= max_words:
+        raise ValueError(
+            f'Paragraphs of {min_words} to {max_words} words cannot be cut: min_words '
+            'must be at least 1 and at most max_words.'
+        )
+    return [
+        (' '.join(words), document)
+        for document in documents
+        for words in _pieces(document['text'], min_words, max_words)
+    ]
+
+
+def _pieces(text, min_words, max_words):
+    words = []
+    for block in re.split(r'\n\s*\n', text):
+        for sentence in _sentences(block):
+            if len(words) >= min_words and len(words) + len(sentence) > max_words:
+                yield words
+                words = []
+            words = words + sentence
+            while len(words) > max_words:
+                yield words[:max_words]
+                words = words[max_words:]
+        if len(words) >= min_words:
+            yield words
+            words = []
+
+
+_TITLES = ('Mr.', 'Mrs.', 'Ms.', 'Dr.', 'St.', 'Messrs.', 'Hon.', 'Gen.', 'Col.', 'Capt.')
+_SENTENCE_END = re.compile(r'[.!?][)\]"\'”’]*$')
+
+
+def _sentences(block):
+    """Lists of words, each up to a full stop that ends a sentence."""
+    sentence = []
+    for word in block.split():
+        sentence.append(word)
+        if _SENTENCE_END.search(word) and word.lstrip('("\'“‘[') not in _TITLES:
+            yield sentence
+            sentence = []
+    if sentence:
+        yield sentence

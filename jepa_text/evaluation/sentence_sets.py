@@ -1,0 +1,189 @@
+"""Labelled sentences made from any text, to see what vectors keep of words and order.
+
+    word_content    which of some words is in it (SentEval's WC)
+    bigram_shift    were two neighbours swapped? (BShift)
+    word_order      were the words shuffled?
+    odd_word        was a word replaced by another as frequent? (SOMO)
+    length_bins     how long is it: a control that any pooling passes
+
+After Conneau et al. 2018 (1805.01070). Each source sentence is used once, so a random
+split has no sentence, changed or not, on both sides; the word sets are drawn from all. A
+bag of words is at chance on bigram_shift and word_order, as is one of tokens: there the
+first and the last word stay, whose capital, full stop and missing space before them would
+tell that they had been moved. Report it beside the model.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from jepa_text.evaluation import words
+
+
+class SentenceSet(NamedTuple):
+    """Texts, their labels 0, 1, ..., and the indices of the texts they were made from."""
+
+    texts: list
+    labels_N: np.ndarray
+    sources_N: np.ndarray
+
+
+def word_content(texts, *, count=50, least=5, highest=0.05):
+    """Texts with exactly one of `count` content words; the label is which.
+
+    Of the content words of middling frequency, as SentEval's are; words that are left
+    with fewer than `least` texts drop out. Raises ValueError if fewer than two remain.
+
+    >>> found = word_content(['the cat', 'the dog', 'a cat', 'dog cat', 'a dog'] * 3,
+    ...                      count=2, least=2, highest=0.9)
+    >>> len(found.texts), sorted(set(found.labels_N.tolist()))
+    (12, [0, 1])
+    """
+    vocabulary = words.content_words(texts, most=4 * count, least=least, highest=highest)
+    start = max(0, (len(vocabulary) - count) // 2)
+    chosen = vocabulary[start : start + count]
+    member_NW = words.membership(texts, chosen)
+    sources_N = np.flatnonzero(member_NW.sum(axis=1) == 1)
+    label_N = member_NW[sources_N].argmax(axis=1)
+    size_W = np.bincount(label_N, minlength=len(chosen))
+    kept_N = size_W[label_N] >= least
+    if len(np.unique(label_N[kept_N])) < 2:
+        raise ValueError(
+            f'Of {len(texts)} texts too few have exactly one of {len(chosen)} content '
+            f'words: fewer than two words have {least}. Give more texts.'
+        )
+    sources_N = sources_N[kept_N]
+    labels_N = np.unique(label_N[kept_N], return_inverse=True)[1]
+    return SentenceSet([texts[n] for n in sources_N], labels_N, sources_N)
+
+
+def bigram_shift(texts, seed=0):
+    """Label 1: two neighbouring words, which differ, were swapped; half of the texts.
+
+    Neither is the first nor the last: texts have four words or more.
+
+    >>> sorted(bigram_shift(['a one two b'] * 2).texts)
+    ['a one two b', 'a two one b']
+    """
+    return _half_changed(texts, _swap, seed)
+
+
+def word_order(texts, seed=0):
+    """Label 1: all words but the first and the last were shuffled; half of the texts.
+
+    >>> sorted(word_order(['one two three four'] * 2).labels_N.tolist())
+    [0, 1]
+    """
+    return _half_changed(texts, _shuffle, seed)
+
+
+def odd_word(texts, *, least=5, highest=0.05, seed=0):
+    """Label 1: one content word was replaced by another, next in frequency.
+
+    Words count as they are written, and give way to one whose letters are as large: a
+    name to a name, so that no capital, or want of one, tells that a word is new. Texts
+    without content words are left out.
+
+    >>> found = odd_word(['see the cat', 'see the dog'] * 5, highest=0.6)
+    >>> sorted(found.labels_N.tolist()) == [0] * 5 + [1] * 5
+    True
+    """
+    known = set(words.content_words(texts, most=5000, least=least, highest=highest))
+    counts = words.document_frequency(texts, cased=True)
+    alike = {}
+    for form in sorted(counts, key=lambda form: (-counts[form], form)):
+        if form.lower() in known and counts[form] >= least:
+            alike.setdefault(_letters(form), []).append(form)
+    other = {
+        form: forms[rank + 1 if rank + 1 < len(forms) else rank - 1]
+        for forms in alike.values()
+        for rank, form in enumerate(forms)
+        if len(forms) > 1
+    }
+
+    def replace(pieces, rng):
+        # The bare word of each piece, so that 'cat,' counts as 'cat'.
+        bare = [words.words(piece, cased=True) for piece in pieces]
+        there = [
+            i for i, found in enumerate(bare) if len(found) == 1 and found[0] in other
+        ]
+        if not there:
+            return None
+        chosen = rng.choice(there)
+        (form,) = bare[chosen]
+        piece = pieces[chosen].replace(form, other[form], 1)
+        return [*pieces[:chosen], piece, *pieces[chosen + 1 :]]
+
+    return _half_changed(texts, replace, seed)
+
+
+def _letters(form):
+    """How the letters of a word are written: all small, all large, or only the first."""
+    shapes = form.islower(), form.isupper(), form[:1].isupper() and form[1:].islower()
+    return shapes.index(True) if any(shapes) else len(shapes)
+
+
+def length_bins(texts, bins=6):
+    """The label is the bin of the number of words; bins of about equal count.
+
+    >>> length_bins(['a', 'a b', 'a b c', 'a b c d'], bins=2).labels_N.tolist()
+    [0, 0, 1, 1]
+    """
+    count_N = np.array([len(text.split()) for text in texts])
+    edges = np.unique(np.quantile(count_N, np.arange(1, bins) / bins))
+    bin_N = np.searchsorted(edges, count_N, side='left')
+    labels_N = np.unique(bin_N, return_inverse=True)[1]
+    return SentenceSet(list(texts), labels_N, np.arange(len(texts)))
+
+
+def split(count, test_share=0.5, seed=0):
+    """(train_N, test_N): indices of a random split.
+
+    >>> [len(part) for part in split(10, 0.3)]
+    [7, 3]
+    """
+    order_N = np.random.default_rng(seed).permutation(count)
+    kept = count - int(round(test_share * count))
+    if not 0 < kept < count:
+        raise ValueError(
+            f'{count} texts with a test share of {test_share} leave one side empty.'
+        )
+    return np.sort(order_N[:kept]), np.sort(order_N[kept:])
+
+
+def _half_changed(texts, change, seed):
+    """Of the texts that can be changed, in order, a random half is. White space becomes
+    single spaces in all, as it would give changed ones away."""
+    rng = np.random.default_rng(seed)
+    both = []
+    for source, text in enumerate(texts):
+        pieces = text.split()
+        changed = change(pieces, rng)
+        if changed is not None:
+            both.append((source, ' '.join(pieces), ' '.join(changed)))
+    if len(both) < 2:
+        raise ValueError(
+            f'Of {len(texts)} texts only {len(both)} can be changed: give texts of at '
+            'least two different words between the first and the last.'
+        )
+    labels_N = rng.permutation(np.arange(len(both)) % 2)
+    made = [pair[1 + label] for pair, label in zip(both, labels_N)]
+    return SentenceSet(made, labels_N, np.array([source for source, _, _ in both]))
+
+
+def _swap(pieces, rng):
+    places = [i for i in range(1, len(pieces) - 2) if pieces[i] != pieces[i + 1]]
+    if not places:
+        return None
+    i = int(rng.choice(places))
+    return [*pieces[:i], pieces[i + 1], pieces[i], *pieces[i + 2 :]]
+
+
+def _shuffle(pieces, rng):
+    inner = pieces[1:-1]
+    if len(set(inner)) < 2:
+        return None
+    changed = inner
+    while changed == inner:
+        changed = [inner[i] for i in rng.permutation(len(inner))]
+    return [pieces[0], *changed, pieces[-1]]

@@ -1,0 +1,75 @@
+"""Sentences made from any text, to see what vectors keep of words and of their order."""
+
+import math
+
+import numpy as np
+
+from jepa_text.config import resolve
+from jepa_text.data import finding, reading, tables
+from jepa_text.data.sources import bundled
+from jepa_text.evaluation import sentence_sets
+from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation.paragraphs import paragraphs
+
+SETS = {
+    'bigram_shift': sentence_sets.bigram_shift,
+    'word_order': sentence_sets.word_order,
+    'odd_word': sentence_sets.odd_word,
+    'word_content': sentence_sets.word_content,
+    'length_bins': sentence_sets.length_bins,
+}
+
+
+TEST_SHARE = 0.4
+SEEDED = ('bigram_shift', 'word_order', 'odd_word')
+
+
+def make(made, path='', text='text', most=6000, seed=0, title=''):
+    """`made` is one of SETS (see sentence_sets.py), from the texts at `path`, dealt by
+    `seed`; or from paragraphs of the bundled corpus: to learn from, of its training
+    documents, to be scored on, of those held out. Of at most so many texts. `title`:
+    `made`."""
+    if made not in SETS:
+        raise ValueError(f'sentences: made={made!r}.{resolve.nearest(made, SETS)}')
+    if path:
+        texts = _some(_texts(path, text), most)
+    else:
+        shares = (1 - TEST_SHARE) * most, TEST_SHARE * most
+        sides = [_some(_bundled(split), n) for split, n in zip(bundled.SPLITS, shares)]
+        texts = [*sides[0], *sides[1]]
+    found = SETS[made](texts, **seeded(made, seed))
+    labels = [str(label) for label in found.labels_N]
+    where = f'{made} of {path or "the bundled corpus"}'
+    whole = tasks.examples(found.texts, None, labels, where)
+    if path:
+        sides = tasks.halves(whole, seed, TEST_SHARE)
+    else:
+        is_test_N = found.sources_N >= len(sides[0])
+        sides = (whole.take(np.flatnonzero(side_N)) for side_N in (~is_test_N, is_test_N))
+    return tasks.Task(title or made, 'labels', 'accuracy', *sides)
+
+
+def seeded(made, seed):
+    """{'seed': seed} for the sets that chance has a part in, else nothing."""
+    return {'seed': seed} if made in SEEDED else {}
+
+
+def _some(texts, most):
+    """At most so many of them, evenly spaced."""
+    return texts[:: max(1, math.ceil(len(texts) / most))]
+
+
+def _bundled(split):
+    return [text for text, _ in paragraphs(bundled.make(split), 12, 24)]
+
+
+def _texts(path, field):
+    if path.endswith(('.txt', '.txt.gz')):
+        found = [
+            line
+            for file in finding.find(path, ('.txt', '.txt.gz')).files
+            for _, line in reading.lines(file)
+        ]
+    else:
+        found = tables.column(tables.splits(path)[0], field, path)
+    return list(dict.fromkeys(text for text in found if text.strip()))

@@ -1,0 +1,23 @@
+"""Any text file, unlabelled: geometry, and which words a vector keeps."""
+
+from pathlib import Path
+
+from jepa_text.data import reading, tables
+from jepa_text.evaluation import task as tasks
+from jepa_text.files import paths
+
+
+def make(path, text='text', title='', seed=0):
+    """A .txt file has a text a line; of .jsonl, .tsv and .parquet, the field `text`.
+
+    40 % are the test set, dealt by `seed`; a text that occurs twice counts once.
+    """
+    title, where = title or Path(path).name.split('.')[0], f'texts of {path}'
+    if not Path(paths.local('The path of the texts', path)).exists():
+        raise FileNotFoundError(f'There is no text file {path}.')
+    if Path(path).name.endswith(('.txt', '.txt.gz')):
+        found = [line for _, line in reading.lines(Path(path))]
+    else:
+        found = tables.column(tables.splits(path)[0], text, where)
+    whole = tasks.examples(list(dict.fromkeys(found)), where=where)
+    return tasks.Task(title, 'texts', '', *tasks.halves(whole, seed))

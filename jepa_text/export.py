@@ -1,0 +1,276 @@
+"""Our model -> a folder that `transformers` and `sentence-transformers` load.
+
+    config.json                                                       outgoing.py
+    model.safetensors, or shards and their index                      names.py, layout.py
+    tokenizer.json, tokenizer_config.json, special_tokens_map.json    vocabulary.py
+    modules.json, 1_Pooling/, sentence_bert_config.json               sentence.py
+    README.md                                                         card.py
+
+A folder appears only once it is whole, was read back, and scores words as the model does.
+"""
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+import jax
+import numpy as np
+from safetensors.numpy import save_file
+
+from jepa_text import load as loading
+from jepa_text.data import shards
+from jepa_text.files import paths
+from jepa_text.hf import card, files, layout, load, names, outgoing, sentence, vocabulary
+from jepa_text.models import heads, pooling
+from jepa_text.running import restore
+
+SHARD_BYTES = 5 * 10**9
+TOLERANCE = 1e-4
+
+
+def run(options, workdir):
+    """The command: exports a run, or an 'hf:' model, to the folder `options['to']`.
+
+    Other options: step, family, license. Raises as `load.load`, `of_run` and `write` do.
+    """
+    given = {key: options.get(key) for key in ('step', 'family', 'license', 'to')}
+    if not given['to']:
+        raise ValueError('--to is missing: the folder to write, as exports/first.')
+    check_free(given['to'])
+    if paths.local('--workdir', workdir, model=True).startswith('hf:'):
+        model, facts = loading.load(workdir, given['step']), None
+    else:
+        model, facts = of_run(workdir, given['step'])
+    found = write(
+        model,
+        given['to'],
+        family=given['family'],
+        facts=facts,
+        license_name=given['license'],
+    )
+    print(
+        f'{given["to"]}: {found["architecture"]}, {found["parameters"]:,} parameters; '
+        f'read back, it scores words alike (by {found["difference"]:.1e} at most)'
+    )
+
+
+def of_run(workdir, step=None):
+    """(load.Pretrained, card.Facts) of a run.
+
+    Raises ValueError for a prefix-LM, whose reading no family has.
+    """
+    if step is None:
+        step = restore.newest_good_step(Path(workdir) / 'checkpoints')
+    model = loading.load(workdir, step)
+    facts = card.facts(workdir, step)
+    last = facts.history[-1]['objective']
+    if last['name'] == 'clm' and last.get('prefix') is not None:
+        raise ValueError(
+            f'{workdir} was trained with clm and prefix={last["prefix"]}: it reads a '
+            'prefix both ways and the rest to the left, for which transformers has no '
+            'class. Let it go on with clm, mlm or mntp (config.start) and export that.'
+        )
+    name = f'{Path(workdir).resolve().name}-{step}'
+    return dataclasses.replace(model, name=name), facts
+
+
+def write(
+    model,
+    folder,
+    *,
+    family=None,
+    facts=None,
+    task=None,
+    license_name=None,
+    shard_bytes=SHARD_BYTES,
+):
+    """Writes the folder of a load.Pretrained, reads it back, and compares.
+
+    `family` is one of kinds.KINDS, the usual one if None; `facts` go onto the card; the
+    head of a `task` (a task_head.TaskHead) stands in the place of the words'. Returns
+    {'family', 'architecture', 'parameters', 'difference'}. Raises FileExistsError for a
+    folder with files in it, ValueError where the family has no word for what the model
+    does, RuntimeError if it reads back as another model; then nothing is left.
+    """
+    folder = check_free(folder)
+    origin = _origin(model, facts)
+    pooling.check(model.pool, model.ends()[0], (), model.tokenizer.special_ids)
+    encoder = model.network.encoder
+    family = family or outgoing.usual_family(encoder, model.causal, origin)
+    if task is not None:
+        params = {'encoder': model.params['encoder']}
+        model = dataclasses.replace(model, params=params)
+    section, leaves = outgoing.fitted(model, model.causal, family)
+    config = outgoing.config_of(model, section, model.causal, family, origin)
+    config |= task.config(family) if task else {}
+    own = task.tensors() if task else {}
+    found = {
+        'family': family,
+        'architecture': config['architectures'][0],
+        'parameters': sum(x.size for x in (*leaves.values(), *own.values())),
+    }
+    with _partial(folder) as partial:
+        _write_json(partial / 'config.json', config)
+        _write_tensors(leaves, own, family, partial, shard_bytes)
+        vocabulary.write(partial, model, family, load.ends(model.tokenizer))
+        pooling_of = sentence.Pooling(model.pool, model.normalise, model.length)
+        sentence.write(partial, pooling_of, encoder.width)
+        about = (found['architecture'], found['parameters'], facts, license_name)
+        (partial / 'README.md').write_text(card.text(model, *about), encoding='utf-8')
+        found['difference'] = compared(model, partial, own)
+    return found
+
+
+def compared(model, folder, own=None):
+    """How far scores of words (or hidden states) of a folder are from the model's.
+
+    `own` are tensors that it must hold as they are. Raises RuntimeError beyond TOLERANCE
+    of the largest score, for another direction, and for other ids around a text.
+    """
+    again, tensors = load.load(folder), files.Tensors(folder)
+    for name, x in (own or {}).items():
+        if not np.array_equal(tensors.read(name, *map(slice, x.shape)), x):
+            raise _differs(folder, f'{name} has other values')
+    ends = model.ends()
+    said, has_head = (model.causal, *ends), 'lm_head' in model.params
+    pooled = sentence.Pooling(model.pool, model.normalise, model.length)
+    for what, is_now, was in (
+        ('(reads left, begin, end)', (again.causal, again.begin, again.end), said),
+        ('the shift of its head', again.shift, model.shift if has_head else 0),
+        ('its pooling', again.pooling, pooled),
+    ):
+        if is_now != was:
+            raise _differs(folder, f'{what} is {is_now}, not {was}')
+    batch = _sample(model, ends)
+    wanted = _scores(model.network.encoder, model, outgoing.tied(model), batch)
+    found = _scores(again.encoder, again, again.tied, batch)
+    difference = float(np.abs(found - wanted).max())
+    # Written so that NaN fails too.
+    if not difference <= TOLERANCE * max(1.0, float(np.abs(wanted).max())):
+        raise _differs(folder, f'scores differ by {difference:.1e}')
+    return difference
+
+
+def check_free(folder):
+    """The folder as a Path; FileExistsError unless it is empty or does not exist."""
+    folder = Path(paths.local('The folder to write', folder))
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(
+            f'{folder} is there already and is not overwritten: give another --to, or '
+            'delete it first.'
+        )
+    return folder
+
+
+def _origin(model, facts):
+    """The family that a model came from; None if it was made here."""
+    for record in (model.record, facts and facts.start):
+        if record:
+            return record.get('family')
+    return None
+
+
+def _sample(model, ends):
+    """tokens, segment_ids, positions [B, L] of two texts of made-up words."""
+    specials = model.tokenizer.special_ids
+    words = np.setdiff1d(np.arange(model.tokenizer.vocab_size), specials)
+    begin, end = ends
+    room = min(model.length, 48) - len(begin) - len(end)
+    rng = np.random.default_rng(0)
+    rows = [
+        np.array([*begin, *rng.choice(words, size), *end], np.int32)
+        for size in (room, room - room // 3)
+    ]
+    return model.pad(rows, len(rows))
+
+
+def _scores(encoder, model, tied, batch):
+    """Float32 scores of words, or hidden states without a head, at all real positions."""
+    encoder = encoder.clone(dtype='float32')
+    head = heads.word_head(encoder, tied)
+
+    def scores(params, *batch):
+        variables = {'params': params['encoder']}
+        hidden_BLD = encoder.apply(variables, *batch, causal=model.causal)
+        if 'lm_head' not in params:
+            return hidden_BLD
+        embedding_VD = params['encoder']['embedding']
+        return head.apply({'params': params['lm_head']}, hidden_BLD, embedding_VD)
+
+    return np.asarray(jax.jit(scores)(model.params, *batch))[batch[1] > 0]
+
+
+def _differs(folder, how):
+    return RuntimeError(
+        f'{folder} was read back as another model: {how}. It was deleted. Please report '
+        "this with the model's config."
+    )
+
+
+@contextlib.contextmanager
+def _partial(folder):
+    """A folder beside the wanted one, which takes its name unless something is raised."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.parent / f'.{folder.name}.partial-{uuid.uuid4().hex[:8]}'
+    partial.mkdir()
+    try:
+        yield partial
+        for path in (*filter(Path.is_dir, partial.iterdir()), partial):
+            shards.sync(path)
+        check_free(folder)
+        os.replace(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _write_tensors(leaves, own, family, folder, most):
+    """model.safetensors, or numbered ones of at most `most` bytes and their index."""
+    shapes = {path: leaf.shape for path, leaf in leaves.items()}
+    bound = layout.bindings(names.FAMILIES[family], shapes)
+    if 'lm_head/output/kernel' in leaves:
+        bound |= {two: bound[one] for one, two in names.FAMILIES[family].twice}
+    sizes = {n: 4 * math.prod(layout.shape_of(p, shapes)) for n, p in bound.items()}
+    sizes |= {name: x.nbytes for name, x in own.items()}
+    groups = _groups(sizes, most)
+    places = {}
+    for number, group in enumerate(groups, 1):
+        part = f'-{number:05d}-of-{len(groups):05d}' if len(groups) > 1 else ''
+        tensors = {
+            name: own[name] if name in own else _tensor(bound[name], leaves)
+            for name in group
+        }
+        path = folder / f'model{part}.safetensors'
+        save_file(tensors, path, metadata={'format': 'pt'})
+        # safetensors keeps its files from others; a model is there to be passed on.
+        path.chmod((folder / 'config.json').stat().st_mode)
+        places |= dict.fromkeys(group, path.name)
+    if len(groups) > 1:
+        index = {'metadata': {'total_size': sum(sizes.values())}, 'weight_map': places}
+        _write_json(folder / files.INDEX, index)
+
+
+def _groups(sizes, most):
+    """Names in groups of at most `most` bytes each, or of one that is larger."""
+    groups, used = [[]], 0
+    for name, size in sizes.items():
+        if groups[-1] and used + size > most:
+            groups.append([])
+            used = 0
+        groups[-1].append(name)
+        used += size
+    return groups
+
+
+def _tensor(parts, leaves):
+    needed = {part.path: np.asarray(leaves[part.path]) for part in parts}
+    return layout.joined(parts, needed)
+
+
+def _write_json(path, content):
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    path.write_text(text + '\n', encoding='utf-8')

@@ -1,0 +1,181 @@
+"""How a decoder becomes an encoder: the choices, and what follows from them.
+
+    mask            'auto': the tokenizer's own, else a reserved token, which is renamed,
+                    else a new one; 'new'; or the name of a token to rename
+    head            'keep' as it is; 'tied' to the embedding; 'copy', a head of its own
+                    that starts as the embedding; 'new', a random one
+    window          where attention has a window: 'two_sided' or 'none'
+    vocab_multiple  the embedding gets rows up to a multiple of this
+
+New rows, of the mask token and to fill up, are the mean of all words' (Hewitt 2021).
+"""
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import tokenizers as backend_library
+
+from jepa_text.config import ranges, resolve
+from jepa_text.data import tokenizers
+
+HEADS = ('keep', 'tied', 'copy', 'new')
+WINDOWS = ('two_sided', 'none')
+RESERVED = re.compile('reserved|unused', re.IGNORECASE)
+MASK = '<mask>'
+
+
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """What a user decides; see the top of the file."""
+
+    mask: str = 'auto'
+    head: str = 'keep'
+    window: str | None = None
+    vocab_multiple: int = 1
+
+    def __post_init__(self):
+        for what, value, known in (
+            ('head', self.head, HEADS),
+            ('window', self.window, (*WINDOWS, None)),
+        ):
+            if value not in known:
+                raise ValueError(f'become: {what}={value!r}; there are: {known}.')
+        multiple = self.vocab_multiple
+        ranges.number('become: vocab_multiple', multiple, whole=True, least=1)
+        if not isinstance(self.mask, str):
+            raise ValueError(
+                f"become: mask={self.mask!r}; it is 'auto', 'new' or the name of a token."
+            )
+
+
+def choices(section):
+    """The Choices of a dict; ValueError for an unknown key or value."""
+    return resolve.call('become', Choices, section)
+
+
+def section_of(section, window):
+    """The model section with the window as chosen; ValueError if it was not."""
+    has_window = any(w is not None for w in np.atleast_1d(section.get('window')))
+    if section['name'] != 'transformer' or not has_window:
+        return section
+    if window is None:
+        raise ValueError(
+            f'This decoder attends within a window ({section["window"]} to the left). '
+            "Say what becomes of it: window='two_sided', the same to both sides, or "
+            "window='none', which changes nothing for texts that are not longer."
+        )
+    return {**section, 'window': None} if window == 'none' else section
+
+
+def with_mask(tokenizer, where, mask):
+    """(a Tokenizer that has a mask token, its name in the file, how it came).
+
+    How is 'found', 'reserved' or 'new'. Raises ValueError for a name that is not in it.
+    """
+    name_of = tokenizer.backend.id_to_token
+    if mask == 'auto' and tokenizer.mask_id is not None:
+        return tokenizer, name_of(tokenizer.mask_id), 'found'
+    if mask == 'auto':
+        free = [i for i in tokenizer.special_ids if RESERVED.search(name_of(i))]
+        mask = name_of(free[0]) if free else 'new'
+    if mask == 'new':
+        backend = backend_library.Tokenizer.from_str(tokenizer.content)
+        backend.add_special_tokens([MASK])
+        return tokenizers.parse(json.loads(backend.to_str()), where), MASK, 'new'
+    if tokenizer.backend.token_to_id(mask) is None:
+        raise ValueError(
+            f'become: mask={mask!r} is no token of {where}; name one that is, or take '
+            "'auto' or 'new'."
+        )
+    if mask != MASK and tokenizer.backend.token_to_id(MASK) is not None:
+        raise ValueError(
+            f'become: mask={mask!r}, but {where} has {MASK} already: take mask={MASK!r}.'
+        )
+    content = _renamed(json.loads(tokenizer.content), mask, MASK)
+    return tokenizers.parse(content, where), mask, 'reserved'
+
+
+def tokenizer_of(folder, section):
+    """The Tokenizer of a folder with the mask token that a dict of Choices asks for."""
+    found = tokenizers.load(Path(folder, 'tokenizer.json'), optional=('mask',))
+    return with_mask(found, folder, choices(section).mask)[0]
+
+
+def _renamed(content, old, new):
+    """The content with one token called otherwise, so that it is found by name."""
+    for token in content['added_tokens']:
+        if token['content'] == old:
+            token['content'] = new
+    vocabulary = content['model'].get('vocab')
+    if isinstance(vocabulary, dict) and old in vocabulary:
+        names = {name: new if name == old else name for name in vocabulary}
+        content['model']['vocab'] = {names[n]: i for n, i in vocabulary.items()}
+    elif isinstance(vocabulary, list):
+        content['model']['vocab'] = [
+            [new, s] if name == old else [name, s] for name, s in vocabulary
+        ]
+    return content
+
+
+def lines(record):
+    """What was decided, one short line each."""
+    rows = record['rows']
+    added = '' if rows['now'] == rows['file'] else f' ({rows["file"]} in the file)'
+    mask = record['mask']
+    said = 'none' if mask is None else f'{mask["token"]} = {mask["id"]}, {mask["how"]}'
+    left_out = ', '.join(record['left_out']) or 'nothing'
+    return [
+        f'from      {record["source"]}, commit {record["commit"]}',
+        f'family    {record["family"]}',
+        f'attends   {record["attends"]}, window {record["window"]}',
+        f'mask      {said}',
+        f'embedding {rows["now"]} rows{added}, {rows["words"]} words',
+        f'head      {record["head"]}; advice: {record["advice"]}',
+        f'tokens    begin {record["begin"]}, end {record["end"]}, pad {record["pad"]}',
+        f'left out  {left_out}',
+    ]
+
+
+class Extended:
+    """Reads tensors as if those with a row a word had more rows, and rows anew.
+
+    Rows from `have` on, and those in `anew`, are the mean of the first `words`.
+    """
+
+    def __init__(self, tensors, names, *, have, words, anew):
+        self._tensors, self._names = tensors, names
+        self._have, self._words, self._anew = have, min(words, have), anew
+        self._means = {}
+
+    def __call__(self, name, first, *rest):
+        if name not in self._names:
+            return self._tensors.read(name, first, *rest)
+        stop = min(first.stop, self._have)
+        rows = [i for i in self._anew if first.start <= i < first.stop]
+        if stop == first.stop and not rows:
+            return self._tensors.read(name, first, *rest)
+        mean = self._mean(name)[tuple(rest)]
+        found = np.empty((first.stop - first.start, *mean.shape), np.float32)
+        found[:] = mean
+        if stop > first.start:
+            found[: stop - first.start] = self._tensors.read(
+                name, slice(first.start, stop), *rest
+            )
+        for row in rows:
+            found[row - first.start] = mean
+        return found
+
+    def _mean(self, name, block=8192):
+        """The mean row in float64, a block of rows at a time."""
+        if name not in self._means:
+            total = 0.0
+            for start in range(0, self._words, block):
+                rows = slice(start, min(start + block, self._words))
+                width = [slice(0, n) for n in self._tensors.shape(name)[1:]]
+                part = self._tensors.read(name, rows, *width)
+                total = total + part.sum(axis=0, dtype=np.float64)
+            self._means[name] = np.asarray(total / self._words, np.float32)
+        return self._means[name]

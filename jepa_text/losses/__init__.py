@@ -1,0 +1,58 @@
+"""Losses: arrays in, one value per position out, float32; someone else averages.
+
+    cross_entropy, z_loss, correct   scores of words            [B, M, V] -> [B, M]
+    cosine_distance, smooth_l1, mse  two vectors a position     [B, M, D] -> [B, M]
+    info_nce                         against all others         [N, D] -> [N]
+    prototype_cross_entropy          as two distributions       [B, M, P] -> [B, M]
+    update_centre                    of the teacher's scores    [P] -> [P]
+    layer_normalise                  over the width             [B, M, D] -> the same
+    instance_normalise               over a document            [B, L, D] -> the same
+    average_layers                   of the last layers         [N, B, L, D] -> [B, L, D]
+    unit                             to length 1                [..., D] -> the same
+    masked_sum, masked_mean          where a mask is true       any shape -> scalar
+    select, take                     the positions of a loss    [B, L, ...] -> [B, M, ...]
+    linear_cross_entropy             head and loss as one, gradients included
+
+Needs only jax. Arrays of any float dtype come in, float32 comes out; labels and indices
+are integers, masks are bool. Where an argument is [B, M, ...], any number of axes may
+stand for these two, none too. All functions are pure, and safe under jit, grad and vmap:
+a masked mean over nothing is 0, with zero gradients. No function stops a gradient: who
+calls decides what is a target.
+"""
+
+from jepa_text.losses.linear_cross_entropy import linear_cross_entropy
+from jepa_text.losses.positions import masked_mean, masked_sum, select, take
+from jepa_text.losses.tokens import correct, cross_entropy, z_loss
+from jepa_text.losses.vectors import (
+    average_layers,
+    cosine_distance,
+    info_nce,
+    instance_normalise,
+    layer_normalise,
+    mse,
+    prototype_cross_entropy,
+    smooth_l1,
+    unit,
+    update_centre,
+)
+
+__all__ = [
+    'average_layers',
+    'correct',
+    'cosine_distance',
+    'cross_entropy',
+    'info_nce',
+    'instance_normalise',
+    'layer_normalise',
+    'linear_cross_entropy',
+    'masked_mean',
+    'masked_sum',
+    'mse',
+    'prototype_cross_entropy',
+    'select',
+    'smooth_l1',
+    'take',
+    'unit',
+    'update_centre',
+    'z_loss',
+]

@@ -1,0 +1,43 @@
+"""Losses of token predictions: [B, M, V] logits -> [B, M], float32."""
+
+import jax
+import jax.numpy as jnp
+
+
+def cross_entropy(logits_BMV, labels_BM):
+    """-log softmax(logits)[label] at every position, from float32 log-sum-exp.
+
+    A label outside [0, V) gives NaN: mask it out, as `masked_mean` does without harm.
+
+    >>> print(cross_entropy(jnp.zeros((1, 1, 4)), jnp.array([[2]])))
+    [[1.3862944]]
+    """
+    logits_BMV = logits_BMV.astype(jnp.float32)
+    return jax.nn.logsumexp(logits_BMV, axis=-1) - _at_label(logits_BMV, labels_BM)
+
+
+def z_loss(logits_BMV):
+    """(log sum exp logits)^2 at every position: keeps logits small.
+
+    PaLM (arXiv 2204.02311, section 5) adds 1e-4 of it to the loss.
+
+    >>> print(z_loss(jnp.array([[3.0], [-2.0]])))
+    [9. 4.]
+    """
+    return jax.nn.logsumexp(logits_BMV.astype(jnp.float32), axis=-1) ** 2
+
+
+def correct(logits_BMV, labels_BM):
+    """1 where no logit is above the label's, else 0: the mean is the accuracy.
+
+    >>> print(correct(jnp.array([[3.0, 5.0], [3.0, 5.0]]), jnp.array([0, 1])))
+    [0. 1.]
+    """
+    highest_BM = jnp.max(logits_BMV, axis=-1)
+    return (_at_label(logits_BMV, labels_BM) >= highest_BM).astype(jnp.float32)
+
+
+def _at_label(logits_BMV, labels_BM):
+    # A negative index would count from the end; one that is too large gives NaN.
+    index_BM = jnp.where(labels_BM < 0, logits_BMV.shape[-1], labels_BM)
+    return jnp.take_along_axis(logits_BMV, index_BM[..., None], axis=-1)[..., 0]

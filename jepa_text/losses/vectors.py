@@ -1,0 +1,175 @@
+"""Losses between predicted and target vectors, and how targets are normalized."""
+
+import jax
+import jax.numpy as jnp
+
+
+def cosine_distance(prediction_BMD, target_BMD, eps=1e-8):
+    """1 - cos(prediction, target) at every position, in [0, 2].
+
+    1 if either is 0; `eps` is the least length that divides (arXiv 2606.05173's loss).
+
+    >>> cosine_distance(jnp.array([[1., 0.]]), jnp.array([[0., 2.]])).tolist()
+    [1.0]
+    """
+    return 1 - jnp.sum(unit(prediction_BMD, eps) * unit(target_BMD, eps), axis=-1)
+
+
+def smooth_l1(prediction_BMD, target_BMD, beta=1.0):
+    """Mean over D of d^2 / 2 beta if |d| < beta else |d| - beta / 2, with beta above 0.
+
+    The objective of data2vec (arXiv 2202.03555), which takes beta 4 for text.
+
+    >>> smooth_l1(jnp.array([[0.5, 3.0]]), jnp.zeros((1, 2))).tolist()
+    [1.3125]
+    """
+    distance = jnp.abs(prediction_BMD.astype(jnp.float32) - target_BMD)
+    near = 0.5 * distance**2 / beta
+    return jnp.mean(jnp.where(distance < beta, near, distance - 0.5 * beta), axis=-1)
+
+
+def mse(prediction_BMD, target_BMD):
+    """Mean over D of (prediction - target)^2 at every position.
+
+    The loss of data2vec 2.0 (arXiv 2212.07525).
+
+    >>> mse(jnp.array([[1.0, 3.0]]), jnp.zeros((1, 2))).tolist()
+    [5.0]
+    """
+    difference = prediction_BMD.astype(jnp.float32) - target_BMD
+    return jnp.mean(difference**2, axis=-1)
+
+
+def info_nce(prediction_ND, target_ND, where_N, temperature, negatives_S=None):
+    """-log softmax_j(cos(prediction_i, target_j) / temperature)[i] at every i.
+
+    One way of SimCLR's loss (arXiv 2002.05709, equation 1), after CPC (arXiv 1807.03748).
+    Every true position is an anchor, and its negatives are the targets of all others, or
+    of those others that are at the indices `negatives_S`.
+    False positions are neither: their loss is 0, and what they hold reaches nothing.
+    Memory grows with N^2, or N S.
+
+    >>> x_ND, where_N = jnp.eye(3), jnp.array([True, True, False])
+    >>> print(info_nce(x_ND, x_ND, where_N, 0.5).round(4))
+    [0.1269 0.1269 0.    ]
+    """
+    keep_N1 = where_N[:, None]
+    prediction_ND = unit(jnp.where(keep_N1, prediction_ND, 0))
+    target_ND = unit(jnp.where(keep_N1, target_ND, 0))
+    if negatives_S is None:
+        negatives_S = jnp.arange(len(where_N))
+    own_N1 = jnp.sum(prediction_ND * target_ND, axis=-1, keepdims=True) / temperature
+    scores_NS = prediction_ND @ target_ND[negatives_S].T / temperature
+    is_self_NS = jnp.arange(len(where_N))[:, None] == negatives_S[None, :]
+    scores_NS = jnp.where(where_N[negatives_S][None] & ~is_self_NS, scores_NS, -jnp.inf)
+    # One's own is always there, so that a false row too has something to add up.
+    both_NS = jnp.concatenate([own_N1, scores_NS], axis=1)
+    loss_N = jax.nn.logsumexp(both_NS, axis=-1) - own_N1[:, 0]
+    return jnp.where(where_N, loss_N, 0.0)
+
+
+def prototype_cross_entropy(
+    student_BMP, teacher_BMP, centre_P, student_temperature, teacher_temperature
+):
+    """-sum_p softmax((teacher - centre) / t_t) log softmax(student / t_s), P prototypes.
+
+    The loss of DINO (arXiv 2104.14294) and, at masked positions, of iBOT
+    (arXiv 2111.07832), summed over P: many completions can be right at once.
+    DINO uses t_s = 0.1 and t_t from 0.04 to 0.07; `update_centre` keeps the centre.
+
+    >>> flat = jnp.zeros((1, 4))
+    >>> print(prototype_cross_entropy(flat, flat, jnp.zeros(4), 0.1, 0.04))
+    [1.3862944]
+    """
+    teacher_BMP = teacher_BMP.astype(jnp.float32)
+    centred_BMP = teacher_BMP - jnp.broadcast_to(centre_P, teacher_BMP.shape)
+    aim_BMP = jax.nn.softmax(centred_BMP / teacher_temperature, axis=-1)
+    student_BMP = student_BMP.astype(jnp.float32) / student_temperature
+    return -jnp.sum(aim_BMP * jax.nn.log_softmax(student_BMP, axis=-1), axis=-1)
+
+
+def update_centre(centre_P, teacher_BMP, where_BM, momentum):
+    """momentum * centre + (1 - momentum) * mean of the teacher over true positions.
+
+    DINO, equation 4 (momentum 0.9). Float32; the centre stays if no position is true.
+
+    >>> teacher, where = jnp.array([[2.0, 4.0], [9.0, 9.0]]), jnp.array([True, False])
+    >>> update_centre(jnp.zeros(2), teacher, where, momentum=0.5).tolist()
+    [1.0, 2.0]
+    """
+    centre_P = centre_P.astype(jnp.float32)
+    axes = tuple(range(where_BM.ndim))
+    kept_BMP = jnp.where(where_BM[..., None], teacher_BMP, 0).astype(jnp.float32)
+    count = jnp.sum(where_BM)
+    mean_P = jnp.sum(kept_BMP, axis=axes) / jnp.maximum(count, 1)
+    return jnp.where(count > 0, momentum * centre_P + (1 - momentum) * mean_P, centre_P)
+
+
+def layer_normalise(x_BMD, eps=1e-6):
+    """(x - mean) / sqrt(Var + eps) over D, without parameters: data2vec's target norm.
+
+    Layer normalisation (arXiv 1607.06450); Var divides by D.
+
+    >>> print(layer_normalise(jnp.array([[1.0, 3.0]])).round(3))
+    [[-1.  1.]]
+    """
+    x_BMD = x_BMD.astype(jnp.float32)
+    centred = x_BMD - jnp.mean(x_BMD, axis=-1, keepdims=True)
+    return centred * jax.lax.rsqrt(jnp.mean(centred**2, axis=-1, keepdims=True) + eps)
+
+
+def instance_normalise(x_BLD, segment_ids_BL, eps=1e-5):
+    """(x - mean) / sqrt(Var + eps) over a document's positions, for each coordinate.
+
+    The norm of data2vec 2.0's targets (arXiv 2212.07525). Documents are
+    those of `segment_ids_BL`, from 1 to L in each row; 0 is no document, and gives 0. A
+    bool mask is one document a row.
+
+    >>> x_BLD = jnp.array([[[1.0], [3.0], [7.0], [7.0], [9.0]]])
+    >>> ids_BL = jnp.array([[1, 1, 2, 2, 0]])
+    >>> instance_normalise(x_BLD, ids_BL).round(3)[0, :, 0].tolist()
+    [-1.0, 1.0, 0.0, 0.0, 0.0]
+    """
+    ids_BL = segment_ids_BL.astype(jnp.int32)
+    keep_BL1 = segment_ids_BL[:, :, None] > 0
+
+    @jax.vmap
+    def sums(x_LD, ids_L):
+        return jax.ops.segment_sum(x_LD, ids_L, len(ids_L) + 1)[ids_L]
+
+    count_BL1 = sums(jnp.ones(keep_BL1.shape, jnp.float32), ids_BL)
+    x_BLD = jnp.where(keep_BL1, x_BLD, 0).astype(jnp.float32)
+    centred_BLD = jnp.where(keep_BL1, x_BLD - sums(x_BLD, ids_BL) / count_BL1, 0)
+    variance_BLD = sums(centred_BLD**2, ids_BL) / count_BL1
+    return centred_BLD * jax.lax.rsqrt(variance_BLD + eps)
+
+
+def average_layers(layers_NBLD, k, normalise):
+    """Mean of the last k of N layers, each after `normalise`: as data2vec's target.
+
+    (arXiv 2202.03555, section 3.3, where a layer is the output of its feed-forward
+    network; what it is here, who calls decides.) `normalise` maps [B, L, D] to the same:
+    layer_normalise, instance_normalise with its documents, or `lambda x: x`.
+    Raises ValueError if there are not k layers.
+
+    >>> layers_NBLD = jnp.array([9.0, 1.0, 2.0]).reshape(3, 1, 1, 1)
+    >>> average_layers(layers_NBLD, 2, lambda x: x).tolist()
+    [[[1.5]]]
+    """
+    if not 1 <= k <= len(layers_NBLD):
+        raise ValueError(
+            f'average_layers: k={k}, but there are {len(layers_NBLD)} layers; choose k '
+            f'from 1 to {len(layers_NBLD)}.'
+        )
+    return sum(normalise(x).astype(jnp.float32) for x in layers_NBLD[-k:]) / k
+
+
+def unit(x, eps=1e-8):
+    """x / max(|x|, eps) along the last axis; 0 stays 0, with finite gradients.
+
+    >>> print(unit(jnp.array([[3.0, 4.0], [0.0, 0.0]])))
+    [[0.6 0.8]
+     [0.  0. ]]
+    """
+    x = x.astype(jnp.float32)
+    return x * jax.lax.rsqrt(jnp.maximum(jnp.sum(x**2, axis=-1, keepdims=True), eps**2))

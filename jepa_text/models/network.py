@@ -1,0 +1,52 @@
+"""The network of an objective: the encoder, and the small modules on it."""
+
+import zlib
+
+import jax
+import jax.numpy as jnp
+
+
+class Network:
+    """The encoder and what an objective puts on it: a dict of small modules."""
+
+    def __init__(self, encoder, objective):
+        self.encoder, self.objective = encoder, objective
+        self.modules = {'encoder': encoder, **objective.modules(encoder)}
+
+    def apply(self, name, params, *inputs, **options):
+        """Runs one module on params[name]; its name is that of a stage in a profile."""
+        with jax.named_scope(name):
+            return self.modules[name].apply(
+                {'params': params.get(name, {})}, *inputs, **options
+            )
+
+    def init(self, seed):
+        """Fresh parameters of every module. A module's own depend on the seed and its
+        name only, so runs with different objectives start from one encoder."""
+        params = {}
+        for name, module in self.modules.items():
+            key = jax.random.fold_in(key_of(seed), zlib.crc32(name.encode()))
+            if name == 'encoder':
+                ids_BL = jnp.zeros((1, 2), jnp.int32)
+                variables = module.init(key, ids_BL, ids_BL, ids_BL, causal=False)
+            else:
+                variables = module.init(key, *module.example())
+            params[name] = variables.get('params', {})
+        return params
+
+
+def key_of(seed):
+    """The key of a seed of any size: jax.random.key alone takes its last 32 bits.
+
+    >>> keys = [jax.random.key_data(key_of(seed)) for seed in (1, 2**32 + 1)]
+    >>> bool((keys[0] == jax.random.key_data(jax.random.key(1))).all())
+    True
+    >>> bool((keys[0] == keys[1]).all())
+    False
+    """
+    low, high = seed % 2**32, seed >> 32
+    key = jax.random.key(low)
+    while high:
+        key = jax.random.fold_in(key, high % 2**32)
+        high >>= 32
+    return key

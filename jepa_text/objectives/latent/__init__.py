@@ -1,0 +1,1 @@
+"""What the objectives that predict latents share."""

@@ -1,0 +1,185 @@
+"""Signs of collapse, and who moves the encoder: measured on the device, read in words.
+
+Cheap signs are in every step's metrics; the closer look of an objective takes `gradients`
+of each term and `latents` with their eigenvalues, every hundred steps or so.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jepa_text import losses
+from jepa_text.objectives.latent import eigenvalues
+
+GRADIENTS = ('jepa/latent_grad_norm', 'jepa/token_grad_norm', 'jepa/grad_cosine')
+LATENTS = (
+    'jepa/effective_rank',
+    'jepa/rank_share',
+    'jepa/pooled_rank',
+    'jepa/mean_cosine',
+    'jepa/mean_cosine_centred',
+    'jepa/trivial_mean',
+    'jepa/trivial_embedding',
+    'jepa/trivial_position',
+)
+# Beyond these something is said.
+LAMBDA = (0.1, 0.9)
+LEAST_GRADIENT = 0.05
+LEAST_STD = 0.1
+LEAST_RANK = 0.05
+
+
+def gradients(latent, tokens):
+    """The GRADIENTS: norms of both terms' gradients, and their cosine."""
+    norms = optax.tree.norm(latent), optax.tree.norm(tokens)
+    cosine = optax.tree.vdot(latent, tokens) / jnp.maximum(norms[0] * norms[1], 1e-20)
+    return dict(zip(GRADIENTS, (*norms, cosine), strict=True))
+
+
+def spread(x_BMD, where_BM):
+    """How far vectors point apart: the standard deviation of each coordinate of the unit
+    vectors, times sqrt(D), averaged over D. Near 1 when they point everywhere, 0 when
+    they are one vector; NaN of a single one."""
+    unit_BMD = losses.unit(x_BMD.astype(jnp.float32))
+    true = jnp.sum(where_BM)
+    count = jnp.maximum(true, 1)
+    kept_BMD = jnp.where(where_BM[..., None], unit_BMD, 0.0)
+    axes = tuple(range(x_BMD.ndim - 1))
+    mean_D = jnp.sum(kept_BMD, axis=axes) / count
+    variance_D = jnp.sum(kept_BMD**2, axis=axes) / count - mean_D**2
+    std = jnp.mean(jnp.sqrt(jnp.maximum(variance_D, 0.0))) * jnp.sqrt(x_BMD.shape[-1])
+    return jnp.where(true == 1, math.nan, std)
+
+
+def cheap(prediction_BMD, target_BMD, where_BM):
+    """cosine, target_std and prediction_std of a batch of latents."""
+    cosine_BM = 1 - losses.cosine_distance(prediction_BMD, target_BMD)
+    return {
+        'jepa/cosine': losses.masked_mean(cosine_BM, where_BM),
+        'jepa/target_std': spread(target_BMD, where_BM),
+        'jepa/prediction_std': spread(prediction_BMD, where_BM),
+    }
+
+
+def latents(target_BMD, embedding_BMD, positions_BM, pooled_BD, where_BM):
+    """The LATENTS: ranks, cosines, and what three trivial predictors would reach.
+
+    `rank_share` is the rank over the highest that width and count allow. The trivial
+    predictors, as mean cosine with the target: the mean target; the embedding of the
+    very token; the mean target of the same position in its document. One that does not
+    beat them has learned nothing about the text.
+    """
+    flat_ND = target_BMD.reshape(-1, target_BMD.shape[-1]).astype(jnp.float32)
+    where_N, positions_N = where_BM.reshape(-1), positions_BM.reshape(-1)
+    every_B = jnp.ones(pooled_BD.shape[:1], bool)
+    mean_D = _mean(flat_ND, where_N)
+    places = jnp.where(where_N, positions_N, 0)
+    weight_N1 = where_N[:, None].astype(jnp.float32)
+    length = flat_ND.shape[0]
+    sums = jax.ops.segment_sum(flat_ND * weight_N1, places, length)
+    counts = jax.ops.segment_sum(weight_N1, places, length)
+    # Without itself: else a position that occurs once would predict perfectly.
+    others_ND = (sums[places] - flat_ND) / jnp.maximum(counts[places] - 1, 1)
+    embedding_ND = embedding_BMD.reshape(flat_ND.shape)
+    rank = effective_rank(flat_ND, where_N)
+    values = (
+        rank,
+        rank / jnp.clip(jnp.sum(where_N), 1, flat_ND.shape[1]),
+        effective_rank(pooled_BD, every_B),
+        _mean_cosine(flat_ND, where_N),
+        _mean_cosine(flat_ND - mean_D[None], where_N),
+        _agreement(jnp.broadcast_to(mean_D, flat_ND.shape), flat_ND, where_N),
+        _agreement(embedding_ND, flat_ND, where_N),
+        _agreement(others_ND, flat_ND, where_N & (counts[places][:, 0] > 1)),
+    )
+    return dict(zip(LATENTS, values, strict=True))
+
+
+def effective_rank(x_ND, where_N):
+    """exp(entropy of the normalised singular values) of the centred rows (Roy &
+    Vetterli 2007), from the covariance: accurate to about 1e-3 of the largest."""
+    x_ND = x_ND.astype(jnp.float32)
+    kept_ND = jnp.where(where_N[:, None], x_ND - _mean(x_ND, where_N)[None], 0.0)
+    square_DD = jnp.einsum('ND,NE->DE', kept_ND, kept_ND, precision='highest')
+    values_D = eigenvalues.eigenvalues(square_DD)
+    singular_D = jnp.sqrt(jnp.maximum(values_D, 1e-6 * jnp.max(values_D)))
+    singular_D = jnp.where(values_D > 1e-6 * jnp.max(values_D), singular_D, 0.0)
+    share_D = singular_D / jnp.maximum(jnp.sum(singular_D), 1e-20)
+    return jnp.exp(-jnp.sum(jnp.where(share_D > 0, share_D * jnp.log(share_D), 0.0)))
+
+
+def collapse(values):
+    """{kind: what has collapsed, in words}, from a dict of metrics; {} when nothing has.
+
+    Of the targets alone: predictions are near their mean in a healthy start, and a weight
+    is no vector. What was not measured, and so is absent or NaN, has not collapsed.
+    """
+    found = {}
+    spread_of = values.get('jepa/target_std', math.nan)
+    if spread_of < LEAST_STD:
+        found['target_std'] = (
+            f'the targets nearly collapsed to one vector (jepa/target_std '
+            f'{spread_of:.3f} < {LEAST_STD}). Lower lambda, slow the EMA, or add a '
+            'regularizer.'
+        )
+    if values.get('jepa/rank_share', math.nan) < LEAST_RANK:
+        found['rank'] = (
+            f'the targets span {values["jepa/effective_rank"]:.1f} directions, below '
+            f'{LEAST_RANK:.0%} of their width: a dimensional collapse. Add a '
+            'regularizer, or lower lambda.'
+        )
+    return found
+
+
+def notes(values, learned=False):
+    """{kind: what is worth a look, in words}; no sign of collapse.
+
+    `learned`: is lambda learned by its own gradient? Where it is set, scheduled or
+    computed, a value outside LAMBDA is what was asked for.
+    """
+    found = {}
+    weight = values.get('jepa/lambda', math.nan)
+    if learned and (weight < LAMBDA[0] - 1e-6 or weight > LAMBDA[1] + 1e-6):
+        found['lambda'] = (
+            f'the learned lambda is {weight:.3f}, outside {list(LAMBDA)}: one of the '
+            'losses hardly counts. Clamp it, or use another balance.'
+        )
+    pull = {
+        'latent': weight * values.get(GRADIENTS[0], math.nan),
+        'token': (1 - weight) * values.get(GRADIENTS[1], math.nan),
+    }
+    for name, part in pull.items():
+        # At 0 or 1 a loss was switched off.
+        if 0 < weight < 1 and part < LEAST_GRADIENT * sum(pull.values()):
+            found[f'{name} gradient'] = (
+                f'the {name} loss has {part / sum(pull.values()):.1%} of the encoder '
+                f'gradient, below {LEAST_GRADIENT:.0%}: it trains its own head only.'
+            )
+    spread_of = values.get('jepa/prediction_std', math.nan)
+    if spread_of < LEAST_STD:
+        found['prediction_std'] = (
+            f'the predictions are nearly one vector (jepa/prediction_std '
+            f'{spread_of:.3f} < {LEAST_STD}): as yet, or again, the predictor says the '
+            'mean of the targets.'
+        )
+    return found
+
+
+def _mean(x_ND, where_N):
+    total_D = jnp.sum(jnp.where(where_N[:, None], x_ND, 0.0), axis=0)
+    return total_D / jnp.maximum(jnp.sum(where_N), 1)
+
+
+def _agreement(first_ND, second_ND, where_N):
+    cosine_N = 1 - losses.cosine_distance(first_ND, second_ND)
+    return losses.masked_mean(cosine_N, where_N)
+
+
+def _mean_cosine(x_ND, where_N):
+    """Mean cosine over pairs: (|sum of unit vectors|^2 - N) / (N (N - 1))."""
+    unit_ND = jnp.where(where_N[:, None], losses.unit(x_ND), 0.0)
+    count = jnp.maximum(jnp.sum(where_N), 2).astype(jnp.float32)
+    total = jnp.sum(jnp.sum(unit_ND, axis=0) ** 2)
+    return (total - jnp.sum(unit_ND**2)) / (count * (count - 1))

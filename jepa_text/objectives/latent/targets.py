@@ -1,0 +1,288 @@
+"""The latent target: which vectors are predicted, how they are normalised and compared.
+
+Shared by the objectives that predict latents; each of them decides what is hidden and
+who predicts.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from jepa_text import losses
+from jepa_text.config import ranges, resolve
+from jepa_text.cost import flops
+from jepa_text.losses import regularizers
+from jepa_text.models.heads import Prototypes
+from jepa_text.objectives.base import step_key
+from jepa_text.optim import schedules
+
+CHOICES = {
+    'distance': ('cosine', 'smooth_l1', 'mse', 'info_nce', 'prototypes'),
+    'normalise': ('layer', 'instance', 'none'),
+    'ema': ('all', 'layers'),
+}
+REGULARISERS = ('sigreg', 'vicreg', 'visreg')
+PAPER_MOMENTUM = {'name': 'linear', 'start': 0.996, 'end': 1.0}
+
+# What the numbers of a section may be.
+RANGES = {
+    'layer': dict(whole=True),
+    'beta': dict(above=0),
+    'temperature': dict(above=0),
+    'teacher_temperature': dict(above=0),
+    'prototypes': dict(whole=True, least=1),
+    'negatives': dict(whole=True, least=1),
+}
+REGULARISER_RANGES = {
+    'weight': dict(least=0),
+    'sample': dict(whole=True, least=1),
+    'directions': dict(whole=True, least=1),
+}
+
+
+def make(section, steps):
+    """A Latent from a section of its keywords; `steps` is the phase's length.
+
+    `momentum` is a number or a section of schedules.py; None: no EMA copy.
+    `regularise={'name': 'sigreg', 'weight': 0.05, 'on': 'rows'}` adds a term. Raises
+    ValueError for an unknown keyword or choice, and a number out of range.
+    """
+    made = {'momentum': PAPER_MOMENTUM, **section}
+    if made['momentum'] is not None:
+        made['momentum'] = _momentum(made['momentum'], steps)
+    if made.get('regularise') is not None:
+        made['regularise'] = resolve.call(
+            'latent regularise', Regulariser, made['regularise']
+        )
+    return resolve.call('latent', Latent, made)
+
+
+def _momentum(section, steps):
+    """The schedule; ValueError if it leaves [0, 1] at the start, middle or end."""
+    schedule = schedules.make(section, steps, 'latent: momentum')
+    for step in (0, steps // 2, steps):
+        value = float(schedule(step))
+        ranges.number(f'latent: momentum at step {step}', value, least=0, most=1)
+    return schedule
+
+
+def check(what, values, asked):
+    """Raises ValueError for the first of the named values that is out of its range, or
+    is asked to be whole and is no int: shapes and indices are made of them."""
+    for name, bounds in asked.items():
+        value = values[name]
+        ranges.number(f'{what}: {name}', value, **bounds)
+        if bounds.get('whole') and not isinstance(value, int):
+            raise ValueError(
+                f'{what}: {name}={value!r} must be an int: write {value:.0f}.'
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Regulariser:
+    """A term against collapse, on at most `sample` vectors a step.
+
+    `on` is 'tokens', the latents at hidden positions, or 'rows', the mean of a row's.
+    """
+
+    name: str
+    weight: float
+    on: str = 'tokens'
+    sample: int = 1024
+    directions: int = 256
+
+    def __post_init__(self):
+        if self.name not in REGULARISERS or self.on not in ('tokens', 'rows'):
+            raise ValueError(
+                f'latent: regularise name={self.name!r} on={self.on!r}; there are '
+                f'{", ".join(REGULARISERS)} on tokens or rows.'
+            )
+        check('latent: regularise', vars(self), REGULARISER_RANGES)
+
+    def passes(self, width, rows, predicted):
+        """The flops.Pass of the penalty on a batch."""
+        among = rows if self.on == 'rows' else min(self.sample, rows * predicted)
+        # VICReg multiplies the vectors by themselves, the others by fixed directions.
+        is_square = self.name == 'vicreg'
+        return flops.Pass(
+            name=self.name,
+            positions=among,
+            products=width * (width if is_square else self.directions),
+            gradients=2 if is_square else 1,
+        )
+
+    def __call__(self, vectors_ND, where_N, key):
+        """The penalty, a float32 scalar."""
+        if self.name == 'vicreg':
+            variance = regularizers.vicreg_variance(vectors_ND, where_N)
+            covariance = regularizers.vicreg_covariance(vectors_ND, where_N)
+            return variance + covariance / 25
+        width = vectors_ND.shape[-1]
+        directions = regularizers.random_directions(key, self.directions, width)
+        penalty = getattr(regularizers, self.name)
+        return penalty(vectors_ND, directions, where_N)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class Latent:
+    """The target is the encoder's `layer` (-1: the last, after its norm; 1: the first; 0:
+    the embedding), or the average of the `top` last ones, each normalised. Layers are
+    the outputs of whole blocks, where data2vec, which averages them too, takes those of
+    the feed-forward networks, before they are added to the residual stream.
+    `distance` compares; `beta` is smooth_l1's, `temperature` that of info_nce and of the
+    student of `prototypes`. InfoNCE sees one part of a batch at a time, and of it at most
+    `negatives` targets, drawn anew in every step.
+
+    Without `momentum` the target is the encoder itself, with or without
+    `stop_gradient`. `ema='layers'` shares the embedding.
+    """
+
+    layer: int = -1
+    top: int | None = None
+    normalise: str = 'layer'
+    distance: str = 'cosine'
+    beta: float = 1.0
+    temperature: float = 0.1
+    negatives: int = 1024
+    prototypes: int = 1024
+    teacher_temperature: float = 0.04
+    momentum: Callable | None
+    ema: str = 'all'
+    stop_gradient: bool = True
+    regularise: Regulariser | None = None
+
+    def __post_init__(self):
+        for what, known in CHOICES.items():
+            if (value := getattr(self, what)) not in known:
+                raise ValueError(
+                    f'latent: {what}={value!r}.{resolve.nearest(str(value), known)}'
+                )
+        check('latent', vars(self), RANGES)
+        if self.top is not None:
+            check('latent', vars(self), {'top': dict(whole=True, least=1)})
+
+    @property
+    def regulariser_names(self):
+        return () if self.regularise is None else (self.regularise.name,)
+
+    def modules(self, encoder):
+        """Raises ValueError for a layer that the encoder does not have."""
+        depth = encoder.depth
+        ranges.number('latent: layer', self.layer, least=-depth, most=depth)
+        ranges.number('latent: top', self.top or 1, most=depth)
+        if self.distance != 'prototypes':
+            return {}
+        return {'prototypes': Prototypes(encoder.width, self.prototypes)}
+
+    def memory(self):
+        if self.distance != 'prototypes':
+            return {}
+        return {'centre': jnp.zeros((self.prototypes,), jnp.float32)}
+
+    def passes(self, encoder, rows, length, predicted):
+        """The flops.Pass of the target, of comparing `predicted` vectors of each row with
+        it, and of the regulariser."""
+        through = 0 if self.momentum is not None or self.stop_gradient else 1
+        target = flops.Pass(
+            name='target',
+            modules=('encoder',),
+            positions=rows * length,
+            attends=flops.attended(encoder, length, causal=False),
+            gradients=2 * through,
+        )
+        compare = functools.partial(
+            flops.Pass, name='distance', positions=rows * predicted
+        )
+        passes = [target]
+        if self.distance == 'info_nce':
+            products = min(self.negatives, rows * predicted) * encoder.width
+            passes.append(compare(products=products, gradients=1 + through))
+        if self.distance == 'prototypes':
+            both = [compare(modules=('prototypes',), gradients=g) for g in (2, 0)]
+            passes.extend(both)
+        if self.regularise is not None:
+            passes.append(self.regularise.passes(encoder.width, rows, predicted))
+        return passes
+
+    def targets(self, params, view):
+        """target_BLD, float32, of the clean rows; and the encoder's own hidden_BLD."""
+        encoder = params['encoder'] if self.momentum is None else view.target
+        deep = self.top or self.layer != -1
+        hidden = view.apply(
+            'encoder',
+            {'encoder': encoder},
+            view.batch['tokens'],
+            view.batch['segment_ids'],
+            view.batch['positions'],
+            causal=False,
+            every_layer=bool(deep),
+        )
+        segment_ids_BL = view.batch['segment_ids']
+        if self.top:
+            # Without the embedding, which comes first.
+            target_BLD = losses.average_layers(
+                hidden[1][1:], self.top, lambda x: self._normalised(x, segment_ids_BL)
+            )
+        elif deep:
+            target_BLD = self._normalised(hidden[1][self.layer], segment_ids_BL)
+        else:
+            target_BLD = self._normalised(hidden, segment_ids_BL)
+        if self.momentum is not None or self.stop_gradient:
+            target_BLD = jax.lax.stop_gradient(target_BLD)
+        return target_BLD
+
+    def _normalised(self, x_BLD, segment_ids_BL):
+        if self.normalise == 'layer':
+            return losses.layer_normalise(x_BLD)
+        if self.normalise == 'instance':
+            return losses.instance_normalise(x_BLD, segment_ids_BL)
+        return x_BLD.astype(jnp.float32)
+
+    def compare(self, params, view, prediction_BMD, target_BMD, where_BM):
+        """The distance at every position, and what the centre wants to see."""
+        if self.distance == 'cosine':
+            return losses.cosine_distance(prediction_BMD, target_BMD), {}
+        if self.distance == 'smooth_l1':
+            return losses.smooth_l1(prediction_BMD, target_BMD, self.beta), {}
+        if self.distance == 'mse':
+            return losses.mse(prediction_BMD, target_BMD), {}
+        if self.distance == 'info_nce':
+            flat = [x.reshape(-1, x.shape[-1]) for x in (prediction_BMD, target_BMD)]
+            where_N = where_BM.reshape(-1)
+            given = where_N, self.temperature, self._negatives(where_N, view)
+            loss_N = losses.info_nce(*flat, *given)
+            return loss_N.reshape(where_BM.shape), {}
+        student_BMP = view.apply('prototypes', params, prediction_BMD)
+        teacher_BMP = jax.lax.stop_gradient(view.apply('prototypes', params, target_BMD))
+        loss_BM = losses.prototype_cross_entropy(
+            student_BMP,
+            teacher_BMP,
+            view.memory['centre'],
+            self.temperature,
+            self.teacher_temperature,
+        )
+        total_P = jnp.sum(jnp.where(where_BM[..., None], teacher_BMP, 0.0), axis=(0, 1))
+        return loss_BM, {
+            'teacher': total_P,
+            'count': jnp.sum(where_BM).astype(jnp.float32),
+        }
+
+    def _negatives(self, where_N, view):
+        """Indices of at most `negatives` targets, true ones first; None for all."""
+        if len(where_N) <= self.negatives:
+            return None
+        key = jax.random.fold_in(step_key(view), 1)
+        order_N = jnp.where(where_N, jax.random.uniform(key, where_N.shape), -1.0)
+        return jax.lax.top_k(order_N, self.negatives)[1]
+
+    def remember(self, memory, seen):
+        """The centre moves a tenth of the way to the teacher's mean scores (DINO)."""
+        if self.distance != 'prototypes':
+            return memory
+        mean_P = seen['teacher'] / jnp.maximum(seen['count'], 1)
+        moved_P = 0.9 * memory['centre'] + 0.1 * mean_P
+        centre_P = jnp.where(seen['count'] > 0, moved_P, memory['centre'])
+        return {**memory, 'centre': centre_P}

@@ -1,0 +1,1 @@
+"""Loss to update: schedules and optimizers."""

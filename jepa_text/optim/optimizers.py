@@ -1,0 +1,289 @@
+"""Config section -> optax transformation. The learning rate is applied in step.py,
+
+as a function of the global step, so that it means the same in every phase: an update is
+what is subtracted at a learning rate of 1.
+
+    make             the optimizer that a section names
+    adamw            for every leaf
+    muon             for hidden matrices; adamw for embedding, head, norms and vectors
+    sgd              for every leaf, with momentum if asked
+    rated            lower rates, or none, for some leaves and layers
+    check_rates      do all patterns of a section match something?
+    no_balance       a pattern without the weight of two losses
+    path_name, mask  leaves by the name of their path
+"""
+
+import math
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from jepa_text.config import ranges, resolve
+from jepa_text.optim import adam
+from jepa_text.optim import muon as steps
+
+# Matrices between hidden states: of layers and predictors, not of word scores.
+HIDDEN = r'^(encoder|predictor)/.*kernel$'
+DTYPES = ('float32', 'bfloat16', 'float16')
+
+
+def path_name(path):
+    """The path of a leaf of a tree as 'encoder/layers/ffn/up/kernel'.
+
+    >>> tree = {'encoder': {'norm': {'scale': 1.0}}}
+    >>> [path_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+    ['encoder/norm/scale']
+    """
+    return jax.tree_util.keystr(path, simple=True, separator='/')
+
+
+def mask(params, pattern):
+    """True for the leaves whose path matches the regular expression somewhere.
+
+    By path and never by ndim: scanned layers stack norm scales to matrices.
+
+    >>> mask({'ffn': {'kernel': 1.0}, 'norm': {'scale': 1.0}}, 'kernel$')
+    {'ffn': {'kernel': True}, 'norm': {'scale': False}}
+    """
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: re.search(pattern, path_name(path)) is not None, params
+    )
+
+
+def adamw(
+    b1=0.9,
+    b2=0.95,
+    eps=1e-8,
+    weight_decay=0.1,
+    decay_paths=r'(kernel|embedding)$',
+    balance_rate=1.0,
+    momentum_dtype='float32',
+):
+    """AdamW (arXiv 1711.05101) without its learning rate.
+
+    Decay falls on the leaves that match `decay_paths` and never on the learned weight
+    of two losses, whose steps are multiplied by `balance_rate`. The first moment is kept
+    in `momentum_dtype`, the second in the dtype of the parameter. Both are corrected for
+    the age of each leaf (adam.py).
+
+    >>> params = {'up': {'kernel': jnp.full((1, 1), 2.0)}}
+    >>> optimizer = adamw(weight_decay=0.25)
+    >>> updates, _ = optimizer.update(params, optimizer.init(params), params)
+    >>> print(updates['up']['kernel'].round(2))
+    [[1.5]]
+    """
+    for name, beta in (('b1', b1), ('b2', b2)):
+        ranges.number(f'optimizer: {name}', beta, least=0, below=1)
+    ranges.number('optimizer: eps', eps, above=0)
+    ranges.number('optimizer: balance_rate', balance_rate, least=0)
+    _check(weight_decay, decay_paths, momentum_dtype)
+    return optax.chain(
+        adam.scale_by_adam(b1, b2, eps, mu_dtype=jnp.dtype(momentum_dtype)),
+        optax.add_decayed_weights(
+            weight_decay, mask=lambda params: mask(params, no_balance(decay_paths))
+        ),
+        optax.masked(
+            optax.scale(balance_rate), mask=lambda params: mask(params, r'^balance/')
+        ),
+    )
+
+
+def muon(
+    momentum=0.95,
+    paths=HIDDEN,
+    weight_decay=0.1,
+    decay_paths=r'(kernel|embedding)$',
+    momentum_dtype='float32',
+    **rest,
+):
+    """Muon for the matrices whose path matches `paths`, `adamw` for all other leaves.
+
+    0.2 sqrt(max(I, O)) orthogonal(nesterov momentum) + weight_decay * parameter, for a
+    matrix [..., I, O] and each of a stack of them. Momentum and iteration are Jordan's
+    (kellerjordan.github.io/posts/muon, 2024). The factor gives an update the root mean
+    square of AdamW's, about 0.2, so that one learning rate and one decay serve both
+    (arXiv 2502.16982, section 2.2). Momentum is kept in `momentum_dtype`, in AdamW too;
+    `rest` are other keywords of `adamw`. Raises ValueError, when it sees the parameters,
+    if `paths` match none of them or a vector.
+
+    >>> params = {'encoder': {'kernel': 9 * jnp.eye(4), 'scale': jnp.ones(4)}}
+    >>> optimizer = muon(weight_decay=0.0)
+    >>> updates, _ = optimizer.update(params, optimizer.init(params), params)
+    >>> print(jnp.diag(updates['encoder']['kernel']).round(2))
+    [0.31 0.31 0.31 0.31]
+    >>> print(updates['encoder']['scale'].round(4))
+    [1. 1. 1. 1.]
+    """
+    ranges.number('optimizer: momentum', momentum, least=0, below=1)
+    ranges.pattern('optimizer: paths', paths)
+    _check(weight_decay, decay_paths, momentum_dtype)
+    dtype = jnp.dtype(momentum_dtype)
+    matrices = optax.chain(
+        steps.nesterov(momentum, dtype),
+        optax.stateless(lambda updates, _: jax.tree.map(steps.like_adamw, updates)),
+        optax.add_decayed_weights(
+            weight_decay, mask=lambda params: mask(params, decay_paths)
+        ),
+    )
+    same = {'decay_paths': decay_paths, 'momentum_dtype': momentum_dtype}
+    others = resolve.call(
+        "optimizer 'muon'", adamw, {'weight_decay': weight_decay, **same, **rest}
+    )
+    return optax.partition(
+        {'muon': matrices, 'adamw': others}, lambda params: _labels(params, paths)
+    )
+
+
+def sgd(momentum=0.0):
+    """Plain gradient descent, with momentum if asked: for tests and comparisons.
+
+    >>> grads, optimizer = {'x': 3.0}, sgd()
+    >>> optimizer.update(grads, optimizer.init(grads))[0]
+    {'x': 3.0}
+    """
+    return optax.trace(momentum) if momentum else optax.identity()
+
+
+OPTIMIZERS = {'adamw': adamw, 'muon': muon, 'sgd': sgd}
+
+
+def make(section):
+    """The optimizer that a section names, as an optax.GradientTransformation.
+
+    `rates`, for any of them, are pairs of a pattern and a factor, as in `rated`. Raises
+    ValueError for an unknown name or keyword.
+
+    >>> optimizer = make({'name': 'adamw', 'weight_decay': 0.1, 'b2': 0.98})
+    """
+    keywords = dict(section)
+    name, rates = keywords.pop('name', None), _pairs(keywords.pop('rates', ()))
+    if not isinstance(name, str) or name not in OPTIMIZERS:
+        known = ', '.join(OPTIMIZERS)
+        raise ValueError(f'optimizer {name!r} does not exist; there are: {known}.')
+    optimizer = resolve.call(f'optimizer {name!r}', OPTIMIZERS[name], keywords)
+    return rated(optimizer, rates) if rates else optimizer
+
+
+def no_balance(pattern):
+    """The pattern, but not of the learned weight of two losses.
+
+    >>> [bool(re.search(no_balance('.'), name)) for name in ('encoder/a', 'balance/a')]
+    [True, False]
+    """
+    return rf'^(?!balance/)(?=.*(?:{pattern}))'
+
+
+def _check(weight_decay, decay_paths, momentum_dtype):
+    ranges.number('optimizer: weight_decay', weight_decay, least=0)
+    ranges.pattern('optimizer: decay_paths', decay_paths)
+    if str(momentum_dtype) not in DTYPES:
+        raise ValueError(
+            f'optimizer: momentum_dtype={momentum_dtype!r}; there are: '
+            f'{", ".join(DTYPES)}.'
+        )
+
+
+def rated(optimizer, rates):
+    """The optimizer with the updates of some leaves multiplied: low rates, or 0.
+
+    `rates` is {regular expression: factor}; a leaf takes the factors of all that match
+    its path somewhere. Layers have a number there, scanned or not:
+    'encoder/layer_3/ffn/up/kernel'. Decay is part of an update, so with 0 a leaf does
+    not move at all; its gradient still counts in the clipped norm. The state is that of
+    the optimizer alone.
+
+    >>> params = {'encoder': {'norm': {'scale': 1.0}, 'embedding': 1.0}}
+    >>> optimizer = rated(sgd(), {'embedding$': 0.0})
+    >>> updates, state = optimizer.update(params, optimizer.init(params))
+    >>> jax.tree.map(float, updates)
+    {'encoder': {'embedding': 0.0, 'norm': {'scale': 1.0}}}
+    """
+
+    def update(grads, state, params=None):
+        updates, state = optimizer.update(grads, state, params)
+
+        def scale(path, leaf):
+            factor = _factor(path_name(path), jnp.shape(leaf), rates)
+            return leaf if factor is None else leaf * factor
+
+        return jax.tree_util.tree_map_with_path(scale, updates), state
+
+    return optax.GradientTransformation(optimizer.init, update)
+
+
+def _names(name, shape):
+    """The name of a leaf, or those of the layers that are stacked in it."""
+    if '/layers/' not in name:
+        return [name]
+    return [name.replace('/layers/', f'/layer_{i}/') for i in range(shape[0])]
+
+
+def _factor(name, shape, rates):
+    """A number for a leaf, or one a layer along its first axis; None for 1."""
+    factors = np.array(
+        [
+            math.prod(f for pattern, f in rates.items() if re.search(pattern, one))
+            for one in _names(name, shape)
+        ],
+        np.float32,
+    )
+    if (factors == 1).all():
+        return None
+    if (factors == factors[0]).all():
+        return factors[0]
+    return factors.reshape(-1, *[1] * (len(shape) - 1))
+
+
+def _pairs(rates):
+    """{pattern: factor} of the pairs that a section holds."""
+    rates = list(rates.items()) if isinstance(rates, dict) else rates
+    for pair in rates if isinstance(rates, list | tuple) else [rates]:
+        if isinstance(pair, str) or not hasattr(pair, '__len__') or len(pair) != 2:
+            raise ValueError(
+                f'optimizer.rates={rates!r}: pairs of a pattern and a factor, as '
+                "(('embedding$', 0.1), ('layer_[0-3]/', 0.0))."
+            )
+        pattern, factor = pair
+        ranges.pattern('optimizer.rates', pattern)
+        ranges.number(f'optimizer.rates: {pattern!r}', factor, least=0)
+    return dict(map(tuple, rates))
+
+
+def check_rates(section, trees):
+    """Raises ValueError for a pattern of a section's `rates` that matches no parameter of
+    any of the trees: those of the phases, as one may have modules that another lacks.
+
+    >>> check_rates({'rates': (('norm', 0.1),)}, [{'up': 1.0}, {'norm': {'scale': 1.0}}])
+    """
+    names = [
+        one
+        for params in trees
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+        for one in _names(path_name(path), jnp.shape(leaf))
+    ]
+    for pattern in _pairs(section.get('rates', ())):
+        if not any(re.search(pattern, name) for name in names):
+            raise ValueError(
+                f'optimizer.rates: {pattern!r} matches no parameter. Their names are as '
+                f'{names[0]!r} and {names[-1]!r}.'
+            )
+
+
+def _labels(params, pattern):
+    """'muon' or 'adamw' for every leaf."""
+    chosen = mask(params, pattern)
+    vectors = [
+        path_name(path)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+        if leaf.ndim < 2 and re.search(pattern, path_name(path))
+    ]
+    if vectors or not any(jax.tree.leaves(chosen)):
+        what = f'match {vectors[0]!r}, which is no matrix' if vectors else 'match no leaf'
+        raise ValueError(
+            f'optimizer muon: paths={pattern!r} {what}. It must match the paths of '
+            f'hidden matrices and nothing else; the default is {HIDDEN!r}.'
+        )
+    return jax.tree.map(lambda is_in: 'muon' if is_in else 'adamw', chosen)

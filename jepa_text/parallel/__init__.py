@@ -1,0 +1,1 @@
+"""Devices and processes: where arrays live, who takes part, how a process ends."""

@@ -1,0 +1,163 @@
+"""`jepa-text benchmark`: training steps of several kinds against each other, in turns.
+
+Round by round each case is started, warmed up, measured and ended, one after the other:
+a process is alone on the machine, as a run is, and has the memory and the caches that a
+run has. What disturbs the machine for long disturbs all cases of a round, and the ratio
+of two is taken within it. The table has medians and quartiles of the rounds.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from jepa_text.config import ranges
+from jepa_text.files import paths, seal
+from jepa_text.report import console
+from jepa_text.training import recipe
+
+COLUMNS = ('case', 'ms a step', 'tokens/s', 'MFU', 'ratio', 'quartiles', 'memory, MiB')
+
+
+def benchmark(config, workdir):
+    """Runs the cases of a config (configs/benchmark.py) and returns their results.
+
+    Writes workdir/benchmark.json after every measurement: every time of every round, with
+    the machine, the versions, and what was left out. A case that cannot be made here
+    raises ValueError, in its own words; one that is `optional` says so and is left out.
+    """
+    config = recipe.plain(config)
+    check(config)
+    Path(paths.local('The workdir', workdir)).mkdir(parents=True, exist_ok=True)
+    cases = {case['name']: case_of(config, case) for case in config['cases']}
+    answers, left_out = {name: [] for name in cases}, {}
+    for turn in range(config['rounds']):
+        for name, case in cases.items():
+            if name in left_out:
+                continue
+            try:
+                answers[name].append(ask(case))
+            except ValueError as error:
+                if not case.get('optional'):
+                    raise
+                left_out[name] = str(error)
+                print(f'{name}: left out. {error}')
+            else:
+                _say(turn, config['rounds'], name, answers[name][-1])
+            results = {name: joined(found) for name, found in answers.items() if found}
+            _write(workdir, config, results, left_out)
+    # One that failed in a later round has not the rounds to be compared in.
+    results = {name: found for name, found in results.items() if name not in left_out}
+    compare(results, {name: cases[name].get('against') for name in results})
+    _write(workdir, config, results, left_out)
+    console.table(config['name'], COLUMNS, [table_row(*r) for r in results.items()])
+    return results
+
+
+def _say(turn, turns, name, answer):
+    speed = f'{1e3 * answer["seconds"]:,.1f} ms a step by {answer["library"]}'
+    print(f'round {turn + 1} of {turns}: {name}, {speed}', flush=True)
+
+
+def _write(workdir, config, results, left_out):
+    found = {'config': config, 'results': results, 'left_out': left_out}
+    text = json.dumps(found, indent=1)
+    seal.replace_file(Path(workdir) / 'benchmark.json', text)
+
+
+def check(config):
+    """Raises ValueError for counts below 1, cases of the same name, and a case against
+    none of the cases: before anything is measured."""
+    for name in ('rounds', 'warmup', 'steps_a_round'):
+        ranges.number(f'benchmark: {name}', config.get(name), whole=True, least=1)
+    if not isinstance(config.get('cases'), list) or not config['cases']:
+        raise ValueError('A benchmark needs `cases`, as configs/benchmark.py has them.')
+    names = [case['name'] for case in config['cases']]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f'cases of the same name: {", ".join(twice)}.')
+    for case in config['cases']:
+        if (other := case.get('against')) not in (None, *names):
+            raise ValueError(
+                f'case {case["name"]!r} is against {other!r}, which is none of the '
+                f'cases: {", ".join(names)}.'
+            )
+
+
+def case_of(config, case):
+    """All settings of a case: its own before those of the config; so too of its model,
+    unless it names another one or another preset."""
+    model = case.get('model', {})
+    if not {'name', 'preset'} & model.keys():
+        model = {**config['model'], **model}
+    return {**config, **case, 'model': model, 'cases': None}
+
+
+def ask(case):
+    """What a process that makes a case, and only it, has measured.
+
+    Its keys: worker.py. Raises ValueError with the words of a case that could
+    not be made or was killed, as for its memory; RuntimeError if the process failed.
+    """
+    # The others' process uses jax for its batches only.
+    platform = {} if case['side'] == 'ours' else {'JAX_PLATFORMS': 'cpu'}
+    done = subprocess.run(
+        [sys.executable, '-m', 'jepa_text.planning.worker'],
+        input=json.dumps(case),
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | platform,
+    )
+    what = f'benchmark case {case["name"]!r}'
+    if done.returncode < 0:
+        ended = signal.Signals(-done.returncode).name
+        raise ValueError(
+            f'{what}: ended by {ended}; if nobody did that, memory was full.'
+        )
+    if done.returncode > 0:
+        raise RuntimeError(f'{what} failed; its traceback is above.')
+    # Libraries may have written before, when they were imported.
+    answer = json.loads(done.stdout.splitlines()[-1])
+    if 'error' in answer:
+        raise ValueError(f'{what}: {answer["error"]}')
+    return answer
+
+
+def joined(answers):
+    """One result of the answers of all rounds: all times, and the highest peak FLOP/s.
+
+    Memory is that of the last round: the first may hold the compiler's, too.
+    """
+    return answers[-1] | {
+        'seconds': [answer['seconds'] for answer in answers],
+        'peak': max(answer['peak'] for answer in answers),
+    }
+
+
+def compare(results, against):
+    """Adds to each result `ratio`: its speed over that of the case it is compared with,
+    round by round, as [lower quartile, median, upper quartile]."""
+    for name, other in against.items():
+        if other in results:
+            own = results[name]['tokens'] / np.array(results[name]['seconds'])
+            their = results[other]['tokens'] / np.array(results[other]['seconds'])
+            results[name]['ratio'] = np.percentile(own / their, (25, 50, 75)).tolist()
+
+
+def table_row(name, result):
+    """The row of a result in the table of COLUMNS."""
+    seconds = float(np.median(result['seconds']))
+    speed = result['flops'] / seconds
+    low, middle, high = result.get('ratio', (None,) * 3)
+    return (
+        name,
+        f'{1e3 * seconds:,.1f}',
+        f'{result["tokens"] / seconds:,.0f}',
+        f'{speed / result["peak"]:.1%}' if result['peak'] else '',
+        '' if middle is None else f'{middle:.3f}',
+        '' if middle is None else f'{low:.3f} to {high:.3f}',
+        f'{result["memory"] / 2**20:,.0f}',
+    )

@@ -1,0 +1,183 @@
+"""One case of a benchmark in a process of its own; see benchmark.py, which starts it.
+
+Reads a case as JSON, makes it, warms it up, and answers with `seconds` a step, `memory`
+at its peak in bytes, `tokens` and `flops` of a step, the `peak` FLOP/s of its devices,
+and its `library`, `device` and `parameters`; or with an `error`. What a library prints
+goes to stderr: stdout belongs to the answer.
+"""
+
+import dataclasses
+import itertools
+import json
+import os
+import resource
+import sys
+import time
+import traceback
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jepa_text.config import resolve
+from jepa_text.cost import flops, hardware
+from jepa_text.data import tokenizers
+from jepa_text.optim import optimizers
+from jepa_text.parallel import sharding
+from jepa_text.planning import peer
+from jepa_text.running import allocator, compilation, xla_flags
+from jepa_text.training import recipe
+from jepa_text.training import state as states
+
+
+def main():
+    """Answers the case that is written to stdin."""
+    xla_flags.mend()
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), 'w')
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    json.dump(answer(json.load(sys.stdin)), answers)
+    answers.close()
+
+
+def answer(case):
+    """`measured`, or the `error` of a device, as when its memory is full."""
+    try:
+        return measured(case)
+    except RuntimeError as error:
+        traceback.print_exc()
+        return {'error': str(error).partition('\n')[0]}
+
+
+def measured(case):
+    """What was made of a case, and how it steps once it is warm; or why it cannot be
+    made, as an `error`."""
+    try:
+        keeps = case['side'] == 'ours' or case['peer_keeps_memory']
+        if keeps and allocator.computes_on_cpu():
+            allocator.keep_freed_memory()
+        if case['side'] == 'ours':
+            compilation.use_cache(case['compilation_cache'])
+        work = make(case)
+    except (ValueError, ImportError) as error:
+        return {'error': str(error)}
+    work.steps(case['warmup'])
+    start = time.perf_counter()
+    work.steps(case['steps_a_round'])
+    seconds = (time.perf_counter() - start) / case['steps_a_round']
+    return work.about | {'seconds': seconds, 'memory': work.memory()}
+
+
+def make(case):
+    """The work of a case: our step, or that of transformers on the same batches."""
+    if case['side'] not in ('ours', 'transformers'):
+        raise ValueError(f'side={case["side"]!r}; there are: ours, transformers.')
+    # Vocabularies of any size: which words there are does not matter here.
+    tokenizer = dataclasses.replace(
+        tokenizers.load(tokenizers.BUNDLED), vocab_size=case['vocab_size']
+    )
+    encoder = resolve.build('models', case['model'], vocab_size=case['vocab_size'])
+    optimizer = optimizers.make(case['optimizer'])
+    (phase,) = recipe.make_phases(
+        {**case, 'steps': 10_000, 'phases': [{'objective': case['objective']}]},
+        encoder,
+        tokenizer,
+        case['row_length'],
+        optimizer,
+    )
+    counted = flops.step(phase.network, phase.objective, case['rows'], case['row_length'])
+    made = batches(case, phase)
+    if case['side'] == 'ours':
+        work = Ours(case, phase, optimizer, made)
+    else:
+        work = peer.Peer(case, encoder, made)
+    work.about |= {
+        'tokens': case['rows'] * case['row_length'],
+        'flops': sum(counted.values()),
+        'peak': jax.device_count() * peak(work.about['device']),
+    }
+    return work
+
+
+def peak(device_kind):
+    """FLOP/s of a device: of its data sheet, or of a CPU the best of some products."""
+    if 'cpu' not in device_kind:
+        return hardware.peak(device_kind) or 0
+    x = jnp.ones((2048, 2048))
+    product = jax.jit(jnp.matmul)
+    seconds = []
+    for _ in range(6):
+        start = time.perf_counter()
+        product(x, x).block_until_ready()
+        seconds.append(time.perf_counter() - start)
+    return 2 * 2048**3 / min(seconds)
+
+
+def batches(case, phase, count=4):
+    """Rows of random words, each one document, as the objective hides them."""
+    rng = np.random.default_rng(case['seed'])
+    length = case['row_length']
+    made = []
+    for _ in range(count):
+        rows = []
+        for _ in range(case['rows']):
+            tokens_L = rng.integers(8, case['vocab_size'], length).astype(np.int32)
+            row = {
+                'tokens': tokens_L,
+                'segment_ids': np.ones(length, np.int32),
+                'positions': np.arange(length, dtype=np.int32),
+            }
+            rows.append(phase.corrupt(row, rng, 0))
+        made.append({key: np.stack([row[key] for row in rows]) for key in rows[0]})
+    return made
+
+
+class Ours:
+    """The step of train.py, as it is there: jitted with shardings, state donated."""
+
+    def __init__(self, case, phase, optimizer, made):
+        mesh = sharding.make_mesh(**case['mesh'])
+        create = jax.jit(
+            lambda: states.create(phase.network, phase.objective, optimizer, case['seed'])
+        )
+        places = sharding.shardings(jax.eval_shape(create), mesh)
+        read = (lambda values: values) if case['metrics'] else (lambda values: {})
+
+        def step(state, batch):
+            state, values = phase.step(state, batch)
+            return state, read(values)
+
+        self._step = jax.jit(
+            step,
+            in_shardings=(places, sharding.batch_sharding(mesh)),
+            out_shardings=(places, sharding.replicated(mesh)),
+            donate_argnums=0,
+        )
+        with jax.set_mesh(mesh):
+            self._state = jax.device_put(create(), places)
+        self._mesh, self._batches = mesh, itertools.cycle(made)
+        device = jax.devices()[0]
+        self.about = {
+            'library': f'jax {jax.__version__}',
+            'device': device.device_kind,
+            'parameters': sum(x.size for x in jax.tree.leaves(self._state.params)),
+        }
+
+    def steps(self, count):
+        """So many steps; ends when the device is done."""
+        step = sharding.one_by_one(self._mesh, self._step)
+        with jax.set_mesh(self._mesh):
+            for _ in range(count):
+                batch = sharding.put_batch(next(self._batches), self._mesh)
+                self._state, _ = step(self._state, batch)
+            jax.block_until_ready(self._state)
+
+    def memory(self):
+        """The peak of the device, or of the process where the device does not tell."""
+        known = jax.devices()[0].memory_stats() or {}
+        if 'peak_bytes_in_use' in known:
+            return known['peak_bytes_in_use']
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,1 @@
+"""Arrays to figures, tables, HTML, and lines on the terminal."""

@@ -1,0 +1,181 @@
+"""An objective as a picture: what is read, what is predicted, who sees whom.
+
+One line per position of a row, one column of tokens per view of it:
+
+    reads     predicts     sees  You p ier ce
+    You       .                   #  #  #  #
+    <mask>    p                   #  #  #  #
+    ier       .                   #  #  #  #
+"""
+
+import numpy as np
+
+from jepa_text.report.plots import COLOURS, GRID, INK, MUTED
+
+# What a token can be: the colour of its box, and of its text.
+KINDS = {
+    'read': ('#f6f8fa', INK),
+    'hidden': (INK, 'white'),
+    'replaced': (COLOURS[3], 'white'),
+    'word predicted': (COLOURS[1], 'white'),
+    'vector predicted': (COLOURS[2], 'white'),
+    'word and vector predicted': (COLOURS[4], 'white'),
+    'cut out': ('none', GRID),
+    '': ('none', GRID),
+}
+_LINE, _COLUMN, _LETTER = 0.19, 0.78, 0.105  # inches
+
+
+def positions(columns, title, sees_LL=None, sees_tokens=None):
+    """A `matplotlib.figure.Figure` of tokens by position, and of who sees whom.
+
+    `columns` is {heading: [(token, kind), ...]} with one pair per position and kinds of
+    KINDS; '' has no box. `sees_LL` [L, L] bool says whether position i may look at j; its
+    columns are named by `sees_tokens`, by default the tokens of the first column. Raises
+    ValueError for columns of different lengths, another shape, and unknown kinds.
+
+    >>> figure = positions({'reads': [('You', 'read'), ('<mask>', 'hidden')]}, 'MLM')
+    >>> [text.get_text() for text in figure.axes[0].texts]
+    ['reads', 'You', '<mask>']
+    """
+    length = _checked(columns, title, sees_LL)
+    first = next(iter(columns.values()))
+    names = sees_tokens or [token for token, _ in first]
+    matrix = 0 if sees_LL is None else length * _LINE + 0.25
+    longest = max(len(name) for name in names) if matrix else 0
+    above = max(0.3, _LETTER * 0.75 * longest + 0.1)
+    wide = len(columns) * _COLUMN + matrix
+    high = length * _LINE + above
+    figure, axes = _canvas(title, wide, high, above)
+    for place, (heading, cells) in enumerate(columns.items()):
+        _column(axes, place * _COLUMN, heading, cells)
+    if matrix:
+        _matrix(axes, len(columns) * _COLUMN + 0.25, np.asarray(sees_LL, bool), names)
+    used = [kind for cells in columns.values() for _, kind in cells]
+    _legend(figure, [kind for kind in KINDS if kind in used and kind not in ('', 'read')])
+    return figure
+
+
+def _checked(columns, title, sees_LL):
+    lengths = {heading: len(cells) for heading, cells in columns.items()}
+    length = max(lengths.values(), default=0)
+    if not length or set(lengths.values()) != {length}:
+        raise ValueError(
+            f'{title}: columns need one (token, kind) per position, all as many, but '
+            f'have {lengths}.'
+        )
+    if sees_LL is not None and np.shape(sees_LL) != (length, length):
+        raise ValueError(
+            f'{title}: who sees whom has shape {np.shape(sees_LL)}, but there are '
+            f'{length} positions: give [{length}, {length}].'
+        )
+    unknown = {kind for cells in columns.values() for _, kind in cells} - set(KINDS)
+    if unknown:
+        known = ', '.join(filter(None, KINDS))
+        raise ValueError(f'{title}: kinds {sorted(unknown)}; there are: {known}.')
+    return length
+
+
+def _canvas(title, wide, high, above):
+    """An empty figure whose data units are inches, downwards from the first line."""
+    from matplotlib.figure import Figure
+
+    # Never so narrow that the title is cut.
+    size = max(wide + 0.3, 3.4, 0.085 * len(title) + 0.3), high + 0.75
+    figure = Figure(figsize=size, facecolor='none')
+    axes = figure.add_axes(
+        (0.15 / size[0], 0.4 / size[1], wide / size[0], high / size[1])
+    )
+    axes.set(xlim=(0, wide), ylim=(high - above, -above))
+    axes.axis('off')
+    figure.text(
+        0.15 / size[0],
+        1 - 0.1 / size[1],
+        title,
+        ha='left',
+        va='top',
+        fontsize=10.5,
+        fontweight='bold',
+        color=INK,
+    )
+    return figure, axes
+
+
+def _column(axes, left, heading, cells):
+    from matplotlib.patches import FancyBboxPatch
+
+    middle = left + _COLUMN / 2
+    text = {'ha': 'center', 'va': 'center', 'fontsize': 7.5}
+    axes.text(middle, -0.13, heading, **text, color=MUTED)
+    for line, (token, kind) in enumerate(cells):
+        face, ink = KINDS[kind]
+        if kind:
+            box = FancyBboxPatch(
+                (left + 0.06, line * _LINE + 0.035),
+                _COLUMN - 0.12,
+                _LINE - 0.07,
+                boxstyle='round,pad=0.02,rounding_size=0.04',
+                facecolor=face,
+                edgecolor=GRID if kind in ('read', 'cut out') else 'none',
+                linewidth=0.6,
+                linestyle=(0, (2, 2)) if kind == 'cut out' else '-',
+            )
+            axes.add_patch(box)
+        axes.text(middle, (line + 0.52) * _LINE, token, **text, color=ink)
+
+
+def _matrix(axes, left, sees_LL, names):
+    length = len(sees_LL)
+    edge = np.arange(length + 1) * _LINE
+    axes.pcolormesh(
+        left + edge,
+        edge,
+        np.where(sees_LL, 1.0, np.nan),
+        cmap=_one_colour(COLOURS[5]),
+        edgecolors='white',
+        linewidth=0.8,
+    )
+    for place, name in enumerate(names):
+        axes.text(
+            left + (place + 0.5) * _LINE,
+            -0.05,
+            name,
+            rotation=90,
+            ha='center',
+            va='bottom',
+            fontsize=7,
+            color=MUTED,
+        )
+    frame = np.array([0, length, length, 0, 0]) * _LINE
+    axes.plot(left + frame, np.roll(frame, -1), color=GRID, linewidth=0.8)
+
+
+def _one_colour(colour):
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap([colour])
+
+
+def _legend(figure, kinds):
+    from matplotlib.patches import Patch
+
+    handles = [
+        Patch(
+            facecolor=KINDS[kind][0],
+            edgecolor=GRID,
+            linestyle=':' if kind == 'cut out' else '-',
+            label=kind,
+        )
+        for kind in kinds
+    ]
+    if handles:
+        figure.legend(
+            handles=handles,
+            loc='lower left',
+            ncols=4,
+            frameon=False,
+            fontsize=8,
+            labelcolor=INK,
+            handlelength=1.1,
+            columnspacing=1.2,
+        )

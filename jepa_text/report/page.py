@@ -1,0 +1,279 @@
+"""Results -> one HTML page that needs nothing else: no network, no script, no files.
+
+The caller gives words, rows and figures, never HTML; everything is escaped. The page
+follows the reader's light or dark setting, prints, and can be read on a phone.
+"""
+
+import contextlib
+import html
+import io
+import json
+import math
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from jepa_text.report import template
+
+SECTION_KEYS = ('heading', 'text', 'facts', 'table', 'figures', 'predictions', 'details')
+TABLE_KEYS = ('columns', 'rows', 'best', 'intervals', 'note', 'fold')
+LONG = 40  # letters in a cell
+PREDICTION_KEYS = ('before', 'target', 'after', 'models')
+
+
+def write(path, title, lead, sections, subtitle=''):
+    """Writes the page, by rename: the file is the old page or the whole new one.
+
+    `lead` is the one sentence to remember, `subtitle` a small line above the title.
+    Each section is a dict; all keys are optional, shown in this order:
+
+    heading      a string
+    text         paragraphs, set apart by blank lines; `code` between backticks
+    facts        [{'value': '4.31', 'label': 'held-out loss', 'note': 'nats'}]: large
+    table        {'columns': [...], 'rows': [[...]], 'best': {column: 'min' or 'max'},
+                 'note': '...'}: numbers are set to the right, the floats of a column with
+                 equally many decimals, None is a dash. The best number is bold if it
+                 is shown as another one than all others and, with
+                 'intervals': {column: [(low, high) or None of each row]}, its interval
+                 meets no other. With 'fold', a summary, folded away
+    figures      matplotlib figures, drawn as SVG; two in a row where there is room
+    predictions  [{'before': 'Call me ', 'target': 'Ishmael', 'after': '.',
+                 'models': {'mlm': [('Ishmael', 0.62), ('back', 0.11)]}}]
+    details      {summary: string, dict or list}: folded away; what is no string is
+                 shown as JSON
+
+    Raises ValueError for a key that no section has and a row that does not fit its
+    columns, before the file is touched. Returns the path.
+    """
+    parts = [_section(section, number) for number, section in enumerate(sections)]
+    whole = template.PAGE.format(
+        title=_escape(title),
+        subtitle=f'<p class="over">{_escape(subtitle)}</p>' if subtitle else '',
+        lead=_inline(lead),
+        style=template.STYLE,
+        sections='\n'.join(parts),
+    )
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix='.tmp')
+    try:
+        with os.fdopen(handle, 'w', encoding='utf-8') as file:
+            file.write(whole)
+        os.chmod(scratch, 0o644)  # mkstemp makes files that only the owner can read
+        os.replace(scratch, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(scratch)
+        raise
+    return path
+
+
+def _section(section, number):
+    _check_keys(f'report section {number}', section, SECTION_KEYS)
+    draw = {
+        'heading': lambda value: f'<h2>{_escape(value)}</h2>',
+        'text': _text,
+        'facts': _facts,
+        'table': _table,
+        'figures': lambda value: _figures(value, number),
+        'predictions': _predictions,
+        'details': _details,
+    }
+    parts = [draw[key](section[key]) for key in SECTION_KEYS if section.get(key)]
+    return '<section>\n' + '\n'.join(parts) + '\n</section>'
+
+
+def _check_keys(what, given, known):
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise ValueError(f'{what} has no {unknown[0]!r}. It takes: {", ".join(known)}.')
+
+
+def _escape(value):
+    return html.escape(str(value), quote=True)
+
+
+def _inline(text):
+    return re.sub(r'`([^`]+)`', r'<code>\1</code>', _escape(text))
+
+
+def _text(text):
+    blocks = [block for block in re.split(r'\n\s*\n', text.strip()) if block]
+    return '\n'.join(f'<p>{_inline(block)}</p>' for block in blocks)
+
+
+def _facts(facts):
+    cards = []
+    for fact in facts:
+        _check_keys('a fact', fact, ('value', 'label', 'note'))
+        note = f'<small>{_escape(fact["note"])}</small>' if fact.get('note') else ''
+        cards.append(
+            f'<div><b>{_cell(fact["value"])}</b><span>{_escape(fact["label"])}</span>'
+            f'{note}</div>'
+        )
+    return f'<div class="facts">{"".join(cards)}</div>'
+
+
+def _table(table):
+    _check_keys('a table', table, TABLE_KEYS)
+    columns, rows = list(table['columns']), [list(row) for row in table['rows']]
+    for row in rows:
+        if len(row) != len(columns):
+            raise ValueError(
+                f'A table of the columns {", ".join(map(str, columns))} has a row of '
+                f'{len(row)} cells: {row!r}.'
+            )
+    places = [_decimals([row[i] for row in rows]) for i in range(len(columns))]
+    best = {
+        (_best(columns, rows, places, name, direction, table.get('intervals')), name)
+        for name, direction in (table.get('best') or {}).items()
+    }
+    kinds = [_kind([row[i] for row in rows]) for i in range(len(columns))]
+    head = ''.join(
+        f'<th scope="col"{kinds[i]}>{_escape(name)}</th>'
+        for i, name in enumerate(columns)
+    )
+    lines = []
+    for place, row in enumerate(rows):
+        cells = [
+            f'<td{kinds[i]}>'
+            + _cell(value, places[i], (place, columns[i]) in best)
+            + '</td>'
+            for i, value in enumerate(row)
+        ]
+        lines.append(f'<tr>{"".join(cells)}</tr>')
+    note = f'<p class="note">{_inline(table["note"])}</p>' if table.get('note') else ''
+    drawn = (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n'
+        f'<tbody>{"".join(lines)}</tbody></table></div>{note}'
+    )
+    return _folded(table['fold'], drawn) if table.get('fold') else drawn
+
+
+def _best(columns, rows, places, name, direction, intervals):
+    """The row of a column's smallest or largest number; None if another is as good."""
+    if name not in columns or direction not in ('min', 'max'):
+        raise ValueError(
+            f'best={{{name!r}: {direction!r}}}: it must name one of {columns} and be '
+            "'min' or 'max'."
+        )
+    i, sign = columns.index(name), 1 if direction == 'max' else -1
+    spans = (intervals or {}).get(name) or [None] * len(rows)
+    if len(spans) != len(rows):
+        raise ValueError(
+            f'{name!r} has {len(spans)} intervals for {len(rows)} rows; give one of each '
+            'row, None where there is none.'
+        )
+    found = []
+    for place, (row, span) in enumerate(zip(rows, spans)):
+        if _is_number(row[i]) and math.isfinite(row[i]):
+            low, high = sorted(sign * x for x in span or (row[i], row[i]))
+            found.append((sign * row[i], low, high, place))
+    if not found:
+        return None
+    _, low, _, winner = max(found)
+    others = [(high, place) for _, _, high, place in found if place != winner]
+    shown = _cell(rows[winner][i], places[i])
+    is_tied = any(_cell(rows[place][i], places[i]) == shown for _, place in others)
+    return None if is_tied or any(high >= low for high, _ in others) else winner
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _kind(values):
+    """The class of a column: numbers stand to the right, long texts are broken."""
+    if any(map(_is_number, values)):
+        return ' class="n"'
+    return ' class="long"' if any(len(str(value)) > LONG for value in values) else ''
+
+
+def _decimals(values):
+    """So many decimals that the largest float of a column shows about four digits."""
+    sizes = [abs(v) for v in values if isinstance(v, float) and math.isfinite(v)]
+    largest = max(sizes, default=1.0) or 1.0
+    if largest < 0.01:
+        return 2 - math.floor(math.log10(largest))
+    return 3 if largest < 10 else 1 if largest < 1000 else 0
+
+
+def _cell(value, decimals=3, bold=False):
+    text = '–' if value is None else str(value)
+    if _is_number(value):
+        text = f'{value:,.{decimals}f}' if isinstance(value, float) else f'{value:,}'
+        text = text.replace('-', '−')  # a real minus sign is as wide as a digit
+    return f'<b>{_escape(text)}</b>' if bold else _escape(text)
+
+
+def _predictions(predictions):
+    return '\n'.join(_prediction(prediction) for prediction in predictions)
+
+
+def _prediction(prediction):
+    _check_keys('a prediction', prediction, PREDICTION_KEYS)
+    target = str(prediction['target'])
+    models = []
+    for name, guesses in prediction['models'].items():
+        items = []
+        for word, probability in guesses:
+            right = ' class="hit"' if word.strip() == target.strip() else ''
+            items.append(
+                f'<li{right} style="--p:{100 * float(probability):.1f}%">'
+                f'<span>{_escape(word)}</span><em>{_percent(probability)}</em></li>'
+            )
+        models.append(f'<div><h3>{_escape(name)}</h3><ol>{"".join(items)}</ol></div>')
+    return (
+        f'<div class="cloze"><p>{_escape(prediction["before"])}'
+        f'<mark>{_escape(target)}</mark>{_escape(prediction["after"])}</p>'
+        f'<div class="guesses">{"".join(models)}</div></div>'
+    )
+
+
+def _percent(probability):
+    percent = 100 * float(probability)
+    return '&lt;1 %' if 0 < percent < 1 else f'{percent:.0f} %'
+
+
+def _figures(figures, number):
+    drawn = [
+        f'<figure>{_svg(figure, f"s{number}f{place}-")}</figure>'
+        for place, figure in enumerate(figures)
+    ]
+    return f'<div class="figures">{"".join(drawn)}</div>'
+
+
+def _svg(figure, prefix):
+    """A figure as an inline SVG element whose ids are its own."""
+    if not hasattr(figure, 'savefig'):
+        raise ValueError(
+            f'{type(figure).__name__} is not a matplotlib figure. jepa_text.report.plots '
+            'makes them.'
+        )
+    import matplotlib
+
+    buffer = io.StringIO()
+    # Text stays text; names of clips are the same on every run.
+    with matplotlib.rc_context({'svg.fonttype': 'none', 'svg.hashsalt': 'jepa-text'}):
+        figure.savefig(buffer, format='svg', transparent=True, metadata={'Date': None})
+    svg = buffer.getvalue()
+    svg = svg[svg.index('<svg') :]
+    svg = re.sub(r'<metadata>.*?</metadata>', '', svg, flags=re.DOTALL)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r'\1', svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r'\1 role="img"', svg, count=1)
+    svg = re.sub(r'(\bid="|href="#|url\(#)', rf'\g<1>{prefix}', svg)
+    return svg
+
+
+def _details(details):
+    parts = []
+    for summary, value in details.items():
+        if not isinstance(value, str):
+            value = json.dumps(value, indent=2, sort_keys=True, default=str)
+        parts.append(_folded(summary, f'<pre>{_escape(value)}</pre>'))
+    return '\n'.join(parts)
+
+
+def _folded(summary, inside):
+    return f'<details><summary>{_escape(summary)}</summary>{inside}</details>'

@@ -1,0 +1,1 @@
+"""Several runs on the same rows, compared."""

@@ -1,0 +1,206 @@
+"""The results of a study as report.html, and as a short table on the terminal."""
+
+import math
+from pathlib import Path
+
+from jepa_text.measures import frequencies
+from jepa_text.report import console, page, plots, provenance
+from jepa_text.running import metrics
+from jepa_text.study import probes
+from jepa_text.training import recipe
+from jepa_text.training.evals import heldout
+
+COLUMNS = ('model', 'masked loss', 'accuracy', 'uniformity', 'effective rank')
+CURVES = (
+    ('heldout/mlm_loss', 'Held-out masked loss', 'nats per token'),
+    ('heldout/mntp_loss', 'Held-out masked loss, one position before', 'nats per token'),
+    ('train/loss', 'Training loss (all terms, weighted)', ''),
+    ('train/mlm_loss', 'Masked loss in training', 'nats per token'),
+    ('jepa/loss', 'Latent loss', '1 − cosine'),
+    ('jepa/lambda', 'Weight of the latent loss', 'λ'),
+    ('jepa/target_std', 'Spread of the latent targets', '0 = collapsed'),
+    ('train/learning_rate', 'Learning rate', ''),
+    ('throughput/tokens_per_second', 'Speed', 'tokens/s'),
+)
+
+
+def table(results):
+    """The rows of the short table, in the order of COLUMNS."""
+    rows = [['unigram entropy', results['unigram'], None, None, None]]
+    for name, values in results['models'].items():
+        rows.append(
+            [
+                name,
+                heldout.masked(values, 'loss'),
+                heldout.masked(values, 'accuracy'),
+                values['geometry/uniformity'],
+                values['geometry/effective_rank'],
+            ]
+        )
+    return rows
+
+
+def show(results):
+    """Prints the short table and the masked-word predictions."""
+    console.table('Held out', list(COLUMNS), table(results))
+    if results['probes']:
+        console.table('Read off the vectors', *probes.table(results))
+    for line in probes.notes(results):
+        print(line)
+    if compared := probes.between(results):
+        made = compared['table']
+        console.table(compared['heading'], made['columns'], made['rows'])
+    print(f'\n{headline(results)}')
+    for item in results['predictions']:
+        print(f'\n{item["text"]}   ({item["answer"]})')
+        for name, answers in item['models'].items():
+            words = '   '.join(f'{word.strip()} {share:.0%}' for word, share in answers)
+            print(f'  {name:14}{words}')
+
+
+def write(workdir, results, configs):
+    """Writes report.html into the workdir and returns its path."""
+    logs = {name: metrics.read(Path(workdir) / name) for name in configs}
+    path = Path(workdir) / 'report.html'
+    sections = [
+        _losses(results),
+        _predictions(results),
+        probes.section(results),
+        probes.between(results),
+        _geometry(results),
+        {'heading': 'Curves', 'figures': figures(logs, configs, results)},
+        {
+            'heading': 'How it was made',
+            'details': {'versions and machine': provenance.versions(), **configs},
+        },
+    ]
+    page.write(
+        path,
+        title='One encoder, trained in several ways',
+        lead=headline(results),
+        sections=[section for section in sections if section],
+    )
+    return path
+
+
+def headline(results):
+    """What to remember: who reads held-out text best, and by how much; before it, which
+    runs are worse than the untrained network, or have learned nothing; that this is no
+    verdict on recipes without seeds."""
+    vectors = probes.headline(results)
+    return f'{vectors} {_losses_said(results)}'.strip()
+
+
+def _losses_said(results):
+    scores = {n: heldout.masked(v, 'loss') for n, v in results['models'].items()}
+    scores = {name: loss for name, loss in scores.items() if loss is not None}
+    runs = {name: loss for name, loss in scores.items() if name not in plots.BASELINES}
+    if not runs:
+        return 'No run predicts tokens, so held-out rows give no loss.'
+    unigram, floor = results['unigram'], scores.get('untrained', math.inf)
+    worse = [name for name, loss in runs.items() if not loss < floor]
+    idle = [name for name, x in runs.items() if not frequencies.is_better(x, unigram)]
+    said = ''
+    if worse:
+        said += f'Worse than untrained at naming hidden tokens: {_names(worse)}. '
+    if rest := [name for name in idle if name not in worse]:
+        said += f'Learned nothing that token frequencies do not give: {_names(rest)}. '
+    # NaN is no score.
+    best = min(runs, key=lambda name: (math.isnan(runs[name]), runs[name]))
+    return said + (
+        f'On {results["heldout_tokens"]:,} tokens that no run has seen, `{best}` names '
+        f'hidden tokens best: {runs[best]:.2f} nats per token, '
+        f'{frequencies.compared(runs[best], unigram)} alone.'
+    )
+
+
+def _names(names):
+    return ', '.join(f'`{name}`' for name in names)
+
+
+def figures(logs, configs, results):
+    """A figure per curve that some run has; dotted lines where phases change."""
+    switches = {}
+    for config in configs.values():
+        spans = recipe.phase_spans(config['phases'], recipe.size(config)[1])
+        for (start, _), phase in zip(spans[1:], config['phases'][1:]):
+            label = phase['objective']['name']
+            switches.setdefault(start, set()).add(label)
+    switches = {' / '.join(sorted(names)): step for step, names in switches.items()}
+    drawn = []
+    for key, title, label in CURVES:
+        runs = {name: metrics.series(log, key) for name, log in logs.items()}
+        # Empty series stay in, so that a run keeps its colour in every figure.
+        if any(len(steps) for steps, _ in runs.values()):
+            lines = {'unigram entropy': results['unigram']} if 'heldout' in key else None
+            drawn.append(
+                plots.curves(runs, title, label, hlines=lines, switches=switches)
+            )
+    return drawn
+
+
+def _losses(results):
+    rows = []
+    for name, values in results['models'].items():
+        loss = heldout.masked(values, 'loss')
+        rows.append(
+            [
+                name,
+                loss,
+                loss if loss is None else frequencies.compared(loss, results['unigram']),
+                heldout.masked(values, 'accuracy'),
+                values.get('heldout/clm_loss'),
+            ]
+        )
+    rows.insert(0, ['unigram entropy', results['unigram'], None, None, None])
+    return {
+        'heading': 'Held-out losses',
+        'text': 'Masked loss: 15 % of the tokens masked, always the same ones, each '
+        'predicted where the objective of the model predicts it (mntp: one position '
+        'before). The unigram entropy is what token frequencies alone give.',
+        'table': {
+            'columns': [
+                'model',
+                'masked loss',
+                'beside token frequencies',
+                'accuracy',
+                'causal loss',
+            ],
+            'rows': rows,
+            'best': {'masked loss': 'min', 'accuracy': 'max', 'causal loss': 'min'},
+            'note': 'Losses in nats per token. Bold is the best of a column, unless '
+            'another is shown alike; each is of one run, so small gaps may be noise, as '
+            'other seeds would show.',
+        },
+    }
+
+
+def _geometry(results):
+    shown = ('uniformity', 'effective_rank', 'mean_cosine')
+    rows = [
+        [name, *(values[f'geometry/{measure}'] for measure in shown)]
+        for name, values in results['models'].items()
+    ]
+    return {
+        'heading': 'Geometry',
+        'text': 'Of held-out rows, mean-pooled. The untrained encoder is what every row '
+        'must be read against; no number here says that vectors are useful.',
+        'table': {
+            'columns': ['model', *(x.replace('_', ' ') for x in shown)],
+            'rows': rows,
+        },
+    }
+
+
+def _predictions(results):
+    shown = []
+    for item in results['predictions']:
+        before, after = item['text'].split('<mask>')
+        models = {
+            name: [(word.strip(), share) for word, share in answers]
+            for name, answers in item['models'].items()
+        }
+        shown.append(
+            {'before': before, 'target': item['answer'], 'after': after, 'models': models}
+        )
+    return {'heading': 'Masked words', 'predictions': shown}

@@ -1,0 +1,1 @@
+"""Config to recipe, recipe to trained state."""

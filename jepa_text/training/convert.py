@@ -1,0 +1,177 @@
+"""Parameters of one model -> those of another: other words, more layers, another head.
+
+    words    rows of the embedding, and columns of the head, go by the token's text; a
+             word that the old tokenizer lacks starts as the mean of all (Hewitt 2021)
+    layers   copied by number:            old 0 1 2    new
+             stack        again and again              0 1 2 0 1 2
+             interleave   each next to its copies      0 0 1 1 2 2
+             identity     the same, but copies add 0   0 . 1 . 2 .
+             first, spread   fewer                     0 1      0 2
+    head     one that was tied and gets a kernel of its own starts as the embedding
+
+Stacking is that of Gong et al. 2019; with `identity` the model computes what it did (Wu
+et al. 2024, arXiv 2401.02415), but not a BERT, whose norms stand after each sum: where 0
+is added, they norm once more.
+"""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jepa_text.models import transformer
+from jepa_text.optim.optimizers import path_name
+
+LAYERS = ('stack', 'interleave', 'identity', 'first', 'spread')
+# What a layer adds to the hidden states comes out of these.
+LEAVING = re.compile(r'(attention/o|ffn/down)/(kernel|bias)$')
+
+
+def word_rows(old, new, have, want):
+    """For each of `want` rows, which of `have` old ones it is; -1 for the mean, int32.
+
+    Rows without a word keep their place, if there is one.
+    """
+    rows_V = np.full(want, -1, np.int32)
+    spare = np.arange(old.vocab_size, have)
+    rows_V[spare[spare < want]] = spare[spare < want]
+    rows_V[: new.vocab_size] = -1
+    for number in range(min(new.vocab_size, want)):
+        token = new.backend.id_to_token(number)
+        known = None if token is None else old.backend.token_to_id(token)
+        if known is not None and known < have:
+            rows_V[number] = known
+    return rows_V
+
+
+def layer_rows(old, new, how):
+    """(for each of `new` layers, which of `old` it is; is it one more copy?), [N] each.
+
+    Raises ValueError for a way that does not lead from one depth to the other.
+    """
+    number_N = np.arange(new)
+    if old == new:
+        return number_N, np.zeros(new, bool)
+    fits = LAYERS[:3] if new > old else LAYERS[3:]
+    if how not in fits:
+        raise ValueError(
+            f'The start has {old} layers and the model {new}: say how, start.layers= '
+            f'{" or ".join(map(repr, fits))}; it is {how!r}.'
+        )
+    rows_N = {
+        'stack': number_N % old,
+        'interleave': number_N * old // new,
+        'identity': number_N * old // new,
+        'first': number_N,
+        'spread': np.round(number_N * (old - 1) / max(new - 1, 1)).astype(int),
+    }[how]
+    seen = np.unique(rows_N, return_index=True)[1]
+    return rows_N, ~np.isin(number_N, seen)
+
+
+def with_words(params, rows_V, known):
+    """The params with rows of words as `word_rows` says; the mean is of `known` ones."""
+
+    def pick(leaf, axis):
+        mean = jnp.mean(
+            leaf[:known] if axis == 0 else leaf[:, :known], axis, keepdims=True
+        )
+        shape = [1] * leaf.ndim
+        shape[axis] = -1
+        found = jnp.take(leaf, jnp.asarray(np.maximum(rows_V, 0)), axis)
+        return jnp.where(jnp.asarray(rows_V < 0).reshape(shape), mean, found)
+
+    encoder, head = dict(params['encoder']), dict(params.get('lm_head', {}))
+    if _is_all(rows_V, encoder['embedding']):
+        return params
+    encoder['embedding'] = pick(encoder['embedding'], 0)
+    if 'output' in head:
+        head['output'] = {'kernel': pick(head['output']['kernel'], 1)}
+    if 'bias' in head:
+        head['bias'] = pick(head['bias'], 0)
+    return {**params, 'encoder': encoder} | ({'lm_head': head} if head else {})
+
+
+def with_layers(encoder, rows_N, is_copy_N, *, silent, scan):
+    """An encoder with layers as `layer_rows` says, scanned or unrolled; if `silent`,
+    copies add nothing to the hidden states."""
+    if 'layers' not in encoder:
+        encoder = transformer.stack_layers(encoder)
+
+    def pick(path, leaf):
+        found = leaf if _is_all(rows_N, leaf) else leaf[jnp.asarray(rows_N)]
+        if not (silent and LEAVING.search(path_name(path))):
+            return found
+        axes = (-1, *[1] * (leaf.ndim - 1))
+        return jnp.where(jnp.asarray(is_copy_N).reshape(axes), 0.0, found)
+
+    layers = jax.tree_util.tree_map_with_path(pick, encoder['layers'])
+    encoder = {**encoder, 'layers': layers}
+    return encoder if scan else transformer.unstack_layers(encoder)
+
+
+def with_scan(tree, scan, depth):
+    """A tree that holds parameters, or moments of them, with layers scanned or not.
+
+    Raises ValueError where layers of different ages would get one.
+    """
+
+    def holds(node):
+        return isinstance(node, dict) and isinstance(node.get('encoder'), dict)
+
+    def change(node):
+        if not holds(node) or scan == ('layers' in node['encoder']):
+            return node
+        if not scan:
+            encoder = transformer.unstack_layers(node['encoder'], depth)
+            return {**node, 'encoder': encoder}
+        _check_ages(node['encoder'])
+        return {**node, 'encoder': transformer.stack_layers(node['encoder'])}
+
+    return jax.tree.map(change, tree, is_leaf=holds)
+
+
+def _check_ages(encoder):
+    layers = [node for name, node in encoder.items() if name.startswith('layer_')]
+    ages = {
+        tuple(leaf.item() for leaf in jax.tree.leaves(one) if _is_age(leaf))
+        for one in layers
+    }
+    if len(ages) > 1:
+        raise ValueError(
+            "start: optimizer='kept', but the moments of its layers are not of one age, "
+            'as those of scanned layers are: leave model.scan as it was, or take '
+            "optimizer='fresh'."
+        )
+
+
+def _is_age(leaf):
+    return leaf.ndim == 0 and not isinstance(leaf, jax.ShapeDtypeStruct | jax.core.Tracer)
+
+
+def check(found, wanted):
+    """Raises a ValueError that lists every path in which two trees of shapes differ."""
+    found, wanted = _shapes(found), _shapes(wanted)
+    lines = [f'{path} is only in the start' for path in sorted(found.keys() - wanted)]
+    lines += [f'{path} is not in the start' for path in sorted(wanted.keys() - found)]
+    lines += [
+        f'{path} is {found[path]} there and {shape} here'
+        for path, shape in sorted(wanted.items())
+        if path in found and found[path] != shape
+    ]
+    if lines:
+        more = f'; and {len(lines) - 10} more' if len(lines) > 10 else ''
+        raise ValueError(
+            f'The model is not that of the start: {"; ".join(lines[:10])}{more}. Leave '
+            'sizes out of the model section, or give those of the start.'
+        )
+
+
+def _shapes(tree):
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {path_name(path): tuple(leaf.shape) for path, leaf in leaves}
+
+
+def _is_all(rows_N, leaf):
+    return np.array_equal(rows_N, np.arange(len(leaf)))

@@ -1,0 +1,90 @@
+"""The geometry of held-out rows while a model trains: how it forms, or collapses."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jepa_text.data import pipeline
+from jepa_text.measures import cloud, forms, geometry
+from jepa_text.models import pooling
+from jepa_text.parallel import sharding
+
+MEASURES = {
+    name: geometry.METRICS[name]
+    for name in ('uniformity', 'mean_cosine', 'effective_rank', 'participation_ratio')
+}
+FORMS = ('raw', 'length_controlled')
+
+
+class Evaluator:
+    """Vectors of the same held-out texts at any parameters; compiled once.
+
+    A text is the first piece of a document in a row, mean-pooled as `encode` does, so
+    there is one of each of the first `texts` rows; read both ways, whatever the
+    objective, so that the phases of a run compare.
+    """
+
+    def __init__(self, network, rows, mesh, *, batch_size, texts=512):
+        self.rows, self.mesh, self.batch_size, self.texts = rows, mesh, batch_size, texts
+
+        def pooled(params, tokens_BL, segment_ids_BL, positions_BL):
+            hidden_BLD = network.apply(
+                'encoder', params, tokens_BL, segment_ids_BL, positions_BL, causal=False
+            )
+            valid_BL = segment_ids_BL == 1
+            return pooling.mean(hidden_BLD, valid_BL), jnp.sum(valid_BL, axis=1)
+
+        whole = sharding.replicated(mesh)
+        self._pooled = sharding.within(mesh, jax.jit(pooled, out_shardings=whole))
+
+    def run(self, params):
+        """{geometry/uniformity, ...; geometry/uniformity_length_controlled, ...}.
+
+        NaN for all of them where vectors are not finite: a run is not ended by being
+        looked at.
+        """
+        vectors_ND, lengths_N = self.vectors(params)
+        names = {
+            (name, form): f'geometry/{name}' + ('' if form == 'raw' else f'_{form}')
+            for name in MEASURES
+            for form in FORMS
+        }
+        if not np.isfinite(vectors_ND).all():
+            return dict.fromkeys(names.values(), float('nan'))
+        controlled_ND = forms.length_controlled(vectors_ND, lengths_N)
+        clouds = {
+            form: cloud.of(rows_ND)
+            for form, rows_ND in zip(FORMS, (vectors_ND, controlled_ND))
+        }
+        return {
+            key: float(MEASURES[name](clouds[form]))
+            for (name, form), key in names.items()
+        }
+
+    def vectors(self, params):
+        """(vectors_ND float32, lengths_N in tokens) of the texts, on every process."""
+        index, parts = sharding.part_of_batch(self.mesh)
+        batches = pipeline.heldout_batches(
+            self.rows,
+            _as_they_are,
+            batch_size=self.batch_size,
+            seed=0,
+            most_rows=self.texts,
+            process_index=index,
+            process_count=parts,
+        )
+        found, lengths = [], []
+        for batch in batches:
+            put = sharding.put_batch(batch, self.mesh)
+            inputs = (put[key] for key in ('tokens', 'segment_ids', 'positions'))
+            pooled_BD, length_B = jax.device_get(
+                self._pooled({'encoder': params['encoder']}, *inputs)
+            )
+            found.append(pooled_BD[length_B > 0])
+            lengths.append(length_B[length_B > 0])
+        return np.concatenate(found), np.concatenate(lengths)
+
+
+def _as_they_are(example, rng, step):
+    """Nothing is hidden."""
+    return example

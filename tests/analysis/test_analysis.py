@@ -1,0 +1,461 @@
+"""An analysis end to end: rows, page and cache; and what its numbers may be taken for."""
+
+import csv
+import json
+import math
+import re
+import shutil
+
+import jax
+import numpy as np
+import pytest
+import tiny
+
+from jepa_text import load, main
+from jepa_text.analysis import analyse, cells, features, findings, page, readouts
+from jepa_text.data import pipeline
+from jepa_text.evaluation import task as tasks
+from jepa_text.parallel import sharding
+from jepa_text.report import console
+from jepa_text.running import metrics
+from jepa_text.training import train
+from jepa_text.training.evals import geometry as geometry_eval
+
+pytest.importorskip('sklearn')
+pytest.importorskip('matplotlib')
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    """A run of two steps, a copy that passes for another seed, and a labelled set."""
+    folder = tmp_path_factory.mktemp('analysis')
+    phases = (dict(objective=dict(name='mlm')),)
+    changes = dict(steps=2, phases=phases, evaluate=dict(every=0))
+    changes |= dict(geometry=dict(every=2, texts=24), checkpoint=dict(every=2, keep=1))
+    train.train(tiny.config(folder, **changes), folder / 'a-0')
+    with open(folder / 'a-0' / metrics.FILE, 'a') as file:
+        file.write('{"step": 3, "jepa/lambda": 0.5}\n')
+    shutil.copytree(folder / 'a-0', folder / 'a-1')
+    nouns = ('whale', 'captain', 'sister', 'garden')
+    rows = [
+        {'text': f'The {noun} and the {other} saw {n} of them.', 'label': noun}
+        for noun in nouns
+        for other in tiny.NOUNS
+        for n in ('one', 'two', 'three')
+    ]
+    text = ''.join(json.dumps(row) + '\n' for row in rows)
+    (folder / 'set.jsonl').write_text(text)
+    return folder
+
+
+def config(folder, **changes):
+    made = dict(
+        name='analysis',
+        seed=0,
+        models=[str(folder / 'a-0'), str(folder / 'a-1')],
+        tasks=[dict(name='labelled', path=str(folder / 'set.jsonl'))],
+        layers=[],
+        poolings=['mean', 'max'],
+        train=60,
+        test=40,
+        halves=4,
+        controls=['untrained', 'bag of embeddings', 'TF-IDF'],
+        cache='',
+        threads=1,
+    )
+    return made | changes
+
+
+@pytest.fixture(scope='module')
+def results(folder):
+    return analyse.analyse(config(folder), folder / 'out')
+
+
+def test_every_part_is_told_while_it_goes(folder, results, tmp_path, monkeypatch, capsys):
+    """No part is silent, the last one ends at 100 %, and steps within are told."""
+    update = console.Progress.update
+    told = []
+
+    def record(self, step, **given):
+        told.append((step, given['description']))
+        self._shown_at = -1e9  # as if ten seconds had gone
+        update(self, step, **given)
+
+    monkeypatch.setattr(console.Progress, 'update', record)
+    kept = dict(cache=str(folder / 'out' / 'features'), halves=0)
+    analyse.analyse(config(folder, models=[str(folder / 'a-0')], **kept), tmp_path)
+    steps = [step for step, _ in told]
+    # Three of the model, TF-IDF, likeness, comparison; each is told when it begins.
+    assert steps == sorted(steps) and set(steps) == set(range(7))
+    (task,) = results['tasks']
+    for part in ('a-0, untrained', 'a-0, bag of embeddings', 'TF-IDF'):
+        assert any(text == f'{part}, {task["name"]}' for _, text in told)
+    assert any('measured 2 of' in text for _, text in told)
+    err = capsys.readouterr().err
+    assert '6/6' in err.splitlines()[-1] and len(err.splitlines()) >= len(told)
+    # What is not kept yet is told by the batch.
+    said = []
+    model = load.load(folder / 'a-0')
+    features.of(model, ['The whale.'] * 70, layers=[-1], tell=said.append)
+    assert said == ['vectors of 64 of 70 texts', 'vectors of 70 of 70 texts']
+
+
+def chosen(results, **wanted):
+    return [
+        row
+        for row in results['rows']
+        if all(row[key] == value for key, value in wanted.items())
+    ]
+
+
+def test_rows_are_tidy_and_the_files_agree(results, folder):
+    with open(folder / 'out' / 'analysis.csv', newline='') as file:
+        read = list(csv.DictReader(file))
+    assert tuple(read[0]) == analyse.COLUMNS and len(read) == len(results['rows'])
+    places = [
+        tuple(row[key] for key in analyse.COLUMNS if key != 'value') for row in read
+    ]
+    assert len(set(places)) == len(places)
+    saved = json.loads((folder / 'out' / 'analysis.json').read_text())
+    assert len(saved['rows']) == len(read) and saved['config']['halves'] == 4
+    row = chosen(results, metric='uniformity', form='whitened', control='', layer=1)[0]
+    (same,) = [
+        r
+        for r in read
+        if (r['metric'], r['form'], r['layer'], r['control'], r['seed'], r['pooling'])
+        == ('uniformity', 'whitened', '1', '', '0', row['pooling'])
+    ]
+    assert float(same['value']) == pytest.approx(row['value'], rel=1e-5)
+
+
+def test_every_measure_has_its_controls_forms_and_intervals(results):
+    for control in ('', 'untrained', 'bag of embeddings', 'TF-IDF'):
+        for form in ('raw', 'centred', 'whitened', 'length_controlled'):
+            rows = chosen(results, control=control, metric='effective_rank', form=form)
+            assert rows, (control, form)
+    last = chosen(results, control='', layer=1, pooling='mean', metric='uniformity')
+    assert all(row['low'] <= row['value'] <= row['high'] for row in last)
+    (chance,) = chosen(results, control='largest class')
+    assert 0.1 < chance['value'] < 0.5
+    # Words are all that these texts have: counting them must do.
+    (counted,) = chosen(results, control='TF-IDF', metric='probe_accuracy')
+    assert counted['value'] > 0.6
+
+
+def test_seeds_are_joined(results):
+    place = dict(control='', layer=1, pooling='mean', metric='probe_accuracy')
+    (mean,) = chosen(results, seed='mean', **place)
+    values = [row['value'] for row in chosen(results, **place) if row['seed'] != 'mean']
+    assert mean['value'] == pytest.approx(np.mean(values))
+
+
+def test_a_control_that_reaches_a_value_is_named(results):
+    warned = [w for w in results['warnings'] if w['metric'] == 'probe_accuracy']
+    assert warned and 'it reaches' in warned[0]['words']
+
+
+def test_the_page_is_whole_and_has_every_figure(results, folder):
+    page = (folder / 'out' / 'analysis.html').read_text()
+    assert not re.search(r'<script|<img|<link|@import|https?://(?!www.w3.org)', page)
+    for words in (
+        'Alignment and uniformity, raw',
+        'Eigenspectrum',
+        'Effective rank by pooling',
+        'CKA of a seed 0 and a seed 1',
+        'Weight of the latent loss',
+        'Uniformity of held-out rows',
+        'Effective rank by layer',
+        'What a control explains',
+        'What no control explains',
+    ):
+        assert words.lower() in page.lower(), words
+    assert '&lt;svg' not in page and page.count('<svg') > 12
+
+
+def test_again_it_reads_what_it_kept(results, folder, monkeypatch):
+    monkeypatch.setattr(features, '_compute', lambda *_: pytest.fail('computed again'))
+    monkeypatch.setattr(page, 'write', lambda *_: None)
+    one = [str(folder / 'a-0')]
+    again = analyse.analyse(config(folder, models=one), folder / 'out')
+    rows = [row for row in results['rows'] if row['seed'] == 0 and not row['other']]
+    expected = [{**row, 'model': row['model'] and 'a-0'} for row in rows]
+    got = [row for row in again['rows'] if not row['other']]
+    assert sorted(map(repr, got)) == sorted(map(repr, expected))
+
+
+SAME = [dict(name='sentences', made='word_order', most=200, seed=n) for n in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ('changes', 'words'),
+    [
+        (dict(models=[]), 'needs models and tasks'),
+        (dict(models=['nowhere']), 'nowhere holds no config.json'),
+        (dict(tasks=[dict(name='sst3', path='x')]), "Did you mean 'sst2'"),
+        (dict(tasks=[dict(name='sst2')]), "needs 'path'"),
+        (dict(poolings=['attention']), 'needs no training'),
+        (dict(poolings=['men']), "Did you mean 'mean'"),
+        (dict(controls=['random']), "no control 'random'"),
+        (dict(halfs=3), "Did you mean 'halves'"),
+        (dict(halves=1), 'halves=1: one has no spread'),
+        (dict(halves=-1), 'halves=-1: must be at least 0'),
+        (dict(test=3), 'test=3: must be at least 8'),
+        (dict(train=1), 'train=1: must be at least 2'),
+        (dict(tasks=SAME), "Two tasks are called 'word_order'"),
+        (dict(tasks=[dict(name='one')]), "one: all 18 training labels are 'a', but"),
+        (dict(tasks=[dict(name='few')]), 'few has 6 test examples, but needs 8'),
+        (dict(tasks=[dict(name='labelled', path='', label='x')]), 'no file|name begins'),
+    ],
+)
+def test_what_cannot_be_analysed_is_said(changes, words, folder):
+    # Before any model is read.
+    made = {'one': ['a'] * 30, 'few': list('aaabbb') * 2 + list('aab')}
+    for task in changes.get('tasks', ()):
+        if task['name'] in made:
+            labels = made[task['name']]
+            path = folder / f'{task["name"]}.jsonl'
+            lines = (
+                json.dumps(dict(text=f't{n}', label=x)) for n, x in enumerate(labels)
+            )
+            path.write_text('\n'.join(lines))
+            task |= dict(name='labelled', path=str(path))
+    with pytest.raises((ValueError, FileNotFoundError), match=words):
+        analyse.analyse(config(folder, **changes), folder / 'bad')
+
+
+def test_the_command_line_names_models_and_tasks(folder):
+    argument = f'models={folder}/a-0,hf:x/y,tasks=bundled,sst2@GLUE/SST-2'
+    root = main.__file__.rsplit('/', 2)[0]
+    flags = [f'--config={root}/configs/analyse.py:{argument}', '--workdir=x']
+    _, found, _ = main.parse(['jepa-text', 'analyse', *flags])
+    assert tuple(found.models) == (f'{folder}/a-0', 'hf:x/y')
+    assert [dict(t) for t in found.tasks] == [
+        dict(name='bundled'),
+        dict(name='sst2', path='GLUE/SST-2'),
+    ]
+    assert set(found) == set(analyse.KEYS)
+
+
+def test_names_of_runs():
+    named = analyse.named
+    assert named(['r/a-0', 'r/a-1', 'hf:x/m-2'])['hf:x/m-2'] == ('m-2', 0)
+    assert named(['r/mlm_seed3', 'q/mlm_seed4'])['r/mlm_seed3'] == ('mlm', 3)
+    assert named(['hf:x/m-1', 'hf:x/m-2'])['hf:x/m-1'] == ('m-1', 0)
+    # Two that would be called the same keep their paths.
+    assert set(named(['r/a', 'q/a']).values()) == {('r/a', 0), ('q/a', 0)}
+    assert named(['hf:there/minilm/model'])['hf:there/minilm/model'] == ('minilm', 0)
+
+
+def test_runs_that_differ_in_more_than_the_seed_keep_their_names(tmp_path):
+    def run(folder, **config):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / 'config.json').write_text(json.dumps(config))
+        return str(tmp_path / folder)
+
+    steps = [run(f'cpt-{n}', seed=0, steps=n, name=f'cpt_{n}') for n in (200, 900)]
+    assert set(analyse.named(steps).values()) == {('cpt-200', 0), ('cpt-900', 0)}
+    starts = [
+        run(f'on-{n}', seed=n, steps=5, log_every=n, start=dict(path=f'runs/mlm-{n}'))
+        for n in (3, 4)
+    ]
+    assert set(analyse.named(starts).values()) == {('on', 3), ('on', 4)}
+    starts = [run(f'off-{n}', seed=n, start=dict(path=f'a-{n}00')) for n in (3, 4)]
+    assert set(analyse.named(starts).values()) == {('off-3', 0), ('off-4', 0)}
+
+
+def test_attention_and_weights_are_trained_and_kept(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(page, 'write', lambda *_: None)
+    changes = dict(
+        models=[str(folder / 'a-0')],
+        poolings=['mean', 'attention', 'weighted'],
+        halves=0,
+        controls=[],
+    )
+    found = analyse.analyse(config(folder, **changes), tmp_path)
+    probes = {
+        row['pooling']: row['value']
+        for row in chosen(found, metric='probe_accuracy', layer=1)
+    }
+    assert set(probes) == {'mean', 'attention', 'weighted'}
+    assert {path.name.split('-')[0] for path in (tmp_path / 'features').glob('*-*')} >= {
+        'attention',
+        'weighted',
+    }
+
+
+@pytest.fixture(scope='module')
+def cloud():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(200, 8)) + 1.0, rng.integers(5, 40, (200, 2))
+
+
+def test_halves_give_the_standard_error_of_a_mean(cloud):
+    rows_ND, lengths_N2 = cloud
+    found, halves = cells.geometry_values(rows_ND, lengths_N2, halves=32)
+    interval = found['mean_cosine', 'raw']
+    # Independent samples of the same cloud say how far it is off.
+    others = [
+        cells.geometry_values(
+            np.random.default_rng(seed).normal(size=(200, 8)) + 1.0, lengths_N2
+        )[0]['mean_cosine', 'raw'].value
+        for seed in range(1, 17)
+    ]
+    error = (interval.high - interval.low) / 2 / cells.quantile(31)
+    assert 0.5 < error / np.std(others, ddof=1) < 2
+    assert len(halves['mean_cosine', 'raw']) == 32
+    none, nothing = cells.geometry_values(rows_ND, lengths_N2)
+    assert math.isnan(none['uniformity', 'raw'].low) and not nothing
+
+
+def pairs(seed, words):
+    rng = np.random.default_rng(seed)
+    first = [' '.join(rng.choice(words, 6)) for _ in range(120)]
+    second = [' '.join(rng.choice(words, 6)) for _ in range(120)]
+    return first, second
+
+
+@pytest.mark.parametrize('kind', ['labels', 'scores'])
+def test_pairs_are_read_off(kind):
+    words = [f'w{a}{b}' for a in 'abcdefgh' for b in 'klmnopqr']
+    rng = np.random.default_rng(1)
+    sides, vectors = [], []
+    for seed in (0, 1):
+        same_N = rng.integers(0, 2, 120)
+        first_ND = rng.normal(size=(120, 6))
+        second_ND = np.where(same_N[:, None], first_ND, rng.normal(size=(120, 6)))
+        target = same_N.astype(str) if kind == 'labels' else same_N * 5.0
+        sides.append(tasks.Examples(*pairs(seed, words), target))
+        vectors.append((first_ND, second_ND))
+    metric, positive = ('f1', '1') if kind == 'labels' else ('spearman', 4.0)
+    task = tasks.Task('t', kind, metric, *sides, positive=positive)
+    rows_ND = np.concatenate([*vectors[0], *vectors[1]])
+    found = cells.split(rows_ND, task)
+    np.testing.assert_array_equal(found.test_second_ND, vectors[1][1])
+    values, single = readouts.answers(task, found)
+    once = cells.once(task)
+    geometry, _ = cells.geometry_values(
+        rows_ND[-240:][once.index_M],
+        np.full((240, 1), 6),
+        halves=2,
+        units_N=once.units_M,
+        pairs_P2=once.positives_P2,
+    )
+    for form in ('raw', 'centred', 'whitened', 'length_controlled'):
+        # Length is taken out fold by fold, and a pair may be in two of them.
+        most = 0.01 if form == 'length_controlled' else 1e-6
+        assert abs(geometry['alignment', form].value) < most
+        assert geometry['alignment', form].high < most
+    if kind == 'labels':
+        assert values['probe_f1'].value > 0.9 and len(single['probe_accuracy']) == 120
+        assert single['probe_f1'].mean() == pytest.approx(values['probe_f1'].value)
+    else:
+        assert values['cosine_spearman'].value > 0.8
+        assert single['cosine_spearman'].mean() == pytest.approx(
+            values['cosine_spearman'].value
+        )
+        assert abs(values['overlap_spearman'].value) < 0.3
+
+
+def test_scores_of_classes_agree_with_scikit_learn():
+    from sklearn import metrics as theirs
+
+    said, truth = np.random.default_rng(0).choice(['0', '1'], (2, 50))
+    assert readouts.f1(said, truth) == pytest.approx(
+        theirs.f1_score(truth, said, pos_label='1')
+    )
+    assert readouts.matthews(said, truth) == pytest.approx(
+        theirs.matthews_corrcoef(truth, said)
+    )
+
+
+def test_quantiles_and_tails_agree_with_scipy():
+    stats = pytest.importorskip('scipy.stats')
+    for freedom in (1, 2, 3, 7, 15, 40):
+        expected = stats.t.ppf(0.975, freedom)
+        assert cells.quantile(freedom) == pytest.approx(expected, rel=0.01)
+    for t in (0.0, 0.5, 2.0, 9.0):
+        for freedom in (1, 2, 3, 8, 15, 31):
+            expected = 2 * stats.t.sf(t, freedom)
+            assert cells.two_sided(-t, freedom) == pytest.approx(expected, rel=1e-6)
+
+
+def row(model, metric, value, *, control='', form='raw', reach=0.01, seed=0):
+    return dict(
+        **dict(task='t', model=model, seed=seed, control=control, layer=2, other=''),
+        **dict(pooling='mean', form=form, metric=metric, value=value, count=9),
+        **dict(low=value - reach, high=value + reach),
+    )
+
+
+def test_the_interval_over_seeds_joins_both_kinds():
+    rows = [row('a', 'isoscore', v, seed=s) for s, v in enumerate((0.1, 0.2, 0.3))]
+    (mean,) = findings.over_seeds([*rows, row('b', 'isoscore', 0.5)])
+    assert mean['seed'] == 'mean' and mean['value'] == pytest.approx(0.2)
+    # t of two degrees of freedom times 0.1 / sqrt 3, and 0.01 over sentences.
+    reach = math.hypot(4.303 * 0.1 / math.sqrt(3), 0.01)
+    assert mean['high'] - mean['value'] == pytest.approx(reach, rel=1e-3)
+
+
+def test_tests_find_a_difference_and_are_corrected():
+    rng = np.random.default_rng(0)
+    shares, rows = {'a': 0.9, 'b': 0.5, 'c': 0.5}, []
+    for seed in range(5):
+        found = {m: x + 0.01 * rng.normal() for m, x in shares.items()}
+        found['c'] = found['b']
+        rows += [
+            row(m, 'probe_accuracy', x, form='', seed=seed) for m, x in found.items()
+        ]
+    tests = findings.compare(rows, {}, {})['tests']
+    p = {(test['first'], test['second']): test['p_holm'] for test in tests}
+    assert p['a', 'b'] < 0.01 and p['b', 'c'] == 1.0
+    assert all(test['p_holm'] >= test['p'] for test in tests)
+
+
+def test_a_difference_of_length_alone_is_called_so():
+    rng, deviations, rows = np.random.default_rng(0), {}, []
+    for model, value in (('a', -0.2), ('b', -0.6)):
+        rows.append(row(model, 'uniformity', value))
+        rows.append(row(model, 'uniformity', -0.05, form='length_controlled'))
+        cell = cells.Cell('t', model, 0, '', 2, 'mean')
+        deviations[cell] = {
+            ('uniformity', form): 0.01 * rng.normal(size=16)
+            for form in ('raw', 'length_controlled')
+        }
+    rows.append(row('a', 'uniformity', -0.3, control='untrained'))
+    found = findings.compare(rows, deviations, {})
+    length = [w for w in found['warnings'] if w['control'] == 'length']
+    assert len(length) == 1 and 'the length of a text' in length[0]['words']
+    (untrained,) = [w for w in found['warnings'] if w['control'] == 'untrained']
+    assert untrained['model'] == 'a' and untrained['kind'] == 'explained'
+
+
+def test_geometry_is_written_while_training(folder):
+    log = {line['step']: line for line in metrics.read(folder / 'a-0')}
+    for step in (0, 2):
+        assert log[step]['geometry/effective_rank'] > 1
+        assert log[step]['geometry/uniformity_length_controlled'] <= 0
+    assert log[0]['geometry/uniformity'] != log[2]['geometry/uniformity']
+
+
+def test_geometry_in_training_is_that_of_the_texts(folder):
+    from jepa_text import load
+
+    model = load.load(folder / 'a-0')
+    rows = pipeline.Rows(tiny.rows(folder), 'heldout')
+    mesh = sharding.make_mesh(devices=jax.devices()[:1])
+    evaluator = geometry_eval.Evaluator(model.network, rows, mesh, batch_size=8, texts=10)
+    vectors_ND, lengths_N = evaluator.vectors(model.params)
+    assert len(vectors_ND) == 10
+    first = rows[0]
+    ids = first['tokens'][first['segment_ids'] == 1]
+    assert lengths_N[0] == len(ids)
+    expected = model.encode([model.tokenizer.decode(ids)])[0]
+    np.testing.assert_allclose(vectors_ND[0], expected, atol=1e-4)
+    broken = {'encoder': jax.tree.map(lambda x: x * np.nan, model.params['encoder'])}
+    assert all(math.isnan(value) for value in evaluator.run(broken).values())
+
+
+def test_a_wrong_geometry_section_is_said(folder, tmp_path):
+    changes = dict(geometry=dict(every=2, text=3))
+    with pytest.raises(ValueError, match="geometry does not take 'text'. Did you mean"):
+        train.train(tiny.config(folder, **changes), tmp_path / 'x')

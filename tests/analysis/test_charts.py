@@ -1,0 +1,91 @@
+"""Figures of an analysis hold the numbers they were given, and tell controls apart."""
+
+import io
+
+import numpy as np
+import pytest
+
+from jepa_text.analysis import charts
+from jepa_text.report import plots
+
+pytest.importorskip('matplotlib')
+MODELS = ['mlm', 'clm']
+SUBJECTS = [('mlm', ''), ('mlm', 'untrained'), ('mlm', 'bag of embeddings'), ('clm', '')]
+SUBJECTS += [('', 'TF-IDF'), ('', 'largest class')]
+POINT = (0.5, 0.4, 0.6)
+MAKERS = {
+    'plane': lambda: charts.plane(
+        dict.fromkeys(SUBJECTS, (POINT, (-1.0, -1.1, -0.9))), 'Plane', MODELS
+    ),
+    'by_layer': lambda: charts.by_layer(
+        {subject: ([0, 1, 2], [POINT] * 3) for subject in SUBJECTS[:2]},
+        'Layers',
+        'rank',
+        MODELS,
+        {('', 'TF-IDF'): 0.7},
+    ),
+    'dots': lambda: charts.dots(
+        {'probe': dict.fromkeys(SUBJECTS, POINT), 'words': {('mlm', ''): POINT}},
+        'Dots',
+        'accuracy',
+        MODELS,
+        {'chance': 0.3},
+    ),
+    'eigenspectra': lambda: charts.eigenspectra(
+        {('mlm', ''): [4.0, 1.0, 0.0], ('clm', ''): [0.0]}, 'Spectra', MODELS
+    ),
+    'likeness': lambda: charts.likeness(np.eye(3), 'CKA', 'mlm', 'clm'),
+}
+
+
+def drawn(figure, format):
+    buffer = io.BytesIO()
+    metadata = {'Date': None} if format == 'svg' else {'Software': None}
+    figure.savefig(buffer, format=format, metadata=metadata)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize('name', MAKERS)
+def test_a_figure_is_drawn_as_vectors_and_the_same_every_time(name):
+    assert b'<svg' in drawn(MAKERS[name](), 'svg')
+    assert drawn(MAKERS[name](), 'png') == drawn(MAKERS[name](), 'png')
+
+
+def labelled(figure):
+    lines = figure.axes[0].lines
+    return {line.get_label(): line for line in lines if line.get_label()[0] != '_'}
+
+
+@pytest.mark.parametrize('name', ['plane', 'dots'])
+def test_controls_are_hollow_and_in_the_colour_of_their_model(name):
+    marks = labelled(MAKERS[name]())
+    assert marks['mlm'].get_color() == marks['mlm, untrained'].get_color()
+    assert marks['mlm'].get_color() != marks['clm'].get_color()
+    assert marks['mlm'].get_markerfacecolor() == marks['mlm'].get_color()
+    assert marks['mlm, untrained'].get_markerfacecolor() == 'white'
+    assert marks['TF-IDF'].get_color() == plots.MUTED
+    shapes = {marks[charts.label(*subject)].get_marker() for subject in SUBJECTS}
+    assert len(shapes) == 4
+
+
+def test_values_and_intervals_are_where_they_belong():
+    marks = labelled(MAKERS['plane']())
+    assert marks['mlm'].get_xydata().tolist() == [[0.5, -1.0]]
+    axes = MAKERS['dots']().axes[0]
+    assert list(axes.lines[0].get_xdata()) == [0.4, 0.6]
+    assert [t.get_text() for t in axes.get_yticklabels()] == ['probe', 'words']
+    line = labelled(MAKERS['by_layer']())['mlm']
+    assert line.get_ydata().tolist() == [0.5] * 3
+    share = labelled(MAKERS['eigenspectra']())['mlm']
+    np.testing.assert_allclose(share.get_ydata(), [0.8, 0.2])
+
+
+def test_missing_ends_are_no_interval():
+    nothing = (0.5, float('nan'), None)
+    assert charts._interval(nothing) == (0.5, 0.5, 0.5)
+    assert charts._interval(2) == (2.0, 2.0, 2.0)
+
+
+def test_a_map_shows_its_numbers_until_they_would_not_be_read():
+    assert {t.get_text() for t in MAKERS['likeness']().axes[0].texts} == {'1.00', '.00'}
+    assert not charts.likeness(np.zeros((20, 20)), '', '', '').axes[0].texts

@@ -1,0 +1,193 @@
+"""Cached vectors are those of `encode`; a file is whole, checked, or computed again."""
+
+import dataclasses
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from jepa_text import load
+from jepa_text.analysis import array_cache, features, measuring
+from jepa_text.config import resolve
+from jepa_text.data import tokenizers
+from jepa_text.evaluation import controls
+from jepa_text.models.network import Network
+
+TEXTS = ['Call me Ishmael.', 'The whale', 'My fellow Americans, the union is strong now.']
+
+
+@pytest.fixture(scope='module')
+def model():
+    tokenizer = tokenizers.load(tokenizers.BUNDLED)
+    section = {'name': 'transformer', 'preset': 'tiny', 'depth': 2, 'scan': False}
+    encoder = resolve.build('models', section, vocab_size=tokenizer.vocab_size)
+    objective = resolve.build(
+        'objectives', {'name': 'mlm'}, tokenizer=tokenizer, length=32, steps=1
+    )
+    network = Network(encoder, objective)
+    params = jax.jit(functools.partial(network.init, 0))()
+    return load.Pretrained(network, params, tokenizer, 32, 'tiny')
+
+
+POOLINGS = ('mean', 'max', 'cls', 'inverse_frequency', 'last4', 'mean-specials')
+
+
+@pytest.fixture(scope='module')
+def found(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp('features')
+    return features.of(model, TEXTS, POOLINGS, folder=folder), folder
+
+
+@pytest.mark.parametrize('layer', [0, 2])
+@pytest.mark.parametrize('pool', ['mean', 'max', 'cls', 'mean-specials'])
+def test_they_are_what_encode_gives(found, model, layer, pool):
+    expected = model.encode(TEXTS, layer=layer, pool=pool)
+    got = found[0].vectors(layer, pool)
+    np.testing.assert_allclose(got, expected, atol=1e-3 * np.abs(expected).max())
+    assert got.dtype == np.float32
+
+
+def test_specials_and_last_layers_change_what_they_should(found):
+    vectors = found[0].vectors
+    assert np.abs(vectors(2, 'mean') - vectors(2, 'mean-specials')).max() > 1e-2
+    assert np.abs(vectors(2, 'mean') - vectors(2, 'last4')).max() > 1e-2
+    np.testing.assert_array_equal(vectors(0, 'cls')[0], vectors(0, 'cls')[1])
+    assert found[0].tokens_N.tolist()[1] < found[0].tokens_N.tolist()[2]
+
+
+def test_the_second_time_nothing_runs(found, model, monkeypatch):
+    monkeypatch.setattr(features, '_compute', lambda *_: pytest.fail('computed again'))
+    again = features.of(model, TEXTS, POOLINGS, folder=found[1])
+    np.testing.assert_array_equal(again.vectors(1, 'max'), found[0].vectors(1, 'max'))
+
+
+def test_other_parameters_texts_or_weights_are_other_files(found, model):
+    names = found[0].names
+    fresh = controls.untrained(model, seed=1)
+    for other in (
+        features.of(fresh, TEXTS, ('mean',)).names,
+        features.of(model, TEXTS[::-1], ('mean',)).names,
+        features.of(dataclasses.replace(model, causal=True), TEXTS, ('mean',)).names,
+    ):
+        assert not set(other.values()) & set(names.values())
+    width = model.network.encoder.width
+    given = [{'attention': np.full(width, x, np.float32)} for x in (0.0, 5.0)]
+    pair = [features.of(model, TEXTS, ('mean', 'attention'), given=g) for g in given]
+    mean_ND = pair[0].vectors(2, 'mean')
+    np.testing.assert_allclose(pair[0].vectors(2, 'attention'), mean_ND, atol=1e-2)
+    assert np.abs(pair[1].vectors(2, 'attention') - mean_ND).max() > 0.05
+
+
+def test_a_shared_direction_costs_no_precision(model):
+    shift = {'encoder': dict(model.params['encoder'])}
+    shift['encoder']['embedding'] = model.params['encoder']['embedding'] + 100.0
+    moved = dataclasses.replace(model, params=model.params | shift)
+    kept = features.of(moved, TEXTS, ('mean',), layers=[0]).vectors(0, 'mean')
+    true = moved.encode(TEXTS, layer=0)
+    assert np.abs(true).min() > 90
+    spread = np.abs(true - true.mean(axis=0)).max()
+    np.testing.assert_allclose(kept, true, atol=2e-3 * spread + 2e-5)
+
+
+def test_texts_that_are_alike_give_no_scale_for_the_others(model, monkeypatch):
+    # Three alike ones stand for the 64 shortest of a thousand.
+    monkeypatch.setattr(features, '_batches', lambda *_: [np.arange(3), np.array([3])])
+    texts = [*['The whale'] * 3, TEXTS[2]]
+    found = features.of(model, texts, ('mean',), layers=[0, 2])
+    for layer in (0, 2):
+        true = model.encode(texts, layer=layer)
+        atol = 2e-3 * np.abs(true).max()
+        np.testing.assert_allclose(found.vectors(layer, 'mean'), true, atol=atol)
+
+
+def test_the_first_batch_is_of_all_lengths_and_every_text_is_in_one():
+    rows = [np.zeros(1 + n // 3) for n in range(300)][::-1]
+    batches = features._batches(rows, 64)
+    assert sorted(np.concatenate(batches)) == list(range(300))
+    lengths = [len(rows[i]) for i in batches[0]]
+    assert min(lengths) == 1 and max(lengths) == 100 and len(set(lengths)) == 64
+    assert [len(batch) for batch in features._batches(rows[:5], 64)] == [5]
+
+
+def test_what_float16_cannot_hold_is_said_and_not_kept(model, monkeypatch, tmp_path):
+    monkeypatch.setattr(features, '_centre', lambda x_CD: np.append(0 * x_CD[0], 1e-9))
+    with pytest.raises(ValueError, match='2/mean of text 1 is more than 65,000 times'):
+        features.of(model, TEXTS, ('mean',), layers=[-1], folder=tmp_path)
+    assert not list(tmp_path.iterdir())
+    broken = jax.tree.map(lambda x: x * np.nan, model.params)
+    broken = dataclasses.replace(model, params=broken)
+    with pytest.raises(ValueError, match='2/mean hold NaN .* did its training diverge'):
+        features.of(broken, TEXTS, ('mean',), layers=[-1])
+
+
+def test_a_damaged_file_is_not_believed(tmp_path):
+    cache = array_cache.ArrayCache(tmp_path)
+    cache.put('rows', np.arange(100, dtype=np.float16))
+    (path,) = tmp_path.iterdir()
+    damaged = bytearray(path.read_bytes())
+    damaged[-3] ^= 1
+    path.write_bytes(damaged)
+    assert cache.get('rows') is None and not list(tmp_path.iterdir())
+
+
+def test_a_broken_off_computation_leaves_nothing(tmp_path):
+    cache = array_cache.ArrayCache(tmp_path)
+    wanted = {'rows': ((4,), np.float32)}
+    with pytest.raises(RuntimeError), cache.writing(wanted):
+        raise RuntimeError
+    assert cache.get('rows') is None and not list(tmp_path.iterdir())
+
+
+def test_objects_are_never_unpickled(tmp_path):
+    cache = array_cache.ArrayCache(tmp_path)
+    scratch = tmp_path / 'x'
+    with open(scratch, 'wb') as file:
+        np.save(file, np.array([{}], object))
+    scratch.rename(tmp_path / f'bad.{array_cache._digest(scratch)}.npy')
+    with pytest.raises(ValueError, match='Python objects'):
+        cache.get('bad')
+
+
+def test_an_analysis_goes_on_without_cls_where_there_is_none(model):
+    """But not where it was asked for first, before all others."""
+    bare = dataclasses.replace(model, begin=())
+    for wanted, expected in (
+        (['mean', 'cls'], ['mean']),
+        (['cls', 'mean'], ['cls', 'mean']),
+    ):
+        measured = measuring.Measured(dict(poolings=wanted, seed=0), [], None)
+        assert measured._poolings(bare, None) == (expected, {})
+        assert measured._poolings(model, None) == (wanted, {})
+
+
+@pytest.mark.parametrize(
+    ('call', 'words'),
+    [
+        (dict(poolings=('maen',)), "no pooling 'maen'. Did you mean 'mean'"),
+        (dict(poolings=('attention',)), "'attention' needs weights"),
+        (dict(poolings=('cls-specials',)), "'cls-specials': .* leaves that token out"),
+        (dict(texts=['']), 'no tokens'),
+        (dict(layers=[9]), r'no layer 9: 0 \(embedding\) to 2, or -1'),
+        (dict(layers=[-4]), 'no layer -4'),
+    ],
+)
+def test_what_cannot_be_pooled_is_said(model, call, words):
+    call = dict(texts=TEXTS, poolings=('mean',)) | call
+    with pytest.raises(ValueError, match=words):
+        features.of(model, **call)
+    with pytest.raises(ValueError, match='no features 9/mean'):
+        features.of(model, TEXTS).vectors(9, 'mean')
+
+
+def test_controls_know_nothing_of_training(model):
+    # The model was made at seed 0 and not trained.
+    same = controls.untrained(controls.untrained(model, seed=1), seed=0)
+    jax.tree.map(np.testing.assert_array_equal, same.params, model.params)
+    bag_ND = controls.bag_of_embeddings(model, TEXTS)
+    np.testing.assert_allclose(bag_ND, model.encode(TEXTS, layer=0), atol=1e-5)
+    # The order of words is nothing to a bag.
+    one, two = controls.bag_of_embeddings(model, ['the the a', 'the a the'])
+    assert np.abs(one - two).max() < 0.1
+    assert controls.tf_idf(['a b', 'b'], ['a b', 'b']).shape == (2, 2)
+    assert controls.word_lengths(['two words', '?']).tolist() == [[2, 9], [1, 1]]

@@ -1,0 +1,348 @@
+"""What may be said of values: intervals over seeds, controls, the page's words."""
+
+import types
+
+import numpy as np
+import pytest
+
+from jepa_text.analysis import (
+    cells,
+    charts,
+    figures,
+    findings,
+    measuring,
+    page,
+    readouts,
+    verdicts,
+)
+from jepa_text.evaluation import controls
+from jepa_text.evaluation import task as tasks
+from jepa_text.measures import correlations, significance, statistics
+
+
+def row(model, metric, value, *, control='', form='', reach=0.01, **changes):
+    made = dict(
+        **dict(task='t', model=model, seed=0, control=control, layer=2, other=''),
+        **dict(pooling='mean', form=form, metric=metric, value=value, count=9),
+        **dict(low=value - reach, high=value + reach),
+    )
+    return made | changes
+
+
+def bag(metric, value, **options):
+    return row('a', metric, value, control=controls.BAG, layer=None, **options)
+
+
+def test_equal_seeds_have_the_interval_of_one():
+    for count in (2, 3, 5):
+        rows = [row('a', 'balance', 0.7, reach=0.1, seed=s) for s in range(count)]
+        (mean,) = findings.over_seeds(rows)
+        assert mean['low'] == pytest.approx(0.6) and mean['high'] == pytest.approx(0.8)
+    rows[0] |= dict(low=np.nan, high=np.nan)
+    assert findings.over_seeds(rows)[0]['high'] == pytest.approx(0.8)
+    rows = [one | dict(low=np.nan, high=np.nan) for one in rows]
+    assert findings.over_seeds(rows)[0]['high'] == pytest.approx(0.7)
+
+
+def test_the_strongest_control_is_named():
+    rows = [
+        row('a', 'probe_accuracy', 0.58, reach=0.06),
+        row('a', 'probe_accuracy', 0.59, control=controls.UNTRAINED),
+        bag('probe_accuracy', 0.71),
+        row('', 'probe_accuracy', 0.96, control=controls.TF_IDF, layer=None, pooling=''),
+    ]
+    (warning,) = findings.compare(rows, {}, {})['warnings']
+    assert warning['control'] == controls.TF_IDF and warning['reached'] == 0.96
+    rows = [row('a', 'uniformity', -1.0, form='raw')]
+    rows.append(
+        row('a', 'uniformity', -1.5, form='raw', control=controls.UNTRAINED),
+    )
+    rows.append(bag('uniformity', -2.0, form='raw'))
+    (warning,) = findings.compare(rows, {}, {})['warnings']
+    assert warning['control'] == controls.BAG
+
+
+def test_every_metric_that_is_read_is_held_against_its_controls():
+    for metric, form in (
+        *(('word_recovery_auc', ''), ('balance', ''), ('cosine_given_overlap', '')),
+        *(('class_alignment', 'raw'), ('distance_ratio', 'length_controlled')),
+    ):
+        worse = 0.54 if not form else 0.6
+        rows = [row('a', metric, worse, form=form), bag(metric, 0.57, form=form)]
+        found = findings.compare(rows, {}, {})
+        assert len(found['examined']) == 1 and found['warnings'][0]['kind'] == 'explained'
+
+
+def test_the_largest_class_is_a_control_too():
+    chance = dict(layer=None, pooling='', low=np.nan, high=np.nan)
+    rows = [row('a', 'probe_mcc', -0.02), row('', 'probe_mcc', 0.0, **chance)]
+    rows[1]['control'] = controls.LARGEST
+    (warning,) = findings.compare(rows, {}, {})['warnings']
+    assert warning['control'] == controls.LARGEST
+    assert 'the commonest label always explains' in warning['words']
+
+
+def test_what_has_no_interval_or_no_control_is_not_called_safe():
+    ends = dict(low=np.nan, high=np.nan)
+    value, other = (row('a', 'probe_accuracy', x, **ends) for x in (0.5, 0.6))
+    found = findings.compare([value, other | dict(control=controls.UNTRAINED)], {}, {})
+    assert len(found['examined']) == 1 and len(found['warnings']) == 1
+    found = findings.compare([value], {}, {})
+    assert found['examined'] == []
+    results = dict(found, rows=[value])
+    assert verdicts.headline(results) == 'No controls were measured.'
+    undefined = value | dict(value=np.nan)
+    found = findings.compare([undefined, bag('probe_accuracy', 0.5)], {}, {})
+    assert found['examined'] == []
+
+
+def right(share, count=872):
+    return np.arange(count) < share * count
+
+
+def test_a_control_within_the_interval_explains_only_what_a_paired_test_allows():
+    base_N = right(0.68).astype(float)
+    better_N = base_N.copy()
+    better_N[-26:], better_N[:4] = 1.0, 0.0  # p = 6e-5, and the intervals meet
+    other_N = np.random.default_rng(0).permutation(base_N)
+    for control_N, kind in ((base_N, 'unclear'), (other_N, 'explained')):
+        intervals = [statistics.mean_interval(x) for x in (better_N, control_N)]
+        rows, single = [], {}
+        for control, found, values_N in zip(
+            ('', controls.UNTRAINED), intervals, (better_N, control_N)
+        ):
+            ends = dict(low=found.low, high=found.high)
+            rows.append(row('a', 'probe_accuracy', found.value, control=control, **ends))
+            cell = cells.Cell('t', 'a', 0, control, 2, 'mean')
+            single[cell] = {'probe_accuracy': values_N}
+        (warning,) = findings.compare(rows, {}, single)['warnings']
+        assert warning['kind'] == kind
+
+
+def test_trivial_answers_have_the_metric_of_the_task():
+    def baselines(metric, train, test):
+        sides = [tasks.Examples(list(x), None, np.array(list(x))) for x in (train, test)]
+        found = readouts.baselines(tasks.Task('t', 'labels', metric, *sides))
+        return {
+            (control, name): pytest.approx(values.mean())
+            for control, single in found.items()
+            for name, values in single.items()
+        }
+
+    ones, zeros = '1' * 68 + '0' * 32, '0' * 68 + '1' * 32
+    assert baselines('f1', ones, ones) == {
+        ('largest class', 'probe_accuracy'): 0.68,
+        ('largest class', 'probe_f1'): 2 * 0.68 / 1.68,
+    }
+    assert baselines('f1', zeros, zeros) == {
+        ('largest class', 'probe_accuracy'): 0.68,
+        ('largest class', 'probe_f1'): 0.0,
+        ('always 1', 'probe_f1'): 2 * 0.32 / 1.32,
+    }
+    # The most that one answer reaches on these, whatever was common in training.
+    assert baselines('mcc', ones, zeros) == {
+        ('largest class', 'probe_accuracy'): 0.68,
+        ('largest class', 'probe_mcc'): 0.0,
+    }
+
+
+@pytest.mark.parametrize('metric', ['f1', 'mcc'])
+def test_influences_are_what_leaving_an_example_out_does(metric):
+    said_N, truth_N = np.random.default_rng(0).choice(['0', '1', '1'], (2, 300))
+    score, influence = readouts.SCORES[metric], readouts.INFLUENCES[metric]
+    pseudo_N = 300 * score(said_N, truth_N) - 299 * statistics.jackknife(
+        score, said_N, truth_N
+    )
+    found_N = influence(said_N, truth_N)
+    assert found_N.mean() == pytest.approx(score(said_N, truth_N))
+    np.testing.assert_allclose(found_N, pseudo_N, atol=0.05)
+
+
+def test_a_test_of_correlations_errs_as_often_as_it_says():
+    rng, rejected, power, old = np.random.default_rng(1), 0, 0, 0
+    for seed in range(200):
+        human_N, shared_N = rng.normal(size=(2, 150))
+        first_N, second_N, worse_N = (
+            share * human_N + 0.6 * (0.84 * shared_N + 0.55 * rng.normal(size=150))
+            for share in (0.8, 0.8, 0.66)
+        )
+
+        found = []
+        for each, other_N in (
+            (correlations.spearman_influence, second_N),
+            (correlations.spearman_influence, worse_N),
+            (_products, worse_N),
+        ):
+            sides = (each(x_N, human_N) for x_N in (first_N, other_N))
+            p = significance.sign_flip(*sides, resamples=300, seed=seed)
+            found.append(p <= 0.05)
+        rejected, power, old = np.add((rejected, power, old), found)
+    assert 0.01 <= rejected / 200 <= 0.1
+    assert power > 80 and power > 1.3 * old
+
+
+def _products(one_N, two_N):
+    ranks = (correlations.ranks(x_N) for x_N in (one_N, two_N))
+    one_N, two_N = ((x_N - x_N.mean()) / x_N.std() for x_N in ranks)
+    return one_N * two_N
+
+
+def test_texts_count_once_and_those_of_a_pair_are_drawn_together():
+    first, second = ([f'{side}{n}' for n in range(20)] for side in 'ab')
+    part = tasks.Examples(
+        first * 2, second + second[1:] + second[:1], np.repeat([1.0, 0.0], 20)
+    )
+    once = cells.once(tasks.Task('t', 'scores', 'spearman', part, part, positive=1.0))
+    texts = part.texts()
+    assert len({texts[i] for i in once.index_M}) == len(once.index_M) == 40
+    assert [texts[once.index_M[i]] for i in once.positives_P2[3]] == ['a3', 'b3']
+    assert all(texts[i][1:] == str(u) for i, u in zip(once.index_M, once.units_M))
+    # Near copies: two texts of a pair are no two texts.
+    rng = np.random.default_rng(0)
+    one_ND = rng.normal(size=(100, 4)) * np.linspace(2, 0.5, 4)
+    rows_ND = np.concatenate([one_ND, one_ND + 0.01 * rng.normal(size=(100, 4))])
+    lengths_N1, widths = rng.integers(5, 9, (200, 1)), []
+    for units_N in (None, np.tile(np.arange(100), 2)):
+        found, _ = cells.geometry_values(rows_ND, lengths_N1, halves=32, units_N=units_N)
+        widths.append(np.ptp(found['uniformity', 'raw'][1:]))
+    assert 1.15 < widths[1] / widths[0] < 2
+
+
+def test_a_map_of_layers_bears_their_numbers():
+    rows = [
+        row(
+            'a',
+            'unbiased_cka',
+            value,
+            form='centred',
+            layer=i,
+            other=f'a seed 0 layer {j}',
+        )
+        for (i, j), value in {(0, 0): 1, (0, 4): 0.2, (4, 0): 0.2, (4, 4): 1}.items()
+    ]
+    section = figures.likeness(dict(rows=rows, tasks=[dict(name='t')]))
+    axes = section['figures'][0].axes[0]
+    assert [t.get_text() for t in axes.get_xticklabels()] == ['0', '4']
+    assert [t.get_text() for t in axes.texts] == ['1.00', '.20', '.20', '1.00']
+
+
+def test_measured_layers_keep_their_numbers():
+    found = measuring.Measured(dict(poolings=['mean'], seed=0), [], None)
+    found.tasks = [types.SimpleNamespace(name='t')]
+    rng = np.random.default_rng(0)
+    found.last['a', 0] = {layer: rng.normal(size=(9, 3)) for layer in (0, 4)}
+    found.likeness()
+    places = [(one['layer'], one['other'][-1]) for one in found.rows]
+    assert places == [(0, '0'), (0, '4'), (4, '0'), (4, '4')]
+
+
+def test_an_untrained_control_is_another_draw_for_each_seed(monkeypatch):
+    seeds = []
+    monkeypatch.setattr(controls, 'untrained', lambda _, seed: seeds.append(seed))
+    config = dict(controls=[controls.UNTRAINED], seed=5, poolings=['mean'])
+    found = measuring.Measured(config, [], None)
+    for seed in (0, 1, 2):
+        found.model(None, 'a', seed)
+    assert len(set(seeds)) == 3
+
+
+def test_a_test_set_of_one_class_has_no_balance():
+    rng, words = np.random.default_rng(0), [f'word{n}' for n in range(100)]
+    texts = [' '.join(rng.choice(words, 4)) for _ in range(240)]
+    train = tasks.Examples(texts[:210], None, np.array(list('aab') * 70))
+    vectors = cells.Vectors(rng.normal(size=(210, 3)), rng.normal(size=(30, 3)))
+    found = []
+    for labels in ('a' * 30, 'ab' * 15):
+        test = tasks.Examples(texts[210:], None, np.array(list(labels)))
+        task = tasks.Task('t', 'labels', 'accuracy', train, test)
+        found.append(readouts.answers(task, vectors))
+    assert 'balance' not in found[0][0] and 'balance' in found[1][0]
+    (values, single) = found[0]
+    assert single['word_recovery_auc'].mean() == values['word_recovery_auc'].value
+
+
+def test_the_last_layer_is_named_only_where_it_was_measured():
+    rows = [row(model, 'balance', 0.5, layer=n) for model, n in (('a', 3), ('b', 2))]
+
+    def named(*layers):
+        return figures.deepest(dict(rows=rows, config=dict(layers=layers)))
+
+    assert named() == named(0, -1) == 'the last layer'
+    assert named(0, 3) == 'layer 2 or 3'
+
+
+def test_methods_say_what_was_done():
+    config = dict(controls=['TF-IDF'], halves=0, train=7, test=9, seed=1)
+    config |= dict(poolings=['mean'])
+    text = ' '.join(page.methods(config).split())
+    assert 'Controls: TF-IDF.' in text and 'random initialisation' not in text
+    assert 'of geometry, none;' in text and '0 random halves' not in text
+    assert 'tokens of at most' not in text
+    config |= dict(controls=[], halves=16, poolings=['mean', 'attention'])
+    text = page.methods(config)
+    assert 'weights of attention are learned from the first 64 tokens' in text
+    assert 'No control was asked for.' in text and '16 random halves' in text
+
+
+def test_a_plane_is_drawn_of_the_form_that_it_names():
+    models = dict(path=('a', 0))
+    rows = [
+        row('a', metric, -1.0, form=form)
+        for metric in ('uniformity', 'alignment')
+        for form in ('raw', 'length_controlled')
+        if (metric, form) != ('alignment', 'length_controlled')
+    ]
+    results = dict(rows=rows, models=models, spectra=[])
+    results['config'] = dict(layers=[], poolings=['mean'])
+    drawn = figures.geometry(dict(name='t'), results)
+    titles = [one.get_suptitle() for one in drawn]
+    assert 'Alignment and uniformity, raw' in titles
+    assert 'Alignment and uniformity, length taken out' not in titles
+
+
+def test_controls_that_charts_do_not_know_are_drawn():
+    subjects = {('', controls.ALWAYS_ONE): 0.4, ('', controls.LARGEST): 0.1}
+    assert charts.dots({'probe F1': subjects}, 'Dots', '', ['a'])
+
+
+def test_what_is_left_is_named_once_and_nothing_where_nothing_is():
+    """One form of a metric is named with its form, both by the metric alone."""
+
+    def examined(model, metric, form, beyond):
+        return dict(task='t', model=model, metric=metric, form=form, beyond=beyond)
+
+    both, one = 'uniformity', 'effective_rank'
+    results = {
+        'tasks': [{'name': 't'}],
+        'models': {'runs/a': ['a', 0], 'runs/b': ['b', 0]},
+        'config': {'layers': ()},
+        'examined': [
+            examined('a', both, 'raw', True),
+            examined('a', both, 'length_controlled', True),
+            examined('a', one, 'raw', False),
+            examined('a', one, 'length_controlled', True),
+            examined('b', both, 'raw', False),
+        ],
+    }
+    table = verdicts.beyond(results)['table']
+    assert table['columns'] == ['model', 't']
+    left = 'uniformity; effective rank, length taken out'
+    assert table['rows'] == [['a', left], ['b', 'nothing']]
+    assert verdicts.beyond(results | {'examined': []}) is None
+
+
+def test_geometry_of_another_number_of_texts_is_not_compared():
+    """A rank grows with the number of texts: of 9 and of 5 it says nothing."""
+    rows = [row('a', 'effective_rank', 5.0, form='raw')]
+    rows.append(bag('effective_rank', 6.0, form='raw', count=5))
+    assert not findings.compare(rows, {}, {})['examined']
+    rows[1]['count'] = 9
+    assert len(findings.compare(rows, {}, {})['examined']) == 1
+    models = [
+        row(m, 'effective_rank', 5.0, form='raw', count=n) for m, n in zip('ab', (9, 5))
+    ]
+    kept = {('effective_rank', 'raw'): np.array([0.1, -0.1, 0.2])}
+    deviations = {cells.Cell('t', model, 0, '', 2, 'mean'): kept for model in ('a', 'b')}
+    assert not findings.compare(models, deviations, {})['tests']
+    models[1]['count'] = 9
+    assert len(findings.compare(models, deviations, {})['tests']) == 1

@@ -1,0 +1,200 @@
+"""Faults of a config end in one line that names them, and with exit code 2."""
+
+import re
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import config_faults
+import jax.numpy as jnp
+import pytest
+import test_configs
+import tiny
+
+from jepa_text import main
+from jepa_text.config import ranges
+from jepa_text.parallel import exits
+from jepa_text.running import metrics
+from jepa_text.study import study
+from jepa_text.training import recipe, train
+
+ROOT = Path(__file__).parents[2]
+MLM = (dict(objective=dict(name='mlm')),)
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp('rows')
+    tiny.rows(path)
+    return path
+
+
+def broken(found):
+    return {said: faults[:3] for said, faults in found.items() if said not in SAID}
+
+
+SAID = ('built', 'refused')
+
+
+def test_random_faults_are_refused_by_name(folder):
+    found = config_faults.trials(25, 0, folder)
+    assert not broken(found)
+    assert len(found['refused']) > len(found['built']) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('seed', range(1, 5))
+def test_many_random_faults_are_refused_by_name(folder, seed):
+    assert not broken(config_faults.trials(300, seed, folder))
+
+
+def test_every_key_that_a_run_needs_is_named_when_it_is_left_out(folder):
+    config = tiny.config(folder)
+    ranges.config(recipe.plain(config))
+    for key in (*ranges.SECTIONS, 'phases', 'schedule', *ranges.REQUIRED):
+        section, _, name = key.rpartition('.')
+        for missing in (True, False):
+            left = config_faults.lists(config)
+            at = left[section] if section else left
+            if missing:
+                del at[name]
+            else:
+                at[name] = None
+            with pytest.raises(ValueError, match=f'The config has no .*{name}'):
+                ranges.config(recipe.plain(left))
+
+
+def changed(folder, **changes):
+    config = config_faults.lists(tiny.config(folder, phases=MLM))
+    for key, value in changes.items():
+        section, _, name = key.rpartition('__')
+        (config[section] if section else config)[name] = value
+    return config
+
+
+def objective(**section):
+    return [dict(objective=section)]
+
+
+@pytest.mark.parametrize(
+    'changes, words',
+    [
+        (dict(phases=(1,)), r'phases\[0\]=1 must be a section with an objective'),
+        (dict(phases=objective(name='mlm', rate=None)), 'rate=None must be a finite'),
+        (
+            dict(phases=objective(name='mlm', rate=1e-4)),
+            'rate=0.0001 masks not one',
+        ),
+        (
+            dict(phases=objective(name='mlm', tied='no')),
+            "tied='no' must be True or False",
+        ),
+        (dict(phases=objective(name='hybrid', latent=dict(top=0))), 'latent: top=0'),
+        (dict(phases=objective(name='ijepa', masks=100)), 'ijepa: masks=100'),
+        (dict(steps=10**10), 'steps=10000000000 must be a whole number at least 0 and'),
+        (dict(schedule__peak=float('inf')), 'peak=inf must be a finite number'),
+        (dict(schedule__decay=float('inf')), 'decay=inf must be a finite number'),
+        (dict(model__rope_theta=0), 'rope_theta=0 must be a number above 0'),
+        (dict(model__rope_theta=[1e4, 0.0]), 'rope_theta=0.0 must be a number above 0'),
+        (dict(model__window=-1), 'window=-1 must be a whole number at least 0'),
+        (dict(model__depth=10**9), 'model.depth=1000000000'),
+        (dict(evaluate__rate=1e-4), 'rate=0.0001 masks not one'),
+        (dict(telemetry=None), 'has no telemetry'),
+        (dict(data=[]), 'has no data'),
+        (dict(mesh='all'), "mesh='all' must be a section"),
+        (dict(profile_steps=[None, 1]), r'profile_steps=\(None, 1\)'),
+        (dict(watchdog=dict(seconds=True)), 'watchdog: seconds=True'),
+        (dict(name=object), 'The config holds what JSON cannot'),
+    ],
+)
+def test_faults_are_said_before_anything_is_written(changes, words, folder, tmp_path):
+    with pytest.raises(exits.ConfigError, match=words):
+        train.train(changed(folder, **changes), tmp_path / 'run')
+    assert not (tmp_path / 'run' / 'config.json').exists()
+
+
+@pytest.mark.parametrize('config', [None, 3, 'configs/desk.py', [1]])
+def test_what_is_no_config_is_refused(config, tmp_path):
+    with pytest.raises(ValueError, match='The config=.*must be a section'):
+        recipe.plain(config)
+
+
+def test_configs_of_other_commands_are_told_apart(tmp_path):
+    quickstart = test_configs.module('quickstart').get_config()
+    with pytest.raises(ValueError, match='that of a study: `jepa-text study`'):
+        train.train(quickstart, tmp_path / 'run')
+    with pytest.raises(ValueError, match='A study needs `runs`'):
+        study.study(test_configs.module('desk').get_config(), tmp_path / 'study')
+    assert not list(tmp_path.iterdir())
+
+
+FILES = {
+    'syntax': ('def get_config():\n    return (\n', 'line 2: .* never closed'),
+    'nothing': ('def get_config():\n    pass\n', 'must return a ConfigDict, not None'),
+    'number': ('def get_config():\n    return 3\n', 'must return a ConfigDict, not 3'),
+    'import': ('import nothing_here\n', "line 1: ModuleNotFoundError: .*'nothing_here'"),
+    'name': ('def get_config():\n    return x\n', "line 2: NameError: name 'x'"),
+    'key': ('def get_config():\n    return {}[1]\n', 'line 2: KeyError: 1'),
+    'no_function': ('config = 3\n', 'defines no function get_config'),
+    'argument': ('def get_config(size):\n    pass\n', "missing 1 required .*'size'"),
+}
+
+
+@pytest.mark.parametrize('name', FILES)
+def test_a_config_file_that_fails_is_shown_by_its_line(
+    name, tmp_path, capsys, monkeypatch
+):
+    text, words = FILES[name]
+    path = tmp_path / 'mine.py'
+    path.write_text(text)
+    flags = [f'--config={path}', f'--workdir={tmp_path}/x']
+    for more in [[], ['--config.steps=3']][: 1 + (name != 'number')]:
+        # As in a process of its own: the module of the last one stays loaded.
+        monkeypatch.delitem(sys.modules, 'config_config', raising=False)
+        assert main.main(['jepa-text', 'train', *flags, *more]) == exits.USAGE
+        said = capsys.readouterr().err.strip().splitlines()[-1]
+        assert re.search(words, said), said
+    assert not (tmp_path / 'x').exists()
+
+
+def test_a_platform_that_is_not_here_is_named(monkeypatch):
+    command = [sys.executable, '-m', 'jepa_text.main', 'train']
+    config = [f'--config={ROOT / "configs" / "desk.py"}', '--workdir=nowhere']
+    done = subprocess.run(
+        [*command, *config],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={'JAX_PLATFORMS': 'cuda', 'PATH': ''},
+    )
+    assert done.returncode == exits.USAGE, done.stderr
+    assert "JAX_PLATFORMS='cuda', but jax finds no such device" in done.stderr
+    assert 'Traceback' not in done.stderr
+
+
+def test_what_ends_well():
+    def ended(in_row, value):
+        return types.SimpleNamespace(
+            step=4,
+            skipped_in_row=in_row,
+            params={'a': jnp.ones(2), 'b': jnp.array(value)},
+        )
+
+    train._check_end(ended(0, 1.0))
+    for state in (ended(3, 1.0), ended(0, jnp.nan), ended(0, [1.0, -jnp.inf])):
+        with pytest.raises(exits.Diverged, match='step 4: the run ended with'):
+            train._check_end(state)
+
+
+@pytest.mark.slow
+def test_a_run_whose_last_loss_is_not_finite_does_not_end_well(folder, tmp_path):
+    """Its steps are skipped, fewer in a row than would stop it, but at the end."""
+    config = changed(folder, steps=4, stop_after_skips=100)
+    config |= dict(schedule=dict(name='constant', value=1e38), log_every=1)
+    config['evaluate']['every'] = config['telemetry']['every'] = 0
+    for _ in range(2):
+        with pytest.raises(exits.Diverged, match='the run ended with'):
+            train.train(config, tmp_path / 'run')
+        assert metrics.read(tmp_path / 'run')[-1]['step'] == 4
+    assert exits.code_of(exits.Diverged('x')) == exits.USAGE

@@ -1,0 +1,65 @@
+"""Every preset builds, and its first step is finite."""
+
+import importlib.util
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import tiny
+
+from jepa_text.parallel import sharding
+from jepa_text.training import recipe
+from jepa_text.training import state as states
+
+CONFIGS = Path(__file__).parents[2] / 'configs'
+
+
+def module(name):
+    spec = importlib.util.spec_from_file_location(name, CONFIGS / f'{name}.py')
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp('rows')
+
+
+@pytest.mark.parametrize('preset', list(module('desk').PRESETS))
+@pytest.mark.slow
+def test_a_step_of_every_phase_of_every_preset(preset, folder):
+    config = module('desk').get_config(preset)
+    config.data.folder, config.data.row_length = tiny.rows(folder), tiny.LENGTH
+    config.data.batch_size = 8
+    config.model = dict(name='transformer', preset='tiny', scan=False, depth=3)
+    config.evaluate.every = 0
+    made = recipe.make(recipe.plain(config))
+    for phase in made.phases:
+        rows = [
+            phase.corrupt(made.rows[i], np.random.default_rng(i), phase.start)
+            for i in range(8)
+        ]
+        batch = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+        state = jax.jit(
+            lambda phase=phase: states.create(
+                phase.network, phase.objective, made.optimizer, 0
+            )
+        )()
+        # The first step of the phase, which looks at everything.
+        state = state.replace(step=state.step + phase.start)
+        after, metrics = jax.jit(phase.step)(state, sharding.put_batch(batch, made.mesh))
+        assert all(np.isfinite(value) for value in metrics.values()), metrics
+        assert int(after.skipped) == 0
+        moved = jax.tree.map(
+            lambda a, b: bool((a != b).any()),
+            after.params['encoder'],
+            state.params['encoder'],
+        )
+        assert all(jax.tree.leaves(moved))
+
+
+def test_an_unknown_preset_is_named():
+    with pytest.raises(ValueError, match='clm_mlm'):
+        module('desk').get_config('clm_mml')

@@ -1,0 +1,125 @@
+"""Wrong numbers of a config are errors before anything is made of them."""
+
+import pytest
+import test_configs
+import tiny
+
+from jepa_text.config import ranges
+from jepa_text.optim import optimizers, schedules
+from jepa_text.parallel import exits
+from jepa_text.training import recipe
+
+MLM = (dict(objective=dict(name='mlm')),)
+
+
+def keys_of(section, before=''):
+    for key, value in section.items():
+        if isinstance(value, dict):
+            yield from keys_of(value, f'{before}{key}.')
+        else:
+            yield before + key
+
+
+def test_what_a_config_can_be_set_to_is_the_same_in_all():
+    """An option of the quickstart is one at scale, and of continued pretraining."""
+    keys = {
+        name: set(keys_of(test_configs.module(name).get_config().to_dict()))
+        for name in ('quickstart', 'pretrain', 'cpt')
+    }
+    named = {'runs', 'study', 'prepare', 'model', 'optimizer', 'schedule'}
+    shared = {k for k in keys['quickstart'] if k.split('.')[0] not in named}
+    assert not shared - keys['pretrain'] and not shared - keys['cpt']
+
+
+@pytest.mark.parametrize(
+    'changes, words',
+    [
+        (dict(clip_norm=-1.0), 'clip_norm=-1.0 must be a number above 0'),
+        (dict(accumulate=0), 'accumulate=0 must be a whole number at least 1'),
+        (dict(log_every=1.5), 'log_every=1.5'),
+        (dict(seed=-1), 'seed=-1'),
+        (dict(stop_after_skips=0), 'stop_after_skips=0'),
+        (dict(telemetry=dict(every=1, on_collapse='stopp')), "'stopp'; there are: warn"),
+        (dict(evaluate=dict(every=1, rate=0.1, most_rows=0)), 'evaluate.most_rows=0'),
+        (dict(model=dict(name='transformer', preset='tiny', depth=0)), 'model.depth=0'),
+        (dict(model=dict(name='transformer', dtype='float99')), "'float99'; there are"),
+        (dict(model={}), 'has no model: it is not that of a training run'),
+    ],
+)
+def test_numbers_out_of_range_are_named(changes, words, tmp_path):
+    config = recipe.plain(tiny.config(tmp_path, phases=MLM, **changes))
+    with pytest.raises(ValueError, match=words):
+        ranges.config(config)
+
+
+def test_numbers_are_numbers():
+    for value in (True, '3', None, float('nan'), [1]):
+        with pytest.raises(ValueError, match='must be a number'):
+            ranges.number('x', value)
+    ranges.number('x', 2.0, whole=True, least=2, most=2)
+    ranges.number('x', float('inf'), above=0, finite=False)
+    with pytest.raises(ValueError, match='x=inf must be a finite number above 0'):
+        ranges.number('x', float('inf'), above=0)
+
+
+@pytest.mark.parametrize(
+    'section, words',
+    [
+        (dict(name='wsd', peak=-1.0, warmup=1, decay=1), "'wsd': peak=-1.0"),
+        (dict(name='wsd', peak='x', warmup=1, decay=1), "peak='x' must be a number"),
+        (dict(name='wsd', peak=1.0, warmup=-5, decay=1), 'warmup=-5'),
+        (dict(name='warmup_cosine', peak=1.0, warmup=8), r'warmup \(8\) takes all 8'),
+    ],
+)
+def test_schedules_refuse(section, words):
+    with pytest.raises(ValueError, match=words):
+        schedules.make(section, steps=8)
+
+
+@pytest.mark.parametrize(
+    'section, words',
+    [
+        (dict(b1=2.0), 'b1=2.0'),
+        (dict(momentum_dtype='int32'), 'int32'),
+        (dict(decay_paths='('), 'no regular expression'),
+        (dict(weight_decay=-0.1), 'weight_decay=-0.1'),
+        (dict(rates=('embedding$', 0.0)), 'pairs of a pattern and a factor'),
+        (dict(rates=(('(', 0.0),)), 'no regular expression'),
+        (dict(name='muon', momentum=1.0), 'momentum=1.0'),
+    ],
+)
+def test_optimizers_refuse(section, words):
+    with pytest.raises(ValueError, match=words):
+        optimizers.make({'name': 'adamw', **section})
+
+
+@pytest.mark.parametrize(
+    'phase, words',
+    [
+        (dict(at_switch=dict(rewam=3)), "at_switch has \\['rewam'\\]"),
+        (dict(at_switch=dict(rewarm=-3)), 'rewarm=-3'),
+        (dict(at_switch=dict(reset='(')), 'no regular expression'),
+        (dict(steps=1.5), 'steps=1.5'),
+        (dict(steps=2, share=0.5), 'give one of them'),
+    ],
+)
+def test_phases_refuse(phase, words):
+    spans = [dict(objective={}, steps=2), dict(objective={}, **phase)]
+    with pytest.raises(ValueError, match=words):
+        recipe.phase_spans(spans, 4)
+        recipe._at_switch(spans[1], 1, 2)
+    with pytest.raises(ValueError, match='phase 0: at_switch belongs'):
+        recipe._at_switch(dict(at_switch=dict(rewarm=1)), 0, 2)
+    assert recipe._at_switch(dict(at_switch=dict(rewarm=0.5)), 1, 8) == (None, 4)
+
+
+def test_what_diverged_is_not_started_again():
+    assert exits.code_of(exits.Diverged('nan')) == exits.USAGE
+    assert exits.code_of(FloatingPointError('nan')) == exits.FAILED
+
+
+def test_rates_may_name_what_a_later_phase_has():
+    section = {'rates': (('predictor/', 0.5),)}
+    optimizers.check_rates(section, [{'encoder': 1.0}, {'predictor': {'up': 1.0}}])
+    with pytest.raises(ValueError, match="'predictor/' matches no parameter"):
+        optimizers.check_rates(section, [{'encoder': 1.0}, {'lm_head': 1.0}])

@@ -1,0 +1,46 @@
+"""The table of chips: found by our names and by jax's."""
+
+import pytest
+
+from jepa_text.cost import hardware
+
+# What jax.devices()[0].device_kind says on each.
+KINDS = {
+    'NVIDIA H100 80GB HBM3': 'h100',
+    'NVIDIA H200': 'h200',
+    'NVIDIA A100-SXM4-80GB': 'a100',
+    'TPU v5 lite': 'v5e',
+    'TPU v5': 'v5p',
+    'TPU v5p': 'v5p',
+    'TPU v6 lite': 'v6e',
+    'cpu': None,
+    'NVIDIA H100 PCIe': None,
+    'NVIDIA GeForce RTX 4090': None,
+}
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_a_device_of_jax_has_the_peak_of_its_chip(kind):
+    name = KINDS[kind]
+    assert hardware.peak(kind) == (hardware.CHIPS[name].peak if name else None)
+
+
+@pytest.mark.parametrize('name', hardware.CHIPS)
+def test_figures_are_plausible_and_have_sources(name):
+    chip = hardware.CHIPS[name]
+    assert 1e14 < chip.peak < 3e15 and 1e10 < chip.memory < 3e11
+    # Operations for each byte that memory gives in the same time.
+    assert 100 < chip.peak / chip.bandwidth < 600
+    assert chip.source and chip.assumed and 0 < chip.mfu < 1
+    assert (chip.price is None) == (chip.priced == '')
+
+
+def test_count_after_the_colon():
+    assert hardware.find('h100:8') == (hardware.CHIPS['h100'], 8)
+    assert hardware.find('V5E') == (hardware.CHIPS['v5e'], 1)
+
+
+@pytest.mark.parametrize('name', ['h900:8', 'h100:0', 'h100:many', ''])
+def test_unknown_hardware_is_named(name):
+    with pytest.raises(ValueError, match='h100:8; chips: h100, h200'):
+        hardware.find(name)

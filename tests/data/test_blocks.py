@@ -1,0 +1,217 @@
+"""Context and target blocks: never one of the other, never a special or padding."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from jepa_text.data.masking import blocks
+
+
+def random_rows(rng, documents, longest=30):
+    """One row of many documents of random length, with specials at their ends, now and
+    then one in the middle, and padding: (valid_L, segment_ids_L)."""
+    lengths = rng.integers(1, longest, documents)
+    segments = np.repeat(np.arange(1, documents + 1), lengths)
+    valid = rng.random(len(segments)) > 0.05
+    ends = np.cumsum(lengths)
+    valid[ends - 1] = False
+    valid[(ends - lengths)[::2]] = False
+    padding = np.zeros(rng.integers(0, 20), int)
+    # Padding is never masked, whatever is said about it.
+    return np.append(valid, padding == 0), np.append(segments, padding)
+
+
+def stretches(mask):
+    """How many stretches of True."""
+    return int((np.diff(mask.astype(int), prepend=0) == 1).sum())
+
+
+@pytest.mark.parametrize(
+    'min_keep, count, high', [(1, 1, 0.25), (4, 4, 0.2), (8, 6, 0.9)]
+)
+def test_context_and_targets_never_meet_in_a_hundred_thousand_documents(
+    min_keep, count, high
+):
+    """Documents of a row are masked each for itself, so 400 at a time are 400 rows; three
+    times 33,600 of them."""
+    rng = np.random.default_rng(0)
+    for _ in range(84):
+        valid, segments = random_rows(rng, 400)
+        context, targets = blocks.context_and_targets(
+            valid,
+            rng,
+            segments,
+            count=count,
+            target_scale=(0.1, high),
+            context_scale=(0.6, 0.9),
+            min_keep=min_keep,
+        )
+        assert targets.shape == (count, len(valid)) and context.shape == valid.shape
+        union = targets.any(0)
+        assert not (context & union).any()
+        allowed = valid & (segments > 0)
+        assert not (context | union)[~allowed].any()
+        sizes = np.bincount(segments[allowed], minlength=401)[1:]
+        kept = np.bincount(segments[context], minlength=401)[1:]
+        hidden = np.bincount(segments[union], minlength=401)[1:]
+        assert (kept >= np.minimum(sizes, min_keep)).all()
+        # Targets are not given up where they need not be.
+        assert (hidden[sizes > min_keep] > 0).all()
+        assert not hidden[sizes <= min_keep].any()
+
+
+def test_ten_thousand_rows_of_one_document():
+    rng = np.random.default_rng(1)
+    for _ in range(10_000):
+        length, padded = rng.integers(0, 20, 2)
+        segments = np.append(np.ones(length, int), np.zeros(padded + 1, int))
+        valid = (segments > 0) & (rng.random(len(segments)) > 0.1)
+        context, targets = blocks.context_and_targets(valid, rng, segments, count=2)
+        assert not (context & targets.any(0)).any()
+        assert not (context | targets.any(0))[~valid].any()
+        assert context.sum() >= min(4, valid.sum())
+
+
+def test_block_lengths_and_starts_are_as_specified():
+    rng = np.random.default_rng(0)
+    n, low, high = 40, 0.1, 0.25
+    segments = np.repeat(np.arange(1, 1001), n)
+    valid = np.ones(len(segments), bool)
+    found = [blocks.target_blocks(valid, rng, 4, (low, high), segments) for _ in range(5)]
+    masks_XN = np.concatenate(found).reshape(-1, n)
+    lengths, starts = masks_XN.sum(1), masks_XN.argmax(1)
+    assert all(stretches(mask) == 1 for mask in masks_XN[:500])
+    # P(ceil(40 u) = k), u uniform in [0.1, 0.25]: 5 to 10, all alike.
+    shares = np.bincount(lengths, minlength=12) / len(lengths)
+    assert_allclose(shares[5:11], 1 / 6, atol=5 * 0.37 / np.sqrt(len(lengths)))
+    assert_allclose(shares[5:11].sum(), 1)
+    for length in (5, 10):
+        places = np.bincount(starts[lengths == length], minlength=n) / sum(
+            lengths == length
+        )
+        expected = np.where(np.arange(n) <= n - length, 1 / (n - length + 1), 0)
+        assert_allclose(places, expected, atol=0.015)
+
+
+def test_blocks_run_over_specials_within_a_document_and_stay_in_it():
+    rng = np.random.default_rng(0)
+    segments = np.repeat([1, 2, 0], [12, 9, 3])
+    valid = (segments > 0) & ~np.isin(np.arange(24), [0, 5, 11, 12, 20])
+    for _ in range(300):
+        for mask in blocks.target_blocks(valid, rng, 3, (0.3, 0.5), segments):
+            for document, size in ((1, 9), (2, 7)):
+                block = mask[valid & (segments == document)]
+                assert len(block) == size and stretches(block) == 1
+                assert np.ceil(0.3 * size) <= block.sum() <= np.ceil(0.5 * size)
+            assert not mask[~valid].any()
+
+
+def test_context_is_one_block_less_the_targets():
+    rng = np.random.default_rng(0)
+    segments, valid = np.ones(100, int), np.ones(100, bool)
+    spans = []
+    for _ in range(300):
+        context, targets = blocks.context_and_targets(
+            valid, rng, segments, count=2, context_scale=(0.5, 0.6)
+        )
+        chosen = np.flatnonzero(context)
+        inside = np.arange(chosen[0], chosen[-1] + 1)
+        assert (context | targets.any(0))[inside].all()
+        spans.append(len(inside))
+        assert (targets.sum(1) >= 15).all() and (targets.sum(1) <= 20).all()
+    assert max(spans) <= 60 and min(spans) < 50
+
+
+def test_shrunk_targets_are_still_blocks():
+    rng, counts = np.random.default_rng(0), set()
+    segments, valid = np.ones(30, int), np.ones(30, bool)
+    sides = set()
+    for _ in range(300):
+        context, targets = blocks.context_and_targets(
+            valid, rng, segments, count=3, target_scale=(0.8, 0.9), min_keep=10
+        )
+        assert max(map(stretches, targets)) <= 1
+        counts.add(int(context.sum()))
+        sides.add((bool(context[0]), bool(context[-1])))
+    assert counts == {10}
+    assert {(True, False), (False, True)} <= sides
+
+
+def test_several_masks_of_one_row():
+    rng = np.random.default_rng(0)
+    segments, valid = np.repeat([1, 0], [60, 4]), np.arange(64) < 60
+    contexts, targets = blocks.several(valid, rng, segments, 5, count=2)
+    assert contexts.shape == targets.shape == (5, 64)
+    assert not (contexts & targets).any()
+    assert len({mask.tobytes() for mask in targets}) == 5
+
+
+def test_capacity_is_never_exceeded():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        documents = rng.integers(1, 9)
+        valid, segments = random_rows(rng, documents)
+        found = blocks.target_blocks(valid, rng, 3, (0.1, 0.3), segments)
+        assert found.sum(1).max() <= blocks.capacity(0.3, len(valid), documents)
+    assert blocks.capacity(0.25, 64) == 16
+    assert blocks.capacity(1.0, 64, 5) == 64
+
+
+def test_kept_indices():
+    mask = np.isin(np.arange(14), [1, 2, 5, 6, 7])
+    index, ok = blocks.kept_indices(mask, 6)
+    assert_array_equal(index, [1, 2, 5, 6, 7, 0])
+    assert_array_equal(ok, [1, 1, 1, 1, 1, 0])
+    assert index.dtype == np.int32 and ok.dtype == bool
+    index, ok = blocks.kept_indices(mask, 3)
+    assert_array_equal(index, [1, 2, 5])
+    assert ok.all()
+    index, ok = blocks.kept_indices(mask & False, 3)
+    assert not ok.any() and len(set(index)) == 3
+
+
+def test_kept_indices_of_many_masks_and_at_random():
+    rng = np.random.default_rng(0)
+    masks = rng.random((3, 5, 40)) < rng.random((3, 5, 1))
+    for given in (None, rng):
+        index, ok = blocks.kept_indices(masks, 12, given)
+        assert index.shape == ok.shape == (3, 5, 12)
+        assert_array_equal(ok.sum(-1), np.minimum(masks.sum(-1), 12))
+        assert_array_equal(np.take_along_axis(masks, index, -1), ok)
+        assert all(len(set(row)) == 12 for row in index.reshape(-1, 12))
+        assert all((np.diff(i[o]) > 0).all() for i, o in zip(index[0], ok[0]))
+    hits = np.zeros(10)
+    for _ in range(3000):
+        index, _ = blocks.kept_indices(np.arange(10) < 8, 4, rng)
+        hits[index] += 1
+    assert (np.abs(hits[:8] / 3000 - 0.5) < 0.06).all() and not hits[8:].any()
+
+
+@pytest.mark.parametrize('length', [1, 5])
+def test_rows_with_nothing_valid_have_empty_masks(length):
+    rng, nothing = np.random.default_rng(0), np.zeros(length, int)
+    context, targets = blocks.context_and_targets(nothing > 0, rng, nothing)
+    assert not context.any() and targets.shape == (4, length) and not targets.any()
+    context, targets = blocks.context_and_targets(nothing > 0, rng, nothing + 1)
+    assert not context.any() and not targets.any()
+
+
+def test_bad_settings_say_what_is_wrong():
+    rng, ones = np.random.default_rng(0), np.ones(8, int)
+
+    def draw(**settings):
+        return blocks.context_and_targets(ones > 0, rng, ones, **settings)
+
+    for settings, message in (
+        (dict(count=0), 'count=0 must be 1 or more'),
+        (dict(min_keep=0), 'min_keep=0 must be 1 or more'),
+        (dict(target_scale=(0.3, 0.2)), r'target_scale=\(0.3, 0.2\) needs 0 < low'),
+        (dict(context_scale=(0.5, 1.5)), r'context_scale=\(0.5, 1.5\) needs 0 < low'),
+    ):
+        with pytest.raises(ValueError, match=message):
+            draw(**settings)
+    with pytest.raises(ValueError, match=r'scale=\(0, 0.2\) needs 0 < low'):
+        blocks.target_blocks(ones > 0, rng, 1, (0, 0.2), ones)
+    for capacity in (0, 9):
+        with pytest.raises(ValueError, match=rf'capacity={capacity} is not in \[1, 8\]'):
+            blocks.kept_indices(ones > 0, capacity)

@@ -1,0 +1,539 @@
+"""What the samplers promise, for many random rows."""
+
+import dataclasses
+import itertools
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from jepa_text.config import resolve
+from jepa_text.data import pipeline
+from jepa_text.data.masking import documents as document_masks
+from jepa_text.data.masking import tokens as token_masks
+from jepa_text.models import transformer
+from jepa_text.models.network import Network
+from jepa_text.objectives.base import View
+from jepa_text.training import step as steps
+
+SPECIAL = (0, 1, 2, 3)
+
+
+# The row of the module's docstring.
+ROW = '<bos> Call me Ish ma el . Some years ago <eos> <pad> <pad>'
+WORDS = np.array(ROW.split())
+TOKENS = np.array([1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2, 0, 0])
+SEGMENTS = np.array([1] * 11 + [0] * 2)
+STARTS_V = ~np.isin(np.arange(50), [7, 8])
+ENDS_V = np.arange(50) == 9
+
+
+def row(rng, length=64):
+    tokens = rng.integers(0, 50, length).astype(np.int32)
+    segments = np.repeat([1, 2, 0], [length // 2, length // 3, length])[:length]
+    return tokens, segments
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32), st.floats(0.01, 0.99), st.integers(4, 200))
+def test_never_specials_never_padding_never_over_capacity(seed, rate, length):
+    rng = np.random.default_rng(seed)
+    tokens, segments = row(rng, length)
+    allowed = token_masks.maskable(tokens, segments, SPECIAL)
+    for mask in (
+        token_masks.fixed_count(allowed, rate, rng),
+        token_masks.limit(token_masks.iid(allowed, rate, rng), 3, rng),
+    ):
+        assert not mask[np.isin(tokens, SPECIAL)].any()
+        assert not mask[segments == 0].any()
+    assert token_masks.fixed_count(allowed, rate, rng).sum() <= token_masks.capacity(
+        rate, length
+    )
+    assert token_masks.limit(allowed, 3, rng).sum() == min(3, allowed.sum())
+
+
+def test_no_special_is_ever_hidden_in_ten_thousand_rows():
+    rng = np.random.default_rng(0)
+    for _ in range(10_000):
+        tokens, segments = row(rng, 16)
+        mask = token_masks.fixed_count(
+            token_masks.maskable(tokens, segments, SPECIAL), 0.4, rng
+        )
+        assert (tokens[mask] > 3).all() and (segments[mask] > 0).all()
+
+
+def by_word(allowed, rate, rng):
+    """Words of one to four tokens, the same ones for the same row."""
+    starts = np.random.default_rng(len(allowed)).random(len(allowed)) < 0.6
+    return token_masks.whole_word(allowed, rate, rng, starts)
+
+
+def by_sentence(allowed, rate, rng):
+    """Sentences of about eight tokens."""
+    starts = np.random.default_rng(len(allowed)).random(len(allowed)) < 0.12
+    return token_masks.sentence(allowed, rate, rng, 1 + np.cumsum(starts))
+
+
+def four_at_a_time(allowed, rate, rng):
+    return token_masks.span(allowed, rate, rng, fixed_length=4)
+
+
+def thirds(length):
+    """Segment ids of documents that have a third of a row each."""
+    return 1 + np.arange(length) * 3 // length
+
+
+def per_document(allowed, rate, rng):
+    return document_masks.fixed_count_per_document(
+        allowed, rate, rng, thirds(len(allowed))
+    )
+
+
+def spans_per_document(allowed, rate, rng):
+    return document_masks.by_document(
+        token_masks.span, allowed, rate, rng, thirds(len(allowed))
+    )
+
+
+EXACT = [
+    token_masks.fixed_count,
+    token_masks.span,
+    four_at_a_time,
+    per_document,
+    spans_per_document,
+]
+SAMPLERS = [*EXACT, by_word, by_sentence]
+
+
+@pytest.mark.parametrize('sampler', SAMPLERS)
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32), st.floats(0, 1), st.integers(4, 200))
+def test_every_sampler_hides_maskable_positions_and_the_count(
+    sampler, seed, rate, length
+):
+    rng = np.random.default_rng(seed)
+    tokens, segments = row(rng, length)
+    allowed = token_masks.maskable(tokens, segments, SPECIAL)
+    mask = sampler(allowed, rate, rng)
+    assert mask.shape == (length,) and mask.dtype == bool
+    assert not mask[~allowed].any()
+    exact = rate * allowed.sum()
+    assert mask.sum() <= min(token_masks.capacity(rate, length), np.floor(exact) + 1)
+    if sampler in EXACT:
+        assert mask.sum() >= np.floor(exact - 1e-9)
+    again = np.random.default_rng(seed)
+    row(again, length)
+    assert_array_equal(sampler(allowed, rate, again), mask)
+
+
+@pytest.mark.parametrize('sampler', [*EXACT, by_word, token_masks.iid])
+def test_rate_is_right_in_expectation_also_for_short_rows(sampler):
+    rng = np.random.default_rng(0)
+    allowed = np.arange(20) < 7
+    share = np.mean([sampler(allowed, 0.3, rng).sum() for _ in range(8000)]) / 7
+    # Standard error: at most 0.46 / sqrt(7 * 8000).
+    assert abs(share - 0.3) < 5 * 0.46 / np.sqrt(56_000)
+
+
+def test_fixed_count_is_floor_or_ceiling():
+    rng = np.random.default_rng(0)
+    counts = {
+        int(token_masks.fixed_count(np.ones(10, bool), 0.25, rng).sum())
+        for _ in range(99)
+    }
+    assert counts == {2, 3}
+
+
+@pytest.mark.parametrize('sampler', EXACT)
+def test_every_position_is_equally_likely(sampler):
+    rng = np.random.default_rng(0)
+    allowed = np.arange(18) % 7 != 3
+    hits = sum(sampler(allowed, 0.4, rng) for _ in range(8000))
+    assert (np.abs(hits[allowed] / 8000 - 0.4) < 0.03).all()
+
+
+def test_worked_example():
+    allowed = token_masks.maskable(TOKENS, SEGMENTS, SPECIAL)
+    starts = token_masks.word_starts(TOKENS, SEGMENTS, STARTS_V)
+    assert WORDS[~starts].tolist() == ['ma', 'el']
+    sentences = token_masks.sentence_ids(TOKENS, SEGMENTS, ENDS_V)
+    assert_array_equal(sentences, [1] * 7 + [2] * 4 + [0] * 2)
+    rng, hidden = np.random.default_rng(0), {}
+    for _ in range(300):
+        for name, mask in (
+            ('word', token_masks.whole_word(allowed, 1 / 3, rng, starts)),
+            ('sentence', token_masks.sentence(allowed, 1 / 3, rng, sentences)),
+        ):
+            hidden.setdefault(name, set()).add(' '.join(WORDS[mask]))
+    assert {'Ish ma el', 'Call me Some'} <= hidden['word']
+    assert not any(('ma' in found) != ('Ish' in found) for found in hidden['word'])
+    # The first sentence exceeds the count: a part of it, in one piece.
+    assert hidden['sentence'] == {
+        'Some years ago',
+        'Call me Ish',
+        'me Ish ma',
+        'Ish ma el',
+        'ma el .',
+    }
+
+
+def test_replacement_shares():
+    rng = np.random.default_rng(0)
+    tokens = np.full(100_000, 7, np.int32)
+    mask = np.arange(100_000) % 2 == 0
+    words = np.array([8, 9])
+    inputs = token_masks.replace(
+        tokens, mask, rng, mask_id=3, random_ids=words, mask_share=0.8, random_share=0.1
+    )
+    hidden = inputs[mask]
+    for share, expected in (
+        ((hidden == 3).mean(), 0.8),
+        (np.isin(hidden, words).mean(), 0.1),
+        ((hidden == 7).mean(), 0.1),
+    ):
+        assert abs(share - expected) < 5 * 0.5 / np.sqrt(50_000)
+    assert_array_equal(inputs[~mask], tokens[~mask])
+
+
+def test_all_masked_by_default_shares():
+    rng = np.random.default_rng(0)
+    tokens = np.arange(4, 14, dtype=np.int32)
+    mask = tokens % 3 == 0
+    inputs = token_masks.replace(
+        tokens, mask, rng, mask_id=3, random_ids=tokens, mask_share=1, random_share=0
+    )
+    assert_array_equal(inputs, np.where(mask, 3, tokens))
+
+
+def test_words_are_hidden_whole_up_to_the_count():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        starts = rng.random(120) < 0.5
+        allowed = np.arange(120) % 31 > 0
+        mask = token_masks.whole_word(allowed, 0.3, rng, starts)
+        word = np.cumsum(starts | ~np.append(False, allowed[:-1]))
+        for number in np.unique(word[mask]):
+            assert mask[allowed & (word == number)].all()
+        # Single tokens abound, so the count is reached: 0.3 * 116 = 34.8.
+        assert mask.sum() in (34, 35)
+
+
+def test_words_that_do_not_fit_are_passed_over_or_cut_if_alone():
+    rng = np.random.default_rng(0)
+    word_of_40 = np.arange(40) == 0
+    mask = token_masks.whole_word(np.ones(40, bool), 0.25, rng, word_of_40)
+    assert mask.sum() == 10 and len(np.flatnonzero(np.diff(mask.astype(int)))) <= 2
+    # Words of 3 and a count of 8 or 9: two words, or three.
+    threes = np.arange(60) % 3 == 0
+    counts = {
+        int(token_masks.whole_word(np.ones(60, bool), 0.14, rng, threes).sum())
+        for _ in range(200)
+    }
+    assert counts == {6, 9}
+
+
+def test_sentences_are_hidden_whole_and_fall_little_short():
+    rng, found = np.random.default_rng(0), []
+    for _ in range(300):
+        sentences = 1 + np.cumsum(rng.random(512) < 0.05)
+        mask = token_masks.sentence(np.ones(512, bool), 0.3, rng, sentences)
+        assert not set(sentences[mask]) & set(sentences[~mask])
+        found.append(mask.sum() / (0.3 * 512))
+    assert 0.97 < np.mean(found) <= 1
+
+
+def test_sentences_end_behind_the_last_mark_and_with_their_document():
+    #                 a  b  ?  !  c  .  |  d  .  <eos> <pad>
+    tokens = np.array([4, 5, 9, 9, 6, 9, 7, 9, 2, 0])
+    segments = np.array([1, 1, 1, 1, 1, 1, 2, 2, 2, 0])
+    assert_array_equal(
+        token_masks.sentence_ids(tokens, segments, ENDS_V), [1, 1, 1, 1, 2, 2, 3, 3, 4, 0]
+    )
+    # A document may begin within a word, and end without a mark.
+    tokens, segments = np.array([4, 7, 7, 8]), np.array([1, 1, 2, 2])
+    assert_array_equal(token_masks.sentence_ids(tokens, segments, ENDS_V), [1, 1, 2, 2])
+    starts = token_masks.word_starts(tokens, segments, STARTS_V)
+    assert_array_equal(starts, [True, False, True, False])
+
+
+def runs(mask):
+    """Lengths of the stretches of True."""
+    edges = np.flatnonzero(np.diff(mask.astype(int), prepend=0, append=0))
+    return edges[1::2] - edges[::2]
+
+
+def test_span_lengths_are_those_of_spanbert():
+    rng = np.random.default_rng(0)
+    masks = [token_masks.span(np.ones(2048, bool), 0.15, rng) for _ in range(200)]
+    found = np.concatenate([runs(mask) for mask in masks])
+    wanted = 0.2 * 0.8 ** np.arange(10)
+    wanted /= wanted.sum()
+    shares = np.bincount(found, minlength=11)[1:] / len(found)
+    # 16,000 spans; of the 80 in a row one is shortened and one may be cut by the ends.
+    assert len(shares) == 10
+    assert_allclose(shares, wanted, atol=0.012)
+    assert_allclose(found.mean(), 3.797, atol=0.1)
+    assert_allclose(wanted @ np.arange(1, 11), 3.797, atol=1e-3)
+
+
+def test_spans_of_a_fixed_length():
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        found = runs(token_masks.span(np.ones(400, bool), 0.35, rng, fixed_length=4))
+        # 140 tokens are 35 spans; one that spans the ends of the row is cut.
+        assert found.sum() == 140 and found.max() == 4
+        assert (found == 4).sum() >= 34
+
+
+def test_spans_are_apart_while_they_can_be():
+    rng = np.random.default_rng(0)
+    for rate in (0.5, 0.79, 0.9, 1.0):
+        mask = token_masks.span(np.ones(1000, bool), rate, rng, fixed_length=4)
+        assert mask.sum() == round(1000 * rate)
+        assert (runs(mask).max() == 4) == (rate < 0.8)
+
+
+def test_span_ends_at_specials_and_documents():
+    rng = np.random.default_rng(0)
+    allowed = np.arange(60) % 6 > 0
+    for _ in range(100):
+        assert runs(token_masks.span(allowed, 0.8, rng, fixed_length=50)).max() <= 5
+
+
+@pytest.mark.parametrize(
+    'settings, message',
+    [
+        (dict(p=0), r'p=0 is not inside \(0, 1\)'),
+        (dict(p=1.0), r'p=1.0 is not inside \(0, 1\)'),
+        (dict(longest=0), 'longest=0 and fixed_length=None must be 1 or more'),
+        (dict(fixed_length=0), 'fixed_length=0 must be 1 or more'),
+    ],
+)
+def test_span_says_what_is_wrong(settings, message):
+    with pytest.raises(ValueError, match=message):
+        token_masks.span(np.ones(4, bool), 0.5, np.random.default_rng(0), **settings)
+
+
+@pytest.mark.parametrize('sampler', [None, token_masks.fixed_count, token_masks.span])
+def test_each_document_has_its_own_rate(sampler):
+    rng = np.random.default_rng(0)
+    segments = np.repeat([1, 2, 3, 0], [200, 50, 3, 11])
+    allowed = (segments > 0) & (np.arange(264) % 9 > 0)
+    sizes = np.bincount(segments[allowed])[1:]
+    rates, hidden, total = np.array([0.15, 0.5, 0.3]), [], []
+    for _ in range(2000):
+        if sampler is None:
+            mask = document_masks.fixed_count_per_document(allowed, rates, rng, segments)
+        else:
+            mask = document_masks.by_document(sampler, allowed, rates, rng, segments)
+        assert not mask[~allowed].any()
+        hidden.append(np.bincount(segments[mask], minlength=4)[1:])
+        total.append(mask.sum())
+    for count, exact in zip(np.transpose(hidden), rates * sizes):
+        assert set(count) == {np.floor(exact), np.ceil(exact)}
+        assert_allclose(count.mean(), exact, atol=0.06)
+    exact = rates @ sizes
+    assert set(total) == {np.floor(exact), np.ceil(exact)}
+
+
+def test_many_short_documents_stay_within_the_capacity():
+    rng = np.random.default_rng(0)
+    segments = 1 + np.arange(300) // 3
+    for rates in (
+        0.15,
+        document_masks.document_rates(segments, lambda n: np.full(n, 0.15)),
+    ):
+        counts = [
+            document_masks.fixed_count_per_document(
+                np.ones(300, bool), rates, rng, segments
+            ).sum()
+            for _ in range(200)
+        ]
+        assert max(counts) <= token_masks.capacity(0.15, 300) and min(counts) >= 45
+
+
+def test_document_rates():
+    rng, segments = np.random.default_rng(0), np.repeat([1, 2, 0], 4)
+    rates = document_masks.document_rates(segments, lambda n: rng.uniform(0.15, 0.5, n))
+    assert rates.shape == (2,) and ((rates >= 0.15) & (rates <= 0.5)).all()
+    assert document_masks.document_rates(segments * 0, lambda n: rng.random(n)).shape == (
+        0,
+    )
+    with pytest.raises(ValueError, match=r'1.2.*not all in \[0, 1\]'):
+        document_masks.document_rates(segments, lambda n: np.full(n, 1.2))
+
+
+@pytest.mark.parametrize('sampler', SAMPLERS)
+def test_nothing_to_hide_hides_nothing(sampler):
+    rng = np.random.default_rng(0)
+    assert not sampler(np.zeros(12, bool), 0.5, rng).any()
+    assert not sampler(np.ones(12, bool), 0.0, rng).any()
+
+
+def test_overflow_is_what_limit_drops():
+    rng = np.random.default_rng(0)
+    mask = np.arange(20) % 2 == 0
+    for most in (0, 3, 9, 10, 11):
+        kept = token_masks.limit(mask, most, rng)
+        assert token_masks.overflow(mask, most) == mask.sum() - kept.sum()
+
+
+@pytest.mark.parametrize('sampler', [*SAMPLERS, token_masks.iid])
+def test_a_thousand_rows_keep_their_shape_their_inputs_and_their_promise(sampler):
+    for seed in range(1000):
+        rng = np.random.default_rng(seed)
+        tokens, segments = row(rng, 48)
+        allowed = token_masks.maskable(tokens, segments, SPECIAL)
+        before, state = allowed.copy(), rng.bit_generator.state
+        mask = sampler(allowed, 0.35, rng)
+        assert_array_equal(allowed, before)
+        assert mask.shape == (48,) and mask.dtype == bool and not mask[~allowed].any()
+        if sampler is not token_masks.iid:
+            assert mask.sum() <= token_masks.capacity(0.35, 48)
+        if sampler in EXACT:
+            assert mask.sum() in (
+                np.floor(0.35 * allowed.sum()),
+                np.ceil(0.35 * allowed.sum()),
+            )
+        rng.bit_generator.state = state
+        assert_array_equal(sampler(allowed, 0.35, rng), mask)
+
+
+def test_a_hundred_thousand_documents_hide_their_count_each():
+    """Documents of a row are masked each for itself, so they are as good as rows."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, 20, 100_000)
+    segments = np.repeat(np.arange(1, 100_001), lengths)
+    tokens = rng.integers(0, 50, len(segments))
+    allowed = token_masks.maskable(tokens, segments, SPECIAL)
+    sizes = np.bincount(segments[allowed], minlength=100_001)[1:]
+    rates = document_masks.document_rates(segments, lambda n: rng.uniform(0.1, 0.5, n))
+    mask = document_masks.fixed_count_per_document(allowed, rates, rng, segments)
+    hidden = np.bincount(segments[mask], minlength=100_001)[1:]
+    assert (tokens[mask] > 3).all()
+    # To the rounding of a sum of 100,000 numbers.
+    assert (hidden >= np.floor(rates * sizes - 1e-6)).all()
+    assert (hidden <= np.ceil(rates * sizes + 1e-6)).all()
+    assert abs(mask.sum() - rates @ sizes) < 1
+    # The same, each position alone: 4 sigma of a binomial.
+    mask = token_masks.iid(allowed, 0.3, rng)
+    assert not mask[~allowed].any()
+    n = allowed.sum()
+    assert abs(mask.sum() - 0.3 * n) < 4 * np.sqrt(n * 0.3 * 0.7)
+
+
+def test_the_iid_sampler_has_room_for_six_standard_deviations():
+    objective = mlm(sampler='iid', rate=0.15, length=512)
+    # P(binomial > mean + 6 sigma) is below 1e-8 for 512 and 0.15; nearer, it is not.
+    rng = np.random.default_rng(0)
+    counts = (rng.random((20_000, 512)) < 0.15).sum(1)
+    assert counts.max() < objective.capacity < 0.15 * 512 + 7 * np.sqrt(512 * 0.15 * 0.85)
+
+
+# --- masks that do not fit are counted
+
+TOKENIZER = types.SimpleNamespace(
+    vocab_size=50, mask_id=3, special_ids=SPECIAL, starts_word=STARTS_V
+)
+
+
+def mlm(length=16, **section):
+    return resolve.build(
+        'objectives',
+        {'name': 'mlm', **section},
+        tokenizer=TOKENIZER,
+        length=length,
+        steps=10,
+    )
+
+
+def examples(count, length=16):
+    rng = np.random.default_rng(0)
+    return [
+        {
+            'tokens': rng.integers(4, 50, length).astype(np.int32),
+            'segment_ids': np.ones(length, np.int32),
+            'positions': np.arange(length, dtype=np.int32),
+        }
+        for _ in range(count)
+    ]
+
+
+def narrow(**section):
+    """Half of the tokens hidden, and room for five of sixteen."""
+    made = mlm(sampler='iid', rate=0.5, **section)
+    return dataclasses.replace(made, capacity=5)
+
+
+def test_a_mask_that_does_not_fit_is_counted_row_by_row():
+    found = set()
+    for seed, example in enumerate(examples(200)):
+        wide = mlm(sampler='iid', rate=0.5).corrupt(example, np.random.default_rng(seed))
+        cut = narrow().corrupt(example, np.random.default_rng(seed))
+        assert 'dropped' not in wide
+        chosen, kept = wide['loss_mask'], cut['loss_mask']
+        assert cut['dropped'].shape == () and cut['dropped'].dtype == np.int32
+        assert cut['dropped'] == chosen.sum() - kept.sum() == max(0, chosen.sum() - 5)
+        # What is dropped is seen, and not predicted.
+        assert_array_equal(kept, cut['inputs'] == 3)
+        assert not (kept & ~chosen).any()
+        found.add(int(cut['dropped']))
+    assert {0, 1, 5} <= found
+
+
+@pytest.mark.parametrize('sampler', ['fixed', 'whole_word', 'span'])
+def test_samplers_that_always_fit_count_nothing(sampler):
+    made = mlm(sampler=sampler).corrupt(examples(1)[0], np.random.default_rng(0))
+    assert 'dropped' not in made
+
+
+def test_the_metric_adds_up_over_rows_and_over_parts_of_a_batch():
+    objective, rows = narrow(), examples(8)
+    stream = pipeline.batches(rows, objective.corrupt, batch_size=8, seed=0, threads=1)
+    (batch,) = itertools.islice(stream, 1)
+    stream.close()
+    assert batch['dropped'].shape == (8,) and batch['dropped'].dtype == np.int32
+    total = int(batch['dropped'].sum())
+    assert total > 3
+    encoder = transformer.make('tiny', vocab_size=50, depth=1, scan=False)
+    network = Network(encoder, objective)
+    params = jax.jit(lambda: network.init(0))()
+
+    @jax.jit
+    def dropped(batch, counts):
+        view = View(
+            apply=network.apply,
+            target=None,
+            memory={},
+            batch=batch,
+            step=0,
+            counts=counts,
+        )
+        return steps.loss_of(objective, params, view)[1][0]['dropped_masks']
+
+    counts = objective.counts(jax.tree.map(jnp.asarray, batch))
+    assert dropped(batch, counts) == total
+    parts = [{key: x[i::2] for key, x in batch.items()} for i in (0, 1)]
+    assert sum(float(dropped(part, counts)) for part in parts) == total
+
+
+def test_a_mixture_with_a_part_that_may_not_fit_counts_in_every_row():
+    parts = (dict(name='mlm', sampler='iid', rate=0.3), dict(name='clm'))
+    made = resolve.build(
+        'objectives',
+        dict(name='mixture', parts=parts),
+        tokenizer=TOKENIZER,
+        length=64,
+        steps=10,
+    )
+    keys = set()
+    for seed, example in enumerate(examples(20, length=64)):
+        row = made.corrupt(example, np.random.default_rng(seed))
+        keys.add(frozenset(row))
+        assert row['dropped'].shape == () and row['dropped'] == 0
+    assert len(keys) == 1

@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jepa_text.data import packing, tokenizers
+from jepa_text.data.sources import bundled
+
+LENGTHS = st.lists(st.integers(0, 70), max_size=60)
+BOTH = pytest.mark.parametrize('pack', packing.PACKINGS.values(), ids=packing.PACKINGS)
+
+
+@BOTH
+@settings(max_examples=200, deadline=None)
+@given(lengths=LENGTHS, row_length=st.integers(1, 33))
+def test_every_token_once_in_order_and_no_row_too_long(pack, lengths, row_length):
+    packed = pack(lengths, row_length)
+    found = {document: [] for document in range(len(lengths))}
+    for row in range(len(packed)):
+        pieces = packed[row]
+        assert 1 <= len(pieces) <= packed.most_pieces
+        assert sum(n for _, _, n in pieces) <= row_length
+        for document, start, n in pieces:
+            assert n > 0
+            found[document].append((start, n))
+    for document, length in enumerate(lengths):
+        # Sorted by start, the pieces of a document follow each other without a gap.
+        at = 0
+        for start, n in sorted(found[document]):
+            assert start == at
+            at += n
+        assert at == length
+    assert packed.tokens == sum(lengths)
+
+
+@settings(max_examples=100, deadline=None)
+@given(lengths=LENGTHS, row_length=st.integers(1, 33))
+def test_best_fit_cuts_only_what_is_longer_than_a_row(lengths, row_length):
+    packed = packing.best_fit(lengths, row_length)
+    assert (packed.start % row_length == 0).all()
+    pieces = np.bincount(packed.document, minlength=len(lengths))
+    np.testing.assert_array_equal(pieces, -(-np.array(lengths, int) // row_length))
+
+
+@settings(max_examples=100, deadline=None)
+@given(lengths=LENGTHS, row_length=st.integers(1, 33))
+def test_best_fit_leaves_no_two_rows_that_would_fit_in_one(lengths, row_length):
+    packed = packing.best_fit(lengths, row_length)
+    used = sorted(sum(n for *_, n in packed[row]) for row in range(len(packed)))
+    assert len(used) < 2 or used[0] + used[1] > row_length
+
+
+def test_best_fit_takes_the_place_with_the_least_room():
+    # Rows after the 7 and the 6 have 1 and 2 left: the 2 goes to the 6, the 1 to the 7.
+    packed = packing.best_fit([6, 7, 1, 2], 8)
+    assert [packed[row] for row in range(2)] == [
+        [(1, 0, 7), (2, 0, 1)],
+        [(0, 0, 6), (3, 0, 2)],
+    ]
+
+
+@settings(max_examples=100, deadline=None)
+@given(lengths=LENGTHS, row_length=st.integers(1, 33))
+def test_concat_is_the_stream_cut_into_rows(lengths, row_length):
+    stream = [(d, i) for d, length in enumerate(lengths) for i in range(length)]
+    packed = packing.concat(lengths, row_length)
+    for row in range(len(packed)):
+        tokens = [(d, start + i) for d, start, n in packed[row] for i in range(n)]
+        assert tokens == stream[row * row_length : (row + 1) * row_length]
+    assert len(packed) == -(-len(stream) // row_length)
+
+
+def test_the_example_of_the_docstring():
+    best = packing.best_fit([19, 4, 3, 2], 8)
+    assert [best[row] for row in range(len(best))] == [
+        [(0, 0, 8)],
+        [(0, 8, 8)],
+        [(1, 0, 4), (0, 16, 3)],
+        [(2, 0, 3), (3, 0, 2)],
+    ]
+    stream = packing.concat([19, 4, 3, 2], 8)
+    assert stream[2] == [(0, 16, 3), (1, 0, 4), (2, 0, 1)]
+
+
+@BOTH
+def test_nothing_to_pack(pack):
+    for lengths in ([], [0, 0]):
+        packed = pack(lengths, 8)
+        assert len(packed) == packed.tokens == packed.most_pieces == 0
+
+
+@pytest.mark.parametrize('row_length', [64, 128, 256, 512])
+def test_next_to_no_padding_on_the_bundled_corpus(row_length):
+    ours = tokenizers.load(tokenizers.BUNDLED)
+    texts = [document['text'] for document in bundled.make('heldout')]
+    lengths = [len(ids) + 2 for ids in ours.encode_many(texts)]
+    for pack in packing.PACKINGS.values():
+        packed = pack(lengths, row_length)
+        assert packed.tokens / (len(packed) * row_length) > 0.99

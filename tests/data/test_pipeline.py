@@ -1,0 +1,410 @@
+import itertools
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from jepa_text.data import pipeline, prepare, rows, tokenizers
+
+
+@pytest.fixture(scope='module')
+def ours():
+    return tokenizers.load(tokenizers.BUNDLED)
+
+
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory, ours):
+    """A prepared folder with 16 tokens a row, never changed."""
+    folder = tmp_path_factory.mktemp('whole')
+    words = np.array(['the', 'whale', 'and', 'a', 'white', 'sea', 'of', 'men'])
+    rng = np.random.default_rng(0)
+    texts = [
+        f'{n} ' + ' '.join(rng.choice(words, rng.integers(1, 50))) for n in range(90)
+    ]
+    (folder / 'corpus.txt').write_text('\n\n'.join(texts))
+    source = {'name': 'text', 'path': folder / 'corpus.txt', 'heldout_every': 4}
+    prepare.prepare(source, ours, folder / 'rows', row_length=16, shards=3)
+    return folder / 'rows'
+
+
+@pytest.fixture
+def folder(whole, tmp_path):
+    """A copy that a test may damage."""
+    return shutil.copytree(whole, tmp_path / 'rows')
+
+
+class Numbers:
+    """Rows that say which row they are."""
+
+    fingerprint = 'numbers'
+
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return {'row': np.array([index]), 'segment_ids': np.ones(3, np.int32)}
+
+
+def draw(row, rng, step):
+    """A corruption that shows the generator it was given."""
+    return row | {'draw': rng.random(2), 'step': np.array([step])}
+
+
+def take(count, rows, corrupt=draw, **changed):
+    """The first batches of a stream, the iterator closed."""
+    given = {'batch_size': 6, 'seed': 0} | changed
+    stream = pipeline.batches(rows, corrupt, **given)
+    found = list(itertools.islice(stream, count))
+    stream.close()
+    return found
+
+
+def assert_same(ones, others):
+    assert len(ones) == len(others)
+    for one, other in zip(ones, others):
+        assert one.keys() == other.keys()
+        for key in one:
+            np.testing.assert_array_equal(one[key], other[key])
+
+
+# Rows.
+
+
+def test_a_row_in_memory(whole, ours):
+    data = pipeline.Rows(whole, 'train')
+    assert len(data) == data.manifest['splits']['train']['rows'] > 20
+    tokens = 0
+    for row in (data[i] for i in range(len(data))):
+        for name in ('tokens', 'segment_ids', 'positions'):
+            assert row[name].shape == (16,) and row[name].dtype == np.int32
+        segment_ids = row['segment_ids']
+        used = segment_ids > 0
+        tokens += used.sum()
+        # Padding is at the end, and is pad_id.
+        assert (np.diff(used.astype(int)) <= 0).all()
+        assert (row['tokens'][~used] == ours.pad_id).all()
+        assert (row['positions'][~used] == 0).all()
+        # Documents are numbered 1, 2, ... and positions restart in each.
+        steps = np.diff(segment_ids[used])
+        assert segment_ids[0] == 1 and set(steps) <= {0, 1}
+        restart = np.concatenate([[True], steps == 1])
+        np.testing.assert_array_equal(row['positions'][used] == 0, restart)
+        assert (np.diff(row['positions'][used])[steps == 0] == 1).all()
+    assert tokens == data.manifest['splits']['train']['tokens']
+
+
+def test_indexing_is_that_of_a_list(whole):
+    data = pipeline.Rows(whole, 'heldout')
+    last = len(data) - 1
+    np.testing.assert_array_equal(data[-1]['tokens'], data[np.int64(last)]['tokens'])
+    for outside in (len(data), -len(data) - 1):
+        with pytest.raises(IndexError):
+            data[outside]
+
+
+def test_record_is_little_endian_tokens_then_lengths():
+    pieces = [np.array([17, 4, 9, 2]), np.array([17, 5, 2])]
+    record = rows.to_record(pieces, 8, 0, '<u2')
+    expected = [17, 4, 9, 2, 17, 5, 2, 0, 4, 3]
+    assert record == b''.join(value.to_bytes(2, 'little') for value in expected)
+    row = rows.from_record(record, 8, '<u2')
+    assert row['segment_ids'].tolist() == [1, 1, 1, 1, 2, 2, 2, 0]
+    assert row['positions'].tolist() == [0, 1, 2, 3, 0, 1, 2, 0]
+    for bad in (record[:16], b'', record + b'\xff\xff'):
+        with pytest.raises(ValueError, match='not a row of 8 tokens'):
+            rows.from_record(bad, 8, '<u2')
+
+
+def test_no_rows_there(tmp_path, whole):
+    with pytest.raises(FileNotFoundError, match='no prepared rows in.*jepa-text prepare'):
+        pipeline.Rows(tmp_path, 'train')
+    with pytest.raises(ValueError, match="no split 'trian'.*Did you mean 'train'"):
+        pipeline.Rows(whole, 'trian')
+
+
+def test_the_fingerprint_says_which_rows(whole, folder, ours, tmp_path):
+    one = pipeline.Rows(whole, 'train').fingerprint
+    assert one == pipeline.Rows(folder, 'train').fingerprint
+    assert one != pipeline.Rows(whole, 'heldout').fingerprint
+    source = pipeline.Rows(whole, 'train').manifest['settings']['source']
+    prepare.prepare(source, ours, tmp_path / 'b', row_length=16, shards=3, seed=1)
+    assert one != pipeline.Rows(tmp_path / 'b', 'train').fingerprint
+
+
+# Damage.
+
+
+def test_a_tampered_manifest(folder):
+    path = folder / 'manifest.json'
+    manifest = json.loads(path.read_text())
+    manifest['row_length'] = 8
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match='manifest.json is damaged or was edited'):
+        pipeline.Rows(folder, 'train')
+
+
+@pytest.mark.parametrize('content', ['', '{"format": 1', '[]', '{}', b'\xff\xfe'])
+def test_a_manifest_that_is_none(folder, content):
+    data = content if isinstance(content, bytes) else content.encode()
+    (folder / 'manifest.json').write_bytes(data)
+    with pytest.raises(ValueError, match='manifest.json is damaged or was edited'):
+        pipeline.Rows(folder, 'train')
+
+
+def test_a_manifest_of_another_format(folder):
+    rows.write_manifest(folder, rows.read_manifest(folder) | {'format': 99})
+    with pytest.raises(ValueError, match='has format 99, this version .* reads 1'):
+        pipeline.Rows(folder, 'train')
+
+
+def test_a_shard_that_is_missing_or_cut(folder):
+    shard = folder / 'train-00001-of-00003.array_record'
+    os.truncate(shard, shard.stat().st_size - 1)
+    with pytest.raises(ValueError, match='train-00001.*cut or replaced'):
+        pipeline.Rows(folder, 'train')
+    pipeline.Rows(folder, 'heldout')
+    shard.unlink()
+    with pytest.raises(ValueError, match='train-00001.*is missing, but the manifest'):
+        pipeline.Rows(folder, 'train')
+
+
+def flip(path, at):
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0xFF
+    path.write_bytes(data)
+
+
+def test_a_damaged_record_names_the_shard(folder):
+    flip(folder / 'train-00001-of-00003.array_record', 150)
+    data = pipeline.Rows(folder, 'train')
+    errors = []
+    for i in range(len(data)):
+        try:
+            data[i]
+        except ValueError as error:
+            errors.append(str(error))
+    assert 0 < len(errors) < len(data) / 3
+    for error in errors:
+        assert 'train-00001-of-00003.array_record is damaged' in error
+        assert 'jepa-text prepare' in error
+    with pytest.raises(ValueError, match='train-00001.*is damaged'):
+        take(len(data), data)
+
+
+def test_a_shard_that_cannot_be_opened(folder):
+    shard = folder / 'train-00000-of-00003.array_record'
+    shard.write_bytes(b'\0' * shard.stat().st_size)
+    with pytest.raises(
+        ValueError, match=r'train-00000-of-00003\.array_record cannot be opened'
+    ):
+        pipeline.Rows(folder, 'train')
+
+
+def test_shards_with_another_number_of_rows(folder):
+    manifest = rows.read_manifest(folder)
+    manifest['splits']['train']['files'][0]['rows'] += 1
+    rows.write_manifest(folder, manifest)
+    with pytest.raises(ValueError, match=r'hold \d+ rows, the manifest says \d+'):
+        pipeline.Rows(folder, 'train')
+
+
+def test_verify_reads_every_byte(folder):
+    assert pipeline.verify(folder) == rows.read_manifest(folder)
+    for name, at in (('heldout-00000-of-00003.array_record', 40), ('tokenizer.json', 99)):
+        flip(folder / name, at)
+        with pytest.raises(ValueError, match=f'{name} is damaged: its sha256'):
+            pipeline.verify(folder)
+        flip(folder / name, at)
+    pipeline.verify(folder)
+
+
+# What must fit together.
+
+
+def test_the_tokenizer_must_be_that_of_the_rows(whole, ours):
+    manifest = rows.read_manifest(whole)
+    pipeline.check_tokenizer(manifest, ours)
+    other = tokenizers.train(['a b a b'], 300)
+    with pytest.raises(ValueError, match='another tokenizer.*2048 entries'):
+        pipeline.check_tokenizer(manifest, other)
+
+
+def test_the_row_length_must_be_that_of_the_config(whole):
+    manifest = rows.read_manifest(whole)
+    pipeline.check_row_length(manifest, 16)
+    with pytest.raises(ValueError, match='have 16 tokens, the config asks for 64'):
+        pipeline.check_row_length(manifest, 64)
+
+
+def test_a_changed_stream_is_said_in_words():
+    saved = pipeline.fingerprint(Numbers(9), 16, 0)
+    assert saved == pipeline.fingerprint(Numbers(9), 16, 0)
+    assert len(bytes.fromhex(saved)) == 24
+    pipeline.check_fingerprint(saved, saved)
+    other = Numbers(9)
+    other.fingerprint = 'others'
+    for now, said in (
+        (pipeline.fingerprint(Numbers(9), 32, 0), r'other batch size \('),
+        (pipeline.fingerprint(Numbers(9), 16, 1), r'other seed \('),
+        (pipeline.fingerprint(other, 16, 1), r'other rows and other seed \('),
+    ):
+        with pytest.raises(ValueError, match=said):
+            pipeline.check_fingerprint(saved, now)
+
+
+# Batches.
+
+
+def test_epochs_are_permutations_and_differ():
+    batches = take(20, Numbers(12))
+    seen = np.concatenate([batch['row'][:, 0] for batch in batches]).reshape(10, 12)
+    np.testing.assert_array_equal(np.sort(seen), np.tile(np.arange(12), (10, 1)))
+    assert len({tuple(epoch) for epoch in seen}) == 10
+
+
+def test_positions_of_the_stream_each_have_their_own_generator():
+    batches = take(20, Numbers(12), seed=7)
+    draws = np.concatenate([batch['draw'] for batch in batches])
+    assert len(np.unique(draws)) == draws.size
+    for position in (0, 5, 100):
+        expected = np.random.default_rng([7, position]).random(2)
+        np.testing.assert_array_equal(draws[position], expected)
+
+
+def test_the_seed_changes_order_and_masks():
+    (one,), (other,) = take(1, Numbers(50)), take(1, Numbers(50), seed=1)
+    assert (one['row'] != other['row']).any()
+    assert not np.isin(one['draw'], other['draw']).any()
+
+
+@pytest.mark.parametrize('processes', [2, 3, 6])
+def test_processes_share_the_global_batch(whole, processes):
+    data = pipeline.Rows(whole, 'train')
+    alone = take(9, data, start=3)
+    parts = [
+        take(9, data, start=3, process_index=index, process_count=processes)
+        for index in range(processes)
+    ]
+    together = [
+        {key: np.concatenate([part[key] for part in step]) for key in step[0]}
+        for step in zip(*parts)
+    ]
+    assert_same(together, alone)
+
+
+@pytest.mark.parametrize('start', [1, 4, 11])
+def test_starting_late_is_skipping(start):
+    assert_same(take(6, Numbers(13), start=start), take(start + 6, Numbers(13))[start:])
+
+
+def test_a_start_far_away_costs_nothing():
+    (batch,) = take(1, Numbers(13), start=10**12)
+    position = 6 * 10**12
+    expected = np.random.default_rng([0, position]).random(2)
+    np.testing.assert_array_equal(batch['draw'][0], expected)
+
+
+def test_threads_change_nothing(whole):
+    data = pipeline.Rows(whole, 'train')
+    one = take(30, data, threads=1)
+    for threads in (2, 7):
+        assert_same(take(30, data, threads=threads), one)
+
+
+def test_fewer_rows_than_a_batch():
+    (batch,) = take(1, Numbers(2))
+    np.testing.assert_array_equal(np.sort(batch['row'][:, 0]), [0, 0, 0, 1, 1, 1])
+
+
+def test_an_error_in_corrupt_comes_through_and_ends_the_stream():
+    def fails(row, rng, step):
+        raise ZeroDivisionError('no such mask')
+
+    stream = pipeline.batches(Numbers(9), fails, batch_size=3, seed=0)
+    with pytest.raises(ZeroDivisionError, match='no such mask'):
+        next(stream)
+    with pytest.raises(StopIteration):
+        next(stream)
+
+
+def test_a_stream_may_be_closed_at_any_time():
+    pipeline.batches(Numbers(9), draw, batch_size=3, seed=0).close()
+    stream = pipeline.batches(Numbers(9), draw, batch_size=3, seed=0)
+    next(stream)
+    stream.close()
+    stream.close()
+    with pytest.raises(StopIteration):
+        next(stream)
+
+
+@pytest.mark.parametrize(
+    'changed, message',
+    [
+        ({'process_count': 4}, 'batch_size 6 cannot be shared evenly by 4'),
+        ({'batch_size': 0}, 'batch_size 0 cannot be shared'),
+        ({'process_index': 2, 'process_count': 2}, 'process_index 2 must be from 0 to 1'),
+        ({'start': -1}, 'start=-1 and seed=0 must not be negative'),
+        ({'seed': -1}, 'start=0 and seed=-1 must not be negative'),
+    ],
+)
+def test_unusable_streams(changed, message):
+    # At the call, not at the first batch.
+    with pytest.raises(ValueError, match=message):
+        pipeline.batches(Numbers(9), draw, **({'batch_size': 6, 'seed': 0} | changed))
+
+
+# Held-out batches.
+
+
+def test_one_ordered_pass_with_full_shapes():
+    given = dict(batch_size=4, seed=3)
+    batches = list(pipeline.heldout_batches(Numbers(10), draw, **given))
+    assert_same(batches, list(pipeline.heldout_batches(Numbers(10), draw, **given)))
+    assert [batch['row'].shape for batch in batches] == [(4, 1)] * 3
+    order = np.concatenate([batch['row'][:, 0] for batch in batches])
+    np.testing.assert_array_equal(order, [*range(10), 0, 0])
+    assert (batches[-1]['segment_ids'][2:] == 0).all()
+    assert (batches[-1]['segment_ids'][:2] == 1).all()
+    expected = np.random.default_rng([3, 9]).random(2)
+    np.testing.assert_array_equal(batches[-1]['draw'][1], expected)
+
+
+def test_most_rows_are_the_first_ones():
+    given = dict(batch_size=4, seed=3)
+    few = list(pipeline.heldout_batches(Numbers(10), draw, most_rows=4, **given))
+    assert_same(few, list(pipeline.heldout_batches(Numbers(10), draw, **given))[:1])
+    (batch,) = pipeline.heldout_batches(Numbers(3), draw, most_rows=99, **given)
+    assert batch['segment_ids'].any(axis=1).tolist() == [True, True, True, False]
+
+
+@pytest.mark.parametrize('count', [1, 5, 8, 9])
+def test_processes_share_the_held_out_batches(count):
+    given = dict(batch_size=4, seed=3)
+    alone = list(pipeline.heldout_batches(Numbers(count), draw, **given))
+    parts = [
+        list(
+            pipeline.heldout_batches(
+                Numbers(count), draw, process_index=index, process_count=2, **given
+            )
+        )
+        for index in range(2)
+    ]
+    together = [
+        {key: np.concatenate([part[key] for part in step]) for key in step[0]}
+        for step in zip(*parts, strict=True)
+    ]
+    assert_same(together, alone)
+
+
+def test_held_out_errors():
+    with pytest.raises(ValueError, match='cannot be shared evenly by 3'):
+        list(
+            pipeline.heldout_batches(
+                Numbers(9), draw, batch_size=4, seed=0, process_count=3
+            )
+        )

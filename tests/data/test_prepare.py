@@ -1,0 +1,380 @@
+import errno
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from jepa_text.data import packing, pipeline, prepare, rows, shards, tokenizers
+from jepa_text.training import prepare as preparing
+
+
+@pytest.fixture(scope='module')
+def ours():
+    return tokenizers.load(tokenizers.BUNDLED)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """A source of 300 short documents, with some blank ones."""
+    rng = np.random.default_rng(0)
+    words = np.array(['the', 'whale', 'and', 'a', 'white', 'sea', 'of', 'é'])
+    lines = [' '.join(rng.choice(words, rng.integers(1, 60))) for _ in range(300)]
+    path = tmp_path / 'corpus.jsonl'
+    lines = [json.dumps({'text': f'{n} {line}'}) for n, line in enumerate(lines)]
+    path.write_text('\n'.join([*lines, '{"text": " \\n"}', '{"text": ""}']))
+    return {'name': 'jsonl', 'path': path, 'heldout_every': 5}
+
+
+@pytest.fixture
+def make(corpus, ours, tmp_path):
+    """`prepare` with small settings, any of them overridden."""
+
+    def call(folder='rows', **changed):
+        given = {'source': corpus, 'tokenizer': ours, 'row_length': 32} | changed
+        return prepare.prepare(folder=tmp_path / folder, **given)
+
+    return call
+
+
+def documents_of(folder, split):
+    """The texts of a prepared folder, put together again from <bos> to <eos>."""
+    data = pipeline.Rows(folder, split)
+    tokenizer = tokenizers.load(folder / 'tokenizer.json')
+    pieces = []
+    for row in (data[i] for i in range(len(data))):
+        for number in range(1, row['segment_ids'].max() + 1):
+            pieces.append(row['tokens'][row['segment_ids'] == number])
+    return pieces, tokenizer
+
+
+def test_every_token_of_every_document_is_in_the_rows(make, tmp_path, corpus, ours):
+    manifest = make(row_length=4096)
+    texts = [
+        json.loads(line)['text']
+        for line in corpus['path'].read_text().splitlines()
+        if json.loads(line)['text'].strip()
+    ]
+    found = []
+    for split in ('train', 'heldout'):
+        pieces, _ = documents_of(tmp_path / 'rows', split)
+        for piece in pieces:
+            assert piece[0] == ours.bos_id and piece[-1] == ours.eos_id
+            found.append(ours.decode(piece[1:-1]))
+        counts = manifest['splits'][split]
+        assert counts['documents'] == len(pieces)
+        assert counts['tokens'] == sum(map(len, pieces))
+        texts_of_split = [ours.decode(piece) for piece in pieces]
+        assert counts['bytes'] == sum(len(text.encode()) for text in texts_of_split)
+    assert sorted(found) == sorted(texts)
+
+
+@pytest.mark.parametrize('name', packing.PACKINGS)
+def test_short_rows_hold_the_same_tokens(make, tmp_path, name):
+    whole = make('long', row_length=4096)
+    short = make('short', row_length=8, packing=name)
+    for split in ('train', 'heldout'):
+        counted = []
+        for folder, manifest in (('long', whole), ('short', short)):
+            pieces, _ = documents_of(tmp_path / folder, split)
+            counted.append(np.bincount(np.concatenate(pieces), minlength=2048))
+            counts = manifest['splits'][split]
+            places = counts['rows'] * manifest['row_length']
+            assert counts['efficiency'] == counts['tokens'] / places
+            assert counts['rows'] == sum(entry['rows'] for entry in counts['files'])
+        np.testing.assert_array_equal(*counted)
+
+
+def test_begin_and_end_are_options(make, tmp_path, ours):
+    make(row_length=4096, add_bos=False, add_eos=False)
+    pieces, _ = documents_of(tmp_path / 'rows', 'train')
+    assert not np.isin(np.concatenate(pieces), ours.special_ids).any()
+
+
+def test_pieces_after_the_first_have_no_begin(make, tmp_path, ours):
+    manifest = make(row_length=8)
+    pieces, _ = documents_of(tmp_path / 'rows', 'train')
+    begins = sum(piece[0] == ours.bos_id for piece in pieces)
+    assert begins == manifest['splits']['train']['documents'] < len(pieces)
+    assert not any((piece[1:] == ours.bos_id).any() for piece in pieces)
+
+
+def test_same_input_same_bytes_another_seed_another_order(make):
+    one, two, other = make('one'), make('two'), make('other', seed=1)
+    assert one == two
+    first, second = (m['splits']['train']['files'][0] for m in (one, other))
+    assert first['sha256'] != second['sha256']
+    assert one['splits']['train']['tokens'] == other['splits']['train']['tokens']
+
+
+def test_rows_are_shuffled(make, tmp_path):
+    # Unshuffled, best fit would put all full rows first.
+    make(row_length=16)
+    data = pipeline.Rows(tmp_path / 'rows', 'train')
+    used = np.array([(data[i]['segment_ids'] > 0).sum() for i in range(len(data))])
+    assert (np.diff((used == 16).astype(int)) != 0).sum() > 2
+
+
+def test_wide_vocabularies_and_rows_take_four_bytes(make, tmp_path, ours):
+    assert rows.dtype_for(2048, 512) == '<u2' and rows.dtype_for(65536, 512) == '<u4'
+    make('narrow')
+    manifest = make('wide', row_length=70_000)
+    assert manifest['dtype'] == '<u4'
+    data = pipeline.Rows(tmp_path / 'wide', 'heldout')
+    assert len(data) == 1 and data[0]['tokens'].shape == (70_000,)
+
+
+def test_fewer_rows_than_shards(make, tmp_path):
+    manifest = make(row_length=4096, shards=9)
+    names = [entry['name'] for entry in manifest['splits']['heldout']['files']]
+    assert names == ['heldout-00000-of-00001.array_record']
+
+
+def test_a_finished_folder_is_left_alone(make, tmp_path):
+    one = make()
+    before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / 'rows').iterdir()}
+    assert make() == one
+    assert before == {p.name: p.stat().st_mtime_ns for p in (tmp_path / 'rows').iterdir()}
+
+
+def test_other_settings_are_refused_and_named(make, tmp_path, ours):
+    make()
+    with pytest.raises(FileExistsError, match=r'row_length was 32 and is now 64; seed'):
+        make(row_length=64, seed=1)
+    other = tokenizers.train(['a b a b'], 300)
+    with pytest.raises(FileExistsError, match=f"tokenizer was '{ours.fingerprint}'"):
+        make(tokenizer=other)
+    assert pipeline.verify(tmp_path / 'rows')['row_length'] == 32
+
+
+def test_rows_that_were_prepared_otherwise_are_told(make, corpus, tmp_path, capsys):
+    make(tokenizer=tokenizers.load(tokenizers.BUNDLED))
+    asked = {'source': corpus | {'path': str(corpus['path'])}, 'tokenizer': 'bundled'}
+    words = tmp_path / 'tokenizer.json'
+    tokenizers.train(['a b a b'], 300).save(words)
+
+    def changed(**changes):
+        return pipeline.prepared_otherwise(asked | changes, tmp_path / 'rows')
+
+    assert changed() == []
+    assert changed(row_length=32, source={'name': asked['source']['name']}) == []
+    assert changed(tokenizer='') == changed(tokenizer='start') == []
+    assert changed(row_length=64) == ['row_length was 32 and is now 64']
+    (path,) = changed(source=asked['source'] | {'path': 'mine'})
+    assert path.startswith('source.path was') and path.endswith("is now 'mine'")
+    (other,) = changed(tokenizer=str(words))
+    assert other.startswith('tokenizer was')
+    config = {'prepare': asked, 'data': {'folder': str(tmp_path / 'rows')}}
+    preparing.if_missing(config)
+    assert capsys.readouterr().out == ''
+    preparing.if_missing(config | {'prepare': asked | {'row_length': 64}})
+    assert (
+        'row_length was 32 and is now 64. It is used as it is' in capsys.readouterr().out
+    )
+
+
+def test_a_folder_of_something_else_is_refused(make, tmp_path):
+    (tmp_path / 'rows').mkdir()
+    make()  # An empty one is fine.
+    (tmp_path / 'mine').mkdir()
+    (tmp_path / 'mine' / 'thesis.tex').write_text('x')
+    with pytest.raises(FileExistsError, match='something other than prepared rows'):
+        make('mine')
+    assert (tmp_path / 'mine' / 'thesis.tex').exists()
+
+
+def test_a_damaged_finished_folder_is_not_taken_for_whole(make, tmp_path):
+    make()
+    shard = next((tmp_path / 'rows').glob('train-*'))
+    os.truncate(shard, 100)
+    with pytest.raises(ValueError, match='it was cut or replaced'):
+        make()
+
+
+@pytest.mark.parametrize(
+    'changed, message',
+    [
+        ({'row_length': 4}, 'row_length=4 must be a whole number of tokens, at least 8'),
+        ({'row_length': 64.0}, 'row_length=64.0 must be'),
+        ({'row_length': True}, 'row_length=True must be'),
+        ({'packing': 'bestfit'}, "no packing 'bestfit'.*Did you mean 'best_fit'"),
+        ({'shards': 0}, 'shards=0 must be'),
+        ({'seed': -1}, 'seed=-1 must be'),
+        ({'splits': 'train'}, "splits='train' must be a list"),
+        ({'source': {'name': 'bundle'}}, "Did you mean 'bundled'"),
+    ],
+)
+def test_unusable_settings(make, tmp_path, changed, message):
+    with pytest.raises(ValueError, match=message):
+        make(**changed)
+    assert not list(tmp_path.glob('*rows*'))
+
+
+@pytest.mark.parametrize('content', ['', '\n\n', '{"text": "  "}\n'])
+def test_an_empty_corpus(make, corpus, tmp_path, content):
+    corpus['path'].write_text(content)
+    with pytest.raises(ValueError, match="no text in the split 'train'.*not blank"):
+        make()
+    assert not list(tmp_path.glob('*rows*'))
+
+
+def test_a_missing_corpus(make, tmp_path):
+    with pytest.raises(FileNotFoundError, match='There is no corpus at'):
+        make(source={'name': 'text', 'path': str(tmp_path / 'nowhere')})
+    assert not list(tmp_path.glob('*rows*'))
+
+
+def test_an_unreadable_encoding_leaves_nothing(make, tmp_path):
+    (tmp_path / 'a.txt').write_bytes(b'fine\n\nna\xefve')
+    with pytest.raises(ValueError, match='is not UTF-8: byte 0xef at byte offset 8'):
+        make(source={'name': 'text', 'path': str(tmp_path / 'a.txt')})
+    assert not list(tmp_path.glob('*rows*'))
+
+
+def test_no_room_is_said_before_writing(make, tmp_path, monkeypatch):
+    real = shutil.disk_usage
+    monkeypatch.setattr(shutil, 'disk_usage', lambda p: real(p)._replace(free=1000))
+    with pytest.raises(OSError, match=r'need up to [\d.]+ MB.* 0.0 MB free') as caught:
+        make()
+    assert caught.value.errno == errno.ENOSPC
+    assert not list(tmp_path.glob('*rows*'))
+
+
+def test_the_room_asked_for_is_enough(make, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        shards, 'check_free_space', lambda _, needed: asked.append(needed)
+    )
+    make(row_length=8)
+    written = sum(p.stat().st_size for p in (tmp_path / 'rows').glob('*.array_record'))
+    assert written <= sum(asked) < 20 * written
+
+
+@pytest.mark.parametrize(
+    'error',
+    [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+        RuntimeError('write() failed: No space left on device; writing x; at byte 0'),
+    ],
+)
+def test_a_disk_that_fills_up_leaves_nothing(make, tmp_path, monkeypatch, error):
+    class Writer:
+        def __init__(self, path, options):
+            pathlib.Path(path).write_bytes(b'half')
+            self.left = 20
+
+        def write(self, record):
+            self.left -= 1
+            if not self.left:
+                raise error
+
+        def close(self):
+            raise RuntimeError('a broken writer cannot be closed')
+
+    monkeypatch.setattr(shards.array_record_module, 'ArrayRecordWriter', Writer)
+    with pytest.raises(OSError, match='was full while the rows were written') as caught:
+        make()
+    assert caught.value.errno == errno.ENOSPC
+    assert not list(tmp_path.glob('*rows*'))
+
+
+@pytest.mark.skipif(not os.path.exists('/dev/full'), reason='no /dev/full here')
+def test_how_array_record_reports_a_full_disk(tmp_path):
+    (tmp_path / 'x').symlink_to('/dev/full')
+    with pytest.raises(OSError, match='was full') as caught:
+        shards.write_shard(tmp_path / 'x', [b'record' * 9999] * 99)
+    assert caught.value.errno == errno.ENOSPC
+
+
+def test_other_errors_of_writing_are_not_called_a_full_disk(tmp_path):
+    with pytest.raises(RuntimeError, match='No such file'):
+        shards.write_shard(tmp_path / 'none' / 'x', [b'record'])
+
+
+def test_an_error_in_the_middle_leaves_nothing_and_the_next_call_works(
+    make, tmp_path, monkeypatch
+):
+    real, calls = prepare.shard_files.write_shard, []
+
+    def fails_at_the_third(path, records):
+        calls.append(path)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        real(path, records)
+
+    monkeypatch.setattr(prepare.shard_files, 'write_shard', fails_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        make()
+    assert not list(tmp_path.glob('*rows*'))
+    monkeypatch.undo()
+    make()
+    pipeline.verify(tmp_path / 'rows')
+
+
+def test_a_killed_writer_leaves_nothing_that_looks_finished(corpus, tmp_path, ours):
+    code = f"""
+import os, signal, sys
+from jepa_text import tokenizers
+from jepa_text.data import prepare, shards
+def kill(folder):
+    os.kill(os.getpid(), signal.SIGKILL)
+shards.sync = kill
+prepare.prepare({{'name': 'jsonl', 'path': {str(corpus['path'])!r}, 'heldout_every': 5}},
+    tokenizers.load(tokenizers.BUNDLED), {str(tmp_path / 'rows')!r}, row_length=32)
+"""
+    result = subprocess.run([sys.executable, '-c', code], timeout=60)
+    assert result.returncode == -signal.SIGKILL
+    # All was written, the manifest too: only the name was not given yet.
+    (partial,) = tmp_path.glob('.rows.partial-*')
+    assert (partial / 'manifest.json').exists()
+    assert not (tmp_path / 'rows').exists()
+    with pytest.raises(FileNotFoundError, match='no prepared rows'):
+        pipeline.Rows(tmp_path / 'rows', 'train')
+
+
+def test_two_writers_at_once_end_with_one_folder(make, tmp_path, monkeypatch):
+    real = prepare.shard_files.sync
+
+    def another_is_first(folder):
+        real(folder)
+        monkeypatch.undo()
+        make()
+
+    monkeypatch.setattr(prepare.shard_files, 'sync', another_is_first)
+    manifest = make()
+    assert manifest == pipeline.verify(tmp_path / 'rows')
+    assert [p.name for p in tmp_path.glob('*rows*')] == ['rows']
+
+
+def test_run_takes_a_config(corpus, tmp_path, capsys):
+    config = ConfigDict({'prepare': {'row_length': 32, 'tokenizer': 'bundled'}})
+    config.prepare.source = corpus | {'path': str(corpus['path'])}
+    manifest = preparing.run(config, tmp_path / 'rows')
+    said = capsys.readouterr().out
+    assert f'{tmp_path / "rows"}: prepared\n' in said
+    assert f'{manifest["splits"]["train"]["tokens"]:,} tokens' in said
+    assert preparing.run(config, tmp_path / 'rows') == manifest
+    assert 'already prepared' in capsys.readouterr().out
+    config.prepare.row_lenght = 3
+    with pytest.raises(ValueError, match="take 'row_lenght'.*Did you mean 'row_length'"):
+        preparing.run(config, tmp_path / 'rows')
+    del config.prepare.row_lenght
+    del config.prepare.tokenizer
+    with pytest.raises(ValueError, match="lacks 'tokenizer'"):
+        preparing.run(config, tmp_path / 'rows')
+
+
+def test_the_bundled_corpus_is_prepared_in_seconds(tmp_path, ours):
+    began = time.monotonic()
+    manifest = prepare.prepare(
+        {'name': 'bundled'}, ours, tmp_path / 'rows', row_length=64
+    )
+    assert time.monotonic() - began < 30
+    assert all(split['efficiency'] > 0.99 for split in manifest['splits'].values())

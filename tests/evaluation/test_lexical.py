@@ -1,0 +1,171 @@
+"""Measures of words find words where they are, and chance where they are not."""
+
+import doctest
+import math
+
+import numpy as np
+import pytest
+
+from jepa_text.evaluation import lexical, words
+from jepa_text.measures import correlations, statistics
+
+RNG = np.random.default_rng(0)
+VOCABULARY = [f'word{i}' for i in range(60)]
+SHARE_W = 1 / np.arange(5, 65)
+
+
+def texts(count, seed):
+    """Texts of 4 to 12 words of a Zipf-like vocabulary."""
+    rng = np.random.default_rng(seed)
+    share_W = SHARE_W / SHARE_W.sum()
+    return [
+        ' '.join(rng.choice(VOCABULARY, rng.integers(4, 13), p=share_W))
+        for _ in range(count)
+    ]
+
+
+TRAIN, TEST = texts(600, 1), texts(300, 2)
+
+
+def recovery(encode):
+    return lexical.word_recovery(encode(TRAIN), TRAIN, encode(TEST), TEST, VOCABULARY)
+
+
+def test_examples():
+    assert doctest.testmod(lexical).failed == 0
+
+
+def bag(some, width=40):
+    """A random projection of the bag of words, and noise."""
+    projection = np.random.default_rng(3).normal(size=(len(VOCABULARY), width))
+    noise = np.random.default_rng(len(some)).normal(size=(len(some), width))
+    return words.membership(some, VOCABULARY) @ projection + 0.5 * noise
+
+
+def test_a_bag_of_words_is_recovered_and_noise_is_not():
+    found = recovery(bag)
+    assert found['auc'] > 0.85 and found['words'] == 60 and found['texts'] == 300
+    assert found['low'] < found['auc'] < found['high']
+    assert found['chance_corrected'] == pytest.approx(2 * found['auc'] - 1)
+    noise = recovery(lambda some: np.random.default_rng(9).normal(size=(len(some), 40)))
+    assert abs(noise['auc'] - 0.5) < 0.03
+
+
+def test_length_and_frequency_alone_are_at_chance():
+    def length(some):
+        return np.array([[len(text.split()), 1.0] for text in some])
+
+    assert abs(recovery(length)['auc'] - 0.5) < 0.06
+
+
+def test_texts_of_another_kind_raise():
+    with pytest.raises(ValueError, match='None of 2 test texts'):
+        lexical.word_recovery(bag(TRAIN), TRAIN, bag(TEST)[:2], ['?', '!'], VOCABULARY)
+    with pytest.raises(ValueError, match='300 test vectors, but 2'):
+        lexical.word_recovery(bag(TRAIN), TRAIN, bag(TEST), TEST[:2], VOCABULARY)
+
+
+def hidden(seed, keep):
+    """States that hold their own token, and with `keep` less of it further back."""
+    rng = np.random.default_rng(seed)
+    table_VD = np.random.default_rng(4).normal(size=(30, 16))
+    tokens_BL = rng.choice(30, (80, 12), p=SHARE_W[:30] / SHARE_W[:30].sum())
+    fade_L1 = keep ** np.arange(12)[:, None]
+    hidden_BLD = table_VD[tokens_BL] * fade_L1 + 0.3 * rng.normal(size=(80, 12, 16))
+    return hidden_BLD, tokens_BL, np.arange(12) < rng.integers(6, 13, (80, 1))
+
+
+def identity(keep, offset=0):
+    train, test = (lexical.tokens_at(*hidden(s, keep), offset) for s in (5, 6))
+    return lexical.token_identity(*train[:2], *test, bins=4)
+
+
+def test_a_token_is_found_in_its_state_and_not_in_the_next():
+    own, other = identity(1.0), identity(1.0, offset=-1)
+    assert own['accuracy'] > 0.9 and own['chance_corrected'] > 0.85
+    assert abs(other['chance_corrected']) < 0.06
+    assert 0.05 < own['majority'] < 0.3 and own['classes'] == 30
+
+
+def test_by_position_shows_where_the_token_fades():
+    found = identity(0.7)['by_position']
+    assert len(found) == 4
+    assert found[0][2] > 0.7 > 0.4 > found[-1][2]
+    assert found[0][0] == 0 and found[-1][1] == 11
+    assert all(one[1] < two[0] for one, two in zip(found, found[1:]))
+    assert sum(count for *_, count in found) == hidden(6, 1)[2].sum()
+
+
+def test_offsets_never_leave_a_text():
+    hidden_BLD, tokens_BL, valid_BL = hidden(5, 1.0)
+    for offset in (-2, 0, 1, 20):
+        rows_ND, ids_N, positions_N = lexical.tokens_at(*hidden(5, 1.0), offset)
+        lengths_B = valid_BL.sum(axis=1)
+        assert len(rows_ND) == np.maximum(lengths_B - abs(offset), 0).sum()
+        expected = [
+            row[place + offset]
+            for row, length in zip(tokens_BL, lengths_B)
+            for place in range(length)
+            if 0 <= place + offset < length
+        ]
+        assert ids_N.tolist() == expected and len(positions_N) == len(expected)
+
+
+def test_one_token_cannot_be_told_apart():
+    with pytest.raises(ValueError, match='needs two ids .* 1 and 4'):
+        lexical.token_identity(np.eye(4), [7] * 4, np.eye(4), [7] * 4, [0] * 4)
+
+
+def test_agreement_that_is_shared_words_is_gone_given_them():
+    overlap_N = RNG.random(400)
+    human_N = overlap_N + 0.3 * RNG.normal(size=400)
+    lexical_only_N = overlap_N + 0.1 * RNG.normal(size=400)
+    meaning_N = human_N + 0.1 * RNG.normal(size=400)
+    words_alone = lexical.given_overlap(lexical_only_N, human_N, overlap_N)
+    beyond = lexical.given_overlap(meaning_N, human_N, overlap_N)
+    assert words_alone['spearman'] > 0.6 and abs(words_alone['partial']) < 0.1
+    assert beyond['partial'] > 0.8
+    assert words_alone['overlap'] == correlations.spearman(overlap_N, human_N)
+
+
+def test_high_overlap_keeps_the_pairs_that_share_most():
+    overlap_N = np.arange(100) / 100
+    positive_N = RNG.random(100) < 0.5
+    found = lexical.high_overlap(positive_N + 0.0, positive_N, overlap_N, share=0.3)
+    assert found['pairs'] == 30 and found['least'] == 0.7
+    assert found['auc'] == found['low'] == found['high'] == 1
+    assert 0.2 < found['overlap_auc'] < 0.8
+    alike = lexical.high_overlap(overlap_N, np.ones(100, bool), overlap_N)
+    assert math.isnan(alike['auc']) and math.isnan(alike['low'])
+
+
+def test_balance_corrects_both_for_chance():
+    assert lexical.balance(0.5, 0.5, 0.25, 0.25) == 0
+    assert lexical.balance(1.0, 0.7, 0.2, 0.2) == 1
+    with pytest.raises(ValueError, match='Chance of 1'):
+        lexical.above_chance(0.5, 1)
+
+
+def test_author_labels_are_as_his_code_makes_them():
+    tokens_BL = np.array([[5, 5, 1, 0], [4, 3, 4, 3], [9, 0, 0, 0]])
+    valid_BL = np.array([[1, 1, 1, 0], [1, 1, 1, 1], [1, 0, 0, 0]])
+    labels_N, kept_N = lexical.author_token_labels(tokens_BL, valid_BL, least=1)
+    assert labels_N.tolist() == [5, 3, 9] and kept_N.all()
+    assert not lexical.author_token_labels(tokens_BL, valid_BL)[1].any()
+
+
+def test_the_interval_of_the_balance_holds_the_uncertainty_of_both():
+    """Whatever of the two is the less certain, 95 % of intervals hold the true value."""
+    rng = np.random.default_rng(0)
+    for errors in ((0.03, 0.003), (0.003, 0.03), (0.02, 0.02)):
+        held = []
+        for _ in range(2000):
+            one, two = 0.7 + errors[0] * rng.normal(), 0.8 + errors[1] * rng.normal()
+            sides = [
+                statistics.Interval(x, x - 1.96 * error, x + 1.96 * error)
+                for x, error in zip((one, two), errors)
+            ]
+            found = lexical.balance_interval(sides[0], 0.5, sides[1], 0.5)
+            assert found.value == pytest.approx(lexical.balance(one, 0.5, two, 0.5))
+            held.append(found.low <= 0.4 - 0.6 <= found.high)
+        assert 0.935 < np.mean(held) < 0.965

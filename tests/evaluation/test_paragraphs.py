@@ -1,0 +1,61 @@
+"""Paragraphs: lengths, whole sentences, nothing lost."""
+
+import numpy as np
+import pytest
+
+from jepa_text.evaluation.paragraphs import paragraphs
+
+
+def sentence(words, end='.'):
+    return ' '.join(['word'] * (words - 1) + ['last' + end])
+
+
+def lengths(text, **keywords):
+    return [len(t.split()) for t, _ in paragraphs([{'text': text}], **keywords)]
+
+
+def test_every_paragraph_has_the_length_and_no_word_is_lost_or_twice():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        low = int(rng.integers(1, 20))
+        high = int(rng.integers(low, 40))
+        words = [f'w{i}' + rng.choice(['', '.', '?"', '\n\n']) for i in range(300)]
+        pieces = paragraphs([{'text': ' '.join(words)}], low, high)
+        found = ' '.join(text for text, _ in pieces).split()
+        assert all(low <= len(text.split()) <= high for text, _ in pieces)
+        expected = ' '.join(words).split()
+        assert found == expected[: len(found)] and len(expected) - len(found) < low
+
+
+def test_paragraphs_end_with_sentences_and_at_blank_lines():
+    assert lengths(' '.join([sentence(30)] * 4)) == [60, 60]
+    assert lengths('\n\n'.join([sentence(45)] * 3)) == [45, 45, 45]
+    assert lengths('\n\n'.join([sentence(25)] * 4)) == [50, 50]
+    assert lengths(sentence(50) + '\n' + sentence(20)) == [70]
+
+
+def test_a_long_sentence_is_cut_and_a_short_rest_dropped():
+    assert lengths(sentence(200)) == [80, 80, 40]
+    assert lengths(sentence(199)) == [80, 80]
+    assert lengths('') == []
+
+
+def test_a_title_does_not_end_a_sentence():
+    text = 'one two three “Mr. Darcy said so.” Then he left at once.'
+    pieces = paragraphs([{'text': text}], min_words=4, max_words=8)
+    assert pieces[0][0] == 'one two three “Mr. Darcy said so.”'
+
+
+def test_each_paragraph_comes_with_its_document():
+    documents = [
+        {'text': sentence(90), 'author': 'A'},
+        {'text': sentence(50), 'author': 'B'},
+    ]
+    authors = [document['author'] for _, document in paragraphs(documents)]
+    assert authors == ['A', 'B']
+
+
+@pytest.mark.parametrize(('low', 'high'), [(0, 5), (9, 8)])
+def test_impossible_lengths_raise(low, high):
+    with pytest.raises(ValueError, match=f'{low} to {high} words'):
+        paragraphs([], low, high)

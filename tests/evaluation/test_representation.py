@@ -1,0 +1,128 @@
+"""Probes of a study: what counting words cannot answer, from documents kept apart."""
+
+import numpy as np
+import pytest
+import tiny
+
+from jepa_text.data import tokenizers
+from jepa_text.data.sources import bundled
+from jepa_text.evaluation import controls, representation
+
+pytest.importorskip('sklearn')
+
+TOKENIZER = tokenizers.load(tokenizers.BUNDLED)
+NAMES = ('word_order', 'bigram_shift')
+
+
+def documents(count, sentences, seed=0, **fields):
+    """Documents of made-up sentences of ten words, all different."""
+    rng = np.random.default_rng(seed)
+
+    def sentence():
+        return 'The ' + ' '.join(rng.choice(tiny.NOUNS, 8)) + f' n{rng.integers(9999)}.'
+
+    return [
+        {'text': ' '.join(sentence() for _ in range(sentences)), **fields}
+        for _ in range(count)
+    ]
+
+
+def make(heldout, train=(), names=NAMES, label='', length=64):
+    given = {'heldout': heldout, 'train': train}
+    return representation.make(given.__getitem__, names, label, TOKENIZER, length)
+
+
+@pytest.fixture(scope='module')
+def corpus():
+    found, missing = representation.make(bundled.make, NAMES, '', TOKENIZER, 64)
+    assert not missing
+    return found
+
+
+def test_no_document_is_on_both_sides_and_each_sentence_is_scored_once(corpus):
+    for probe in corpus:
+        assert len(probe.folds) == representation.FOLDS
+        for train_M, test_M in probe.folds:
+            sides = (set(probe.documents_N[side].tolist()) for side in (train_M, test_M))
+            assert not set.intersection(*sides)
+        np.testing.assert_array_equal(probe.scored_M, np.arange(len(probe.texts)))
+        assert len(probe.texts) > 1500 and '27 held-out documents' in probe.split
+
+
+class Encoder:
+    """Stands for a model: a vector of what `reads` finds in a text."""
+
+    def __init__(self, reads):
+        self.reads = reads
+        table_VD = np.random.default_rng(0).normal(size=(TOKENIZER.vocab_size, 4))
+        self.params = {'encoder': {'embedding': table_VD}}
+        self.tokenizer = TOKENIZER
+
+    def row(self, text):
+        return np.array(TOKENIZER.encode(text))
+
+    def encode(self, texts, pool):
+        return np.array([self.reads(text) for text in texts], np.float32)
+
+
+def test_counting_words_or_one_answer_is_at_chance_and_reading_them_is_not(corpus):
+    probe = corpus[1]
+    found = representation.controls_of(probe)
+    assert found[controls.LARGEST]['balanced'] == 0.5
+    assert abs(found[controls.TF_IDF]['balanced'] - 0.5) < 0.05
+    whole = ' '.join(' '.join(one['text'].split()) for one in bundled.make('heldout'))
+    reads = Encoder(lambda text: [text in whole, len(text)])
+    values = representation.run(reads, [probe])
+    name = 'representation/bigram_shift'
+    assert values[name] > 0.99
+    assert values[f'{name}_low'] <= values[name] <= values[f'{name}_high']
+    # Of tokens, as of words: the bag of a changed sentence is that of the unchanged one.
+    assert abs(values[f'{name}_bag'] - 0.5) < 0.05
+
+
+def test_models_and_controls_read_the_same():
+    """What is longer than a row is left out, and counted: nothing is cut."""
+    long = documents(6, 60)
+    found, _ = make(long, length=30)
+    for probe in found:
+        tokens = [len(TOKENIZER.encode(text)) + 2 for text in probe.texts]
+        assert max(tokens) <= 30 and probe.cut > 0
+
+
+def test_texts_need_no_fields_and_few_of_them_are_told():
+    train = documents(9, 40, seed=1)
+    found, missing = make(documents(2, 50), train)
+    assert not missing and 'which the encoder has read' in found[0].split
+    for probe in found:
+        ((train_M, test_M),) = probe.folds
+        assert set(probe.documents_N[train_M]) == set(range(9))
+        assert set(probe.documents_N[test_M]) == {9, 10}
+        assert representation.described(probe)['scored'] == len(test_M) < 102
+    found, missing = make(documents(2, 5), train)
+    assert not found and 'to be scored; 40 of each are needed' in missing['word_order']
+    found, missing = make([], [{'text': 'ohneleerzeichen' * 50}])
+    assert not found and missing.keys() == set(NAMES)
+
+
+def test_a_name_that_does_not_exist_is_told():
+    with pytest.raises(ValueError, match="'word_ordre', which does not.*'word_order'"):
+        make([], names=('word_ordre',))
+
+
+def test_any_field_is_a_label_and_a_missing_one_is_named():
+    train = [*documents(3, 60, kind='a'), *documents(3, 60, seed=1, kind='b')]
+    heldout = [*documents(2, 60, seed=2, kind='a'), *documents(2, 60, seed=3, kind='b')]
+    heldout += documents(1, 60, seed=4, kind='c')
+    (probe,), _ = make(heldout, train, names=(), label='kind')
+    assert set(probe.labels_N) == {'a', 'b'} and '60 sentences of labels' in probe.split
+    ((train_M, test_M),) = probe.folds
+    assert probe.documents_N[train_M].max() == 5 < probe.documents_N[test_M].min()
+    assert 0.4 < representation.controls_of(probe)[controls.TF_IDF]['balanced'] < 0.6
+    with pytest.raises(ValueError, match="label='title', but .* it has: kind"):
+        make(heldout, train, names=(), label='title')
+
+
+def test_a_model_that_is_not_finite_is_told_nothing_about(corpus):
+    values = representation.run(Encoder(lambda _: [np.nan] * 3), corpus[:1])
+    assert np.isnan(values['representation/word_order'])
+    assert 0.4 < values['representation/word_order_bag'] < 0.6

@@ -1,0 +1,155 @@
+"""Sets of labelled sentences change what they say and nothing else."""
+
+import doctest
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from jepa_text.evaluation import sentence_sets, words
+
+RNG = np.random.default_rng(0)
+NAMES = [f'noun{i}' for i in range(40)]
+TEXTS = [
+    ' '.join(f'{x},' if i % 5 == 4 else x for i, x in enumerate(RNG.choice(NAMES, n)))
+    for n in RNG.integers(3, 15, 400)
+]
+CHANGED = [
+    sentence_sets.bigram_shift,
+    sentence_sets.word_order,
+    lambda texts, seed=0: sentence_sets.odd_word(texts, highest=0.5, seed=seed),
+]
+every = pytest.mark.parametrize('make', CHANGED, ids=['bigram', 'order', 'odd'])
+
+
+def test_examples():
+    assert doctest.testmod(sentence_sets).failed == 0
+
+
+@every
+def test_half_is_changed_and_half_is_as_it_was(make):
+    found = make(TEXTS)
+    assert abs(np.sum(found.labels_N) - len(found.texts) / 2) <= 1
+    assert len(set(found.sources_N.tolist())) == len(found.texts)
+    for text, label, source in zip(*found):
+        assert (text == TEXTS[source]) == (label == 0)
+
+
+@every
+def test_the_same_seed_makes_the_same_set(make):
+    one, two, other = make(TEXTS, seed=3), make(TEXTS, seed=3), make(TEXTS, seed=4)
+    assert one.texts == two.texts and one.texts != other.texts
+
+
+@pytest.mark.parametrize('make', CHANGED[:2])
+def test_order_changes_and_words_do_not(make):
+    found = make(TEXTS)
+    for text, source in zip(found.texts, found.sources_N):
+        assert Counter(text.split()) == Counter(TEXTS[source].split())
+
+
+def moved(text, source):
+    return [
+        i
+        for i, pair in enumerate(zip(text.split(), source.split()))
+        if len(set(pair)) > 1
+    ]
+
+
+def test_a_bigram_shift_moves_two_neighbours():
+    found = sentence_sets.bigram_shift(TEXTS)
+    for text, label, source in zip(*found):
+        places = moved(text, TEXTS[source])
+        assert len(places) == 2 * label
+        assert not label or places[1] == places[0] + 1
+
+
+def test_an_odd_word_replaces_one_and_keeps_punctuation():
+    found = sentence_sets.odd_word(TEXTS, highest=0.5)
+    for text, label, source in zip(*found):
+        places = moved(text, TEXTS[source])
+        assert len(places) == label
+        assert text.count(',') == TEXTS[source].count(',')
+    assert set(words.words(' '.join(found.texts))) <= set(NAMES)
+
+
+def test_an_odd_word_is_as_large_as_the_one_before():
+    """Capitals give nothing away: names, and words that begin a text, keep theirs, and no
+    word is written as it never was."""
+    names = ['Ahab', 'Starbuck', 'Nantucket', 'USA', 'NATO']
+    texts = [
+        f'{RNG.choice(["Quickly", "Slowly", "Whales"])}, {RNG.choice(NAMES)} saw '
+        f'{RNG.choice(names)} and {RNG.choice(["whales", "ships", "quickly"])}.'
+        for _ in range(300)
+    ]
+    found = sentence_sets.odd_word(texts, highest=0.9)
+    every = set(words.words(' '.join(texts), cased=True))
+    replaced = set()
+    for text, label, source in zip(*found):
+        pairs = zip(*(words.words(t, cased=True) for t in (text, texts[source])))
+        changed = [(one, two) for one, two in pairs if one != two]
+        assert len(changed) == label
+        for one, two in changed:
+            assert one in every and one.lower() != two.lower()
+            assert (one.islower(), one.isupper()) == (two.islower(), two.isupper())
+            replaced.add(two)
+    assert replaced >= {'Ahab', 'USA', 'whales', 'Slowly'}
+
+
+def test_word_content_has_exactly_one_of_the_words():
+    found = sentence_sets.word_content(TEXTS, count=8, highest=0.5)
+    by_label = {}
+    for text, label in zip(found.texts, found.labels_N):
+        by_label.setdefault(int(label), []).append(set(words.words(text)))
+    # The word of a label is in all texts of it, and in none of another.
+    named = {label: set.intersection(*sets) for label, sets in by_label.items()}
+    assert len(named) == 8 and all(len(one) >= 1 for one in named.values())
+    assert min(map(len, by_label.values())) >= 5
+    for label, sets in by_label.items():
+        others = [x for other, sets in by_label.items() if other != label for x in sets]
+        assert any(all(word not in x for x in others) for word in named[label])
+        assert sets
+
+
+def test_length_bins_are_in_order_and_about_equal():
+    found = sentence_sets.length_bins(TEXTS, bins=4)
+    count_N = np.array([len(text.split()) for text in found.texts])
+    assert np.bincount(found.labels_N).min() > 50
+    for label in range(3):
+        assert count_N[found.labels_N == label].max() < (
+            count_N[found.labels_N == label + 1].min()
+        )
+
+
+def test_splits_share_nothing_and_miss_nothing():
+    train_N, test_N = sentence_sets.split(101, 0.3, seed=2)
+    assert sorted([*train_N, *test_N]) == list(range(101)) and len(test_N) == 30
+    with pytest.raises(ValueError, match='1 texts with a test share of 0.5'):
+        sentence_sets.split(1)
+
+
+@pytest.mark.parametrize('make', CHANGED[:2])
+def test_texts_that_cannot_be_changed_are_left_out(make):
+    inner = ['one', '', 'same same', 'one two', 'three four five', 'a b']
+    found = make([f'First {text} last.' for text in inner])
+    assert found.sources_N.tolist() == [3, 4, 5]
+    with pytest.raises(ValueError, match='2 texts only 0 can be changed'):
+        make(['one two three', ''])
+
+
+@pytest.mark.parametrize('make', CHANGED[:2])
+def test_a_bag_of_tokens_cannot_tell_what_was_moved(make):
+    """A first word has a capital and no space before it, a last one its full stop."""
+    from jepa_text.data import tokenizers
+
+    tokenizer = tokenizers.load(tokenizers.BUNDLED)
+    texts = [f'The {text.replace(",", "")} end.' for text in TEXTS]
+    found = make(texts)
+    for text, source in zip(found.texts, found.sources_N):
+        bags = [Counter(tokenizer.encode(x)) for x in (text, texts[source])]
+        assert bags[0] == bags[1]
+
+
+def test_too_few_texts_for_word_content_raise():
+    with pytest.raises(ValueError, match='content word|exactly one'):
+        sentence_sets.word_content(['noun1 noun2'] * 9, highest=1.0)

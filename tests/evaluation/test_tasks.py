@@ -1,0 +1,280 @@
+"""Labelled sets are read as people publish them, and what is wrong with one is said."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from jepa_text.config import resolve
+from jepa_text.data import tables
+from jepa_text.evaluation import task as tasks
+
+TEXTS = [f'Sentence number {n} says "this".' for n in range(10)]
+
+
+def build(name, **section):
+    return resolve.build('evaluation/tasks', {'name': name, **section})
+
+
+def tsv(path, columns, rows):
+    lines = ['\t'.join(columns)] * bool(columns) + ['\t'.join(row) for row in rows]
+    path.write_text('\n'.join(lines) + '\n')
+
+
+def jsonl(path, rows):
+    text = ''.join(json.dumps(row) + '\n' for row in rows)
+    opener = gzip.open if path.name.endswith('.gz') else open
+    with opener(path, 'wt') as file:
+        file.write(text)
+
+
+def glue(folder, name):
+    """GLUE's own files, ten rows a split."""
+    other = TEXTS[::-1]
+    zero_one = [str(n % 2) for n in range(10)]
+    words = ['entailment', 'neutral', 'contradiction', '-', 'neutral'] * 2
+    made = {
+        'sst2': (('sentence', 'label'), zip(TEXTS, zero_one)),
+        'mrpc': (
+            ('Quality', '#1 ID', '#2 ID', '#1 String', '#2 String'),
+            zip(zero_one, zero_one, zero_one, TEXTS, other),
+        ),
+        'mnli': (('sentence1', 'sentence2', 'gold_label'), zip(TEXTS, other, words)),
+        'cola': ((), zip(zero_one, zero_one, zero_one, TEXTS)),
+        'stsb': (('sentence1', 'sentence2', 'score'), zip(TEXTS, other, '0123450123')),
+    }
+    columns, rows = made[name]
+    rows = list(rows)
+    tsv(folder / 'train.tsv', columns, rows)
+    tsv(folder / ('dev_matched.tsv' if name == 'mnli' else 'dev.tsv'), columns, rows)
+
+
+@pytest.mark.parametrize('name', ['sst2', 'mrpc', 'mnli', 'cola', 'stsb'])
+def test_glue_files_are_read(name, tmp_path):
+    glue(tmp_path, name)
+    task = build(name, path=str(tmp_path))
+    assert task.name == name and len(task.train) == (8 if name == 'mnli' else 10)
+    # A quote in a sentence is a character like any other.
+    assert task.test.first[0] == TEXTS[0]
+    assert (task.test.second is not None) == (name in ('mrpc', 'mnli', 'stsb'))
+    if name == 'stsb':
+        assert task.kind == 'scores' and task.test.target.tolist()[:6] == [
+            0,
+            1,
+            2,
+            3,
+            4,
+            5,
+        ]
+    else:
+        assert task.kind == 'labels' and len(set(task.test.target)) >= 2
+
+
+@pytest.mark.parametrize('name', ['sst2', 'mrpc', 'mnli', 'cola', 'stsb'])
+def test_parquet_as_of_hugging_face_is_read_the_same(name, tmp_path):
+    pyarrow = pytest.importorskip('pyarrow')
+    from pyarrow import parquet
+
+    fields = {'mnli': ('premise', 'hypothesis'), 'sst2': ('sentence',)}
+    fields |= {'cola': ('sentence',)}
+    columns = dict.fromkeys(fields.get(name, ('sentence1', 'sentence2')), TEXTS)
+    columns['label'] = [0.5, 4.5] * 5 if name == 'stsb' else [0, 1] * 5
+    (tmp_path / 'data').mkdir()
+    test = 'validation_matched' if name == 'mnli' else 'validation'
+    for split in ('train', test, 'test'):
+        file = tmp_path / 'data' / f'{split}-00000-of-00001.parquet'
+        parquet.write_table(pyarrow.table(columns), file)
+    task = build(name, path=str(tmp_path))
+    assert len(task.train) == len(task.test) == 10 and task.test.first == TEXTS
+    expected = {'mnli': 'entailment', 'stsb': 0.5}.get(name, '0')
+    assert task.test.target[0] == expected
+
+
+def test_one_file_is_dealt_without_a_text_on_both_sides(tmp_path):
+    path = tmp_path / 'set.jsonl.gz'
+    jsonl(path, [{'text': TEXTS[n % 10], 'label': n % 3} for n in range(40)])
+    task = build('labelled', path=str(path))
+    assert task.name == 'set' and not set(task.train.first) & set(task.test.first)
+    assert len(task.train) + len(task.test) == 40 and set(task.test.target) <= set('012')
+    again = build('labelled', path=str(path))
+    assert again.test.first == task.test.first
+
+
+def test_pairs_that_share_texts_stay_together(tmp_path):
+    # Three pairs of one first text, and two of these joined by a second text.
+    rows = [dict(text_a=f'a{n // 3}', text_b=f'b{n}', score=n) for n in range(60)]
+    rows[4]['text_b'] = rows[1]['text_b']
+    jsonl(tmp_path / 'p.jsonl', rows)
+    for seed in range(5):
+        task = build('pairs', path=str(tmp_path / 'p.jsonl'), seed=seed)
+        assert not set(task.train.texts()) & set(task.test.texts())
+        assert len(task.train) + len(task.test) == 60 and 18 <= len(task.test) <= 24
+    jsonl(tmp_path / 'hub.jsonl', [row | dict(text_a='a') for row in rows])
+    with pytest.raises(ValueError, match='60 hang together by the texts that they share'):
+        build('pairs', path=str(tmp_path / 'hub.jsonl'))
+
+
+def test_pairs_without_scores_get_strangers(tmp_path):
+    jsonl(tmp_path / 'p.jsonl', [{'a': t, 'b': t.upper()} for t in TEXTS])
+    task = build('pairs', path=str(tmp_path / 'p.jsonl'), first='a', second='b', score='')
+    for part in (task.train, task.test):
+        same_N = np.array([a.upper() == b for a, b in zip(part.first, part.second)])
+        np.testing.assert_array_equal(same_N, part.target == 1.0)
+        assert same_N.sum() == len(part) / 2
+
+
+def test_no_stranger_says_the_same(tmp_path):
+    """Where texts repeat, as questions with the same answer do: what one text was paired
+    with anywhere, also by way of others, is no stranger to it."""
+    answers = ['yes', 'no', 'maybe', 'never', 'often', 'soon']
+    rows = [{'a': f'question {n}', 'b': answers[n % 6]} for n in range(90)]
+    rows += [{'a': 'question 0', 'b': 'of course'}, {'a': 'yes', 'b': 'question 6'}]
+    for side in ('train', 'test'):
+        jsonl(tmp_path / f'{side}.jsonl', rows)
+    task = build('pairs', path=str(tmp_path), first='a', second='b', score='')
+    pairs = {frozenset(row.values()) for row in rows}
+    root = {row['a']: row['b'] for row in rows[:90]} | {'of course': 'yes'}
+    for part in (task.train, task.test):
+        strangers = 0
+        for first, second, target in zip(part.first, part.second, part.target):
+            is_pair = frozenset((first, second)) in pairs
+            assert is_pair == (target == 1.0), (first, second)
+            if not is_pair:
+                strangers += 1
+                assert root.get(first, first) != root.get(second, second)
+        assert strangers == len(part) / 2
+
+
+def test_pairs_that_all_hang_together_have_no_strangers(tmp_path):
+    rows = [{'a': f'question {n}', 'b': 'yes'} for n in range(9)]
+    for side in ('train', 'test'):
+        jsonl(tmp_path / f'{side}.jsonl', rows)
+    with pytest.raises(ValueError, match='no text that .* is not paired with'):
+        build('pairs', path=str(tmp_path), first='a', second='b', score='')
+
+
+@pytest.mark.parametrize('name', ['sst2', 'mrpc', 'mnli', 'cola', 'stsb'])
+def test_a_title_names_the_task(name, tmp_path):
+    glue(tmp_path, name)
+    assert build(name, path=str(tmp_path), title='other').name == 'other'
+    made = build('sentences', made='word_order', most=60, title='shuffled')
+    assert made.name == 'shuffled'
+
+
+@pytest.mark.parametrize('name', ['mrpc', 'cola'])
+def test_classes_zero_and_one_may_be_written_as_floats(name, tmp_path):
+    for values in ([1.0, 0.0], ['1.0', '0'], [1, 0]):
+        sides = [('train', values * 5), ('dev', values * 4)]
+        for side, labels in sides:
+            rows = [
+                dict(sentence=t, sentence1=t, sentence2=t + '.', label=x)
+                for t, x in zip(TEXTS, labels)
+            ]
+            jsonl(tmp_path / f'{side}.jsonl', rows)
+        task = build(name, path=str(tmp_path))
+        assert task.test.target.tolist() == ['1', '0'] * 4
+    rows[3]['label'] = -1
+    jsonl(tmp_path / 'dev.jsonl', rows)
+    with pytest.raises(ValueError, match='row 4: the label is -1, but must be one of 0'):
+        build(name, path=str(tmp_path))
+
+
+def test_whole_floats_are_classes_like_whole_numbers(tmp_path):
+    rows = [dict(text=t, label=float(n % 2)) for n, t in enumerate(TEXTS)]
+    jsonl(tmp_path / 'set.jsonl', rows)
+    task = build('labelled', path=str(tmp_path / 'set.jsonl'))
+    assert set(task.train.target) | set(task.test.target) == {'0', '1'}
+
+
+def test_any_text_file_will_do(tmp_path):
+    (tmp_path / 'lines.txt').write_text('\n'.join([*TEXTS, '', TEXTS[0]]))
+    task = build('texts', path=str(tmp_path / 'lines.txt'))
+    assert sorted(task.train.first + task.test.first) == sorted(TEXTS)
+    assert task.kind == 'texts' and task.test.target is None
+
+
+def test_the_bundled_task_needs_nothing_and_made_sentences_are_labelled():
+    task = build('bundled')
+    assert len(task.train) > 5000 and 'a president' in task.test.target
+    made = build('sentences', made='word_order', most=200)
+    assert set(made.test.target) == {'0', '1'} and made.name == 'word_order'
+
+
+def test_a_sample_keeps_order_and_is_the_same_every_time():
+    side = tasks.examples(TEXTS, None, list('0101010101'))
+    task = tasks.Task('t', 'labels', 'accuracy', side, side)
+    small = tasks.sample(task, 4, 100, seed=1)
+    assert len(small.train) == 4 and small.test.first == TEXTS
+    assert small.train.first == sorted(small.train.first)
+    assert tasks.sample(task, 4, 100, seed=1).train.first == small.train.first
+
+
+def write_bad(folder):
+    jsonl(folder / 'fields.jsonl', [{'sentence': 'a', 'label': 1}] * 5)
+    (folder / 'broken.jsonl').write_text('{"text": "a"}\n{"text": \n')
+    (folder / 'cells.tsv').write_text('text\tlabel\na\t1\nb\n')
+    (folder / 'set.csv').write_text('text,label\n')
+    (folder / 'no.parquet').write_text('not parquet')
+    jsonl(folder / 'empty.jsonl', [{'text': ' ', 'label': 1}] * 9)
+    jsonl(folder / 'words.jsonl', [{'text_a': 'a', 'text_b': 'b', 'score': 'high'}] * 9)
+    for name, label in (('null', None), ('blank', ' '), ('nan', float('nan'))):
+        jsonl(folder / f'{name}.jsonl', [dict(text=t, label=label) for t in TEXTS])
+    rows = [dict(text_a=t, text_b=t, score=float('nan')) for t in TEXTS]
+    jsonl(folder / 'scores.jsonl', rows)
+    (folder / 'folder').mkdir()
+
+
+@pytest.mark.parametrize(
+    ('name', 'path', 'words'),
+    [
+        ('labelled', 'none.jsonl', 'There is no file or folder'),
+        ('labelled', 'fields.jsonl', r"has no field 'text'.*There are: label, sentence"),
+        ('labelled', 'broken.jsonl', 'line 2 is not JSON'),
+        ('labelled', 'cells.tsv', 'line 3 has 1 cells'),
+        ('labelled', 'set.csv', 'its name must end in'),
+        ('labelled', 'no.parquet', 'not a Parquet file'),
+        ('labelled', 'empty.jsonl', '0 usable examples of 9'),
+        ('labelled', 'folder', "no file whose name begins with 'train'"),
+        ('pairs', 'words.jsonl', "row 1: 'high' is no number"),
+        ('pairs', 'scores.jsonl', 'row 1: nan is no number. Scores are finite'),
+        ('labelled', 'null.jsonl', 'row 1: the label is None. Give it a class'),
+        ('labelled', 'blank.jsonl', "row 1: the label is ' '"),
+        ('labelled', 'nan.jsonl', 'row 1: the label is nan'),
+        ('texts', 'none.txt', 'There is no text file'),
+        ('sst2', 'fields.jsonl', 'there is no such file'),
+    ],
+)
+def test_what_is_wrong_is_said(name, path, words, tmp_path):
+    write_bad(tmp_path)
+    with pytest.raises((ValueError, FileNotFoundError), match=words):
+        build(name, path=str(tmp_path / path))
+
+
+def test_what_tensorflow_datasets_has_not_prepared_is_said(monkeypatch):
+    pytest.importorskip('tensorflow_datasets')
+    with pytest.raises(ValueError, match='prepared on this machine as array_record'):
+        tables.splits('tfds:no_such_set')
+    monkeypatch.setitem(__import__('sys').modules, 'tensorflow_datasets', None)
+    with pytest.raises(ImportError, match='pip install tensorflow-datasets'):
+        tables.splits('tfds:glue/sst2')
+
+
+def test_unknown_tasks_and_sets_are_named():
+    with pytest.raises(ValueError, match="tasks has no 'sst'. Did you mean 'sst2'"):
+        build('sst', path='x')
+    with pytest.raises(ValueError, match="Did you mean 'word_order'"):
+        build('sentences', made='word_ordr')
+
+
+def test_sentences_of_the_bundled_corpus_share_no_document():
+    from jepa_text.data.sources import bundled
+
+    made = resolve.build(
+        'evaluation/tasks', dict(name='sentences', made='word_order', most=500)
+    )
+    assert 150 < len(made.test) <= 200 and 250 < len(made.train) <= 300
+    for side, split in ((made.train, 'train'), (made.test, 'heldout')):
+        whole = ' '.join(' '.join(one['text'].split()) for one in bundled.make(split))
+        unchanged = [x for x, label in zip(side.first, side.target) if label == '0']
+        assert len(unchanged) > 60 and all(text in whole for text in unchanged)

@@ -1,0 +1,153 @@
+"""A path of another place is refused wherever one goes in, and nothing is made of it."""
+
+from pathlib import Path
+
+import pytest
+import test_configs
+
+from jepa_text import export, load, main
+from jepa_text.analysis import analyse
+from jepa_text.data import pipeline, prepare, tables, tokenizers
+from jepa_text.data.sources import jsonl, parquet, text, tfds
+from jepa_text.files import paths
+from jepa_text.hf import files
+from jepa_text.planning import plan
+from jepa_text.running import checkpoint, compilation, workdir
+from jepa_text.study import study
+from jepa_text.training import init_from, recipe, train
+from jepa_text.training import prepare as preparing
+
+AWAY = (
+    'gs://bucket/x',
+    's3://bucket/x',
+    'hf://datasets/x',
+    'file:///x',
+    Path('gs://b/x'),
+)
+BUNDLED = dict(name='bundled')
+SECTION = dict(source=BUNDLED, tokenizer='bundled', row_length=64)
+
+
+def quickstart(**changes):
+    config = recipe.plain(test_configs.module('desk').get_config('mlm'))
+    return {**config, **changes}
+
+
+def data(folder):
+    return dict(folder=str(folder), row_length=64, batch_size=16)
+
+
+def analysis(**changes):
+    return test_configs.module('analyse').get_config().to_dict() | changes
+
+
+def prepared(folder='rows', **changes):
+    preparing.run({'prepare': SECTION | changes}, folder)
+
+
+# What takes a path: called with one that is none of this machine's.
+ENTRANCES = {
+    'train, workdir': lambda p: train.train(quickstart(data=data('rows')), p),
+    'train, data.folder': lambda p: train.train(quickstart(data=data(p)), 'run'),
+    'train, prepare.source.path': lambda p: train.train(
+        quickstart(
+            data=data('rows'),
+            prepare=SECTION | dict(source=dict(name='text', path=str(p))),
+        ),
+        'run',
+    ),
+    'train, compilation_cache': lambda p: compilation.use_cache(str(p), environ={}),
+    'study': lambda p: study.study(test_configs.module('quickstart').get_config(), p),
+    'prepare, workdir': prepared,
+    'prepare, tokenizer': lambda p: prepared(tokenizer=str(p)),
+    'prepare, text': lambda p: prepared(source=dict(name='text', path=p)),
+    'prepare, function': lambda p: prepare.prepare(
+        BUNDLED, tokenizers.load(tokenizers.BUNDLED), p, row_length=64
+    ),
+    'plan, data.folder': lambda p: plan.plan(quickstart(data=data(p))),
+    'analyse, workdir': lambda p: analyse.analyse(analysis(models=['run']), p),
+    'analyse, models': lambda p: analyse.analyse(analysis(models=[str(p)]), 'x'),
+    'analyse, cache': lambda p: compilation.private_folder(str(p), 'features', 'cache'),
+    'tasks': tables.splits,
+    'tasks, file': tables.read,
+    'text': lambda p: text.make('train', p),
+    'jsonl': lambda p: jsonl.make('train', p),
+    'parquet': lambda p: parquet.make('train', p),
+    'tfds': lambda p: tfds.make('train', p),
+    'rows': lambda p: pipeline.Rows(p, 'train'),
+    'tokenizer': tokenizers.load,
+    'load': load.load,
+    'untrained': load.untrained,
+    'start': lambda p: init_from.of(dict(path=str(p))),
+    'export, workdir': lambda p: export.run({'to': 'out'}, p),
+    'export, to': lambda p: export.run({'to': p}, 'run'),
+    'hf': files.folder_of,
+    'workdir': lambda p: workdir.open_workdir(p, {}).__enter__(),
+    'checkpoints': lambda p: checkpoint.Checkpointer(p),
+}
+
+
+@pytest.mark.parametrize('entrance', ENTRANCES)
+def test_an_address_is_refused_at_every_entrance(entrance, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path in AWAY:
+        with pytest.raises(ValueError, match='is an address'):
+            ENTRANCES[entrance](path)
+        assert not list(tmp_path.iterdir()), f'{path} left something behind'
+
+
+@pytest.mark.parametrize('command', main.COMMANDS)
+@pytest.mark.parametrize('supervised', [False, True])
+@pytest.mark.parametrize('workdir', ['gs://bucket/run', 'hf://NAME', 'hf:NAME'])
+def test_the_command_line_refuses_before_anything_runs(
+    command, supervised, workdir, tmp_path, monkeypatch, capsys
+):
+    if workdir == 'hf:NAME' and command == 'export':
+        return
+    config = f'--config={Path(test_configs.CONFIGS, "quickstart.py")}'
+    given = ['--to=out'] if command == 'export' else [config]
+    monkeypatch.chdir(tmp_path)
+    words = [*(['supervise'] if supervised else []), command, *given]
+    assert main.main(['jepa-text', *words, f'--workdir={workdir}']) == 2
+    assert 'is an address' in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_config_file_elsewhere_is_refused(capsys):
+    words = ['jepa-text', 'train', '--config=gs://b/desk.py', '--workdir=x']
+    assert main.main(words) == 2
+    assert "'gs://b/desk.py' is an address" in capsys.readouterr().err
+
+
+def test_names_of_models_are_read_and_not_written():
+    for name in ('hf:org/name', 'hf:/a/folder', 'hf:../folder'):
+        paths.local('start.path', name, model=True)
+        with pytest.raises(ValueError, match='is an address'):
+            paths.local('--workdir', name)
+    for name in ('hf:gs://bucket/x', 'hf:hf:x', 'hf:'):
+        with pytest.raises(ValueError, match='start.path'):
+            paths.local('start.path', name, model=True)
+
+
+def test_what_is_a_path_passes():
+    for path in ('runs/a', '/a:b/c', './gs:/x', 'C:/x', '~/runs', 'a:b', Path('x/hf:y')):
+        assert paths.local('x', path) == str(path)
+
+
+@pytest.mark.parametrize('path', ['', None, 3, ['a']])
+def test_what_is_no_path_is_refused(path):
+    with pytest.raises(ValueError, match='data.folder'):
+        paths.local('data.folder', path)
+
+
+def test_an_empty_folder_is_not_the_current_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path('notes.txt').write_text('a private note')
+    for call in (
+        lambda: prepared(source=dict(name='text', path='')),
+        lambda: train.train(quickstart(data=data('')), 'run'),
+        lambda: pipeline.Rows('', 'train'),
+    ):
+        with pytest.raises(ValueError, match="''"):
+            call()
+    assert [path.name for path in tmp_path.iterdir()] == ['notes.txt']

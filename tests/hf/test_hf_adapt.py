@@ -1,0 +1,325 @@
+"""A decoder becomes an encoder as its user chose; sentence models pool as they did."""
+
+import dataclasses
+import json
+
+import hf_cases
+import jax
+import numpy as np
+import pytest
+from hf_cases import CASES, WORDS, V
+from numpy.testing import assert_allclose, assert_array_equal
+from test_hf_import import flat, folder, logits_of, references, tensors_of
+
+from jepa_text import load as loading
+from jepa_text.data import tokenizers
+from jepa_text.hf import adapt, configs, load, sentence
+
+folder = folder  # A fixture is found by its name.
+
+
+def without(folder, *words):
+    """The folder with a tokenizer that lacks some words: others take their place."""
+    kept = [word for word in WORDS if word not in words]
+    hf_cases.write_tokenizer(folder, kept)
+    return folder
+
+
+def test_the_same_weights_read_both_ways_are_eurobert(folder):
+    path = folder('eurobert', model_type='llama', rms_norm_eps=1e-5)
+    imported = load.load(path, become={})
+    assert not imported.causal
+    _, expected = references()
+    padded, packed = hf_cases.by_document(logits_of(imported))[0]
+    assert_allclose(padded, expected['eurobert/0'], atol=1e-4, rtol=0)
+    assert_allclose(packed, expected['eurobert/0'], atol=1e-4, rtol=0)
+    assert imported.record['advice'] == 'mntp'
+    assert load.load(path).causal
+
+
+def test_a_new_mask_is_the_mean_of_the_words_and_rows_fill_up(folder):
+    path = without(folder('llama'), '<mask>')
+    before = load.load(path)
+    assert before.tokenizer.mask_id is None
+    imported = load.load(path, become=dict(vocab_multiple=16))
+    assert imported.record['mask'] == {'token': '<mask>', 'how': 'new', 'id': V - 1}
+    assert imported.record['rows'] == {'file': V, 'now': 48, 'words': V}
+    embedding_VD = imported.params['encoder']['embedding']
+    old_VD = np.asarray(before.params['encoder']['embedding'])
+    # One row was there without a word: the mask takes it, and its values are gone.
+    assert_array_equal(embedding_VD[: V - 1], old_VD[: V - 1])
+    mean_D = old_VD[: V - 1].mean(0)
+    for row in range(V - 1, 48):
+        assert_allclose(embedding_VD[row], mean_D, atol=1e-6)
+    head_DV = imported.params['lm_head']['output']['kernel']
+    assert head_DV.shape == (32, 48)
+    old_DV = np.asarray(before.params['lm_head']['output']['kernel'])
+    assert_allclose(head_DV[:, -1], old_DV[:, : V - 1].mean(1), atol=1e-6)
+    # Kept in a file, the tokenizer still has its mask.
+    content = json.loads(imported.tokenizer.content)
+    assert tokenizers.parse(content, 'here').mask_id == V - 1
+
+
+def test_a_reserved_token_becomes_the_mask_and_keeps_its_row(folder):
+    path = folder('llama')
+    words = [w if w != '<mask>' else '<|reserved_special_token_0|>' for w in WORDS]
+    hf_cases.write_tokenizer(path, words)
+    imported = load.load(path, become={})
+    assert imported.record['mask']['how'] == 'reserved'
+    assert imported.tokenizer.mask_id == 3
+    assert imported.tokenizer.backend.id_to_token(3) == '<mask>'
+    before = flat(load.load(path).params)
+    for name, leaf in flat(imported.params).items():
+        assert_array_equal(leaf, before[name])
+    assert imported.tokenizer.fingerprint != load.load(path).tokenizer.fingerprint
+
+
+def test_a_mask_can_be_named(folder):
+    imported = load.load(without(folder(), '<mask>'), become=dict(mask='w9'))
+    named = imported.tokenizer.backend.token_to_id('<mask>')
+    assert imported.tokenizer.mask_id == named == WORDS.index('w9') - 1
+    with pytest.raises(ValueError, match="mask='w99' is no token"):
+        load.load(without(folder(), '<mask>'), become=dict(mask='w99'))
+    with pytest.raises(ValueError, match='has <mask> already'):
+        load.load(folder(), become=dict(mask='w9'))
+
+
+@pytest.mark.parametrize('head', ['tied', 'copy', 'new'])
+def test_heads_are_kept_or_made_again(folder, head):
+    imported = load.load(folder('llama'), become=dict(head=head))
+    embedding_VD = imported.params['encoder']['embedding']
+    assert imported.tied == (head == 'tied')
+    left_out = [] if head == 'keep' else ['lm_head.weight']
+    assert imported.record['left_out'] == left_out
+    if head == 'tied':
+        assert imported.params['lm_head'] == {}
+        return
+    kernel_DV = imported.params['lm_head']['output']['kernel']
+    if head == 'copy':
+        assert_array_equal(kernel_DV, embedding_VD.T)
+    else:
+        assert 0.01 < np.std(kernel_DV) < 0.03
+        assert imported.record['advice'] == 'mlm'
+
+
+def test_an_encoder_without_head_can_get_a_new_one(folder):
+    tensors = {n: x for n, x in tensors_of('bert').items() if n.startswith('bert.')}
+    path = folder('bert', tensors, architectures=['BertModel'])
+    with pytest.raises(ValueError, match="take head='new'"):
+        load.load(path, become=dict(head='tied'))
+    imported = load.load(path, become=dict(head='new'))
+    assert set(imported.params['lm_head']) == {'dense', 'norm', 'output', 'bias'}
+    assert np.isfinite(logits_of(imported)).all()
+
+
+def test_a_window_needs_a_choice(folder):
+    path = folder('mistral')
+    with pytest.raises(ValueError, match=r"two_sided.*'none'"):
+        load.load(path, become={})
+    assert load.load(path, become=dict(window='two_sided')).section['window'] == 2
+    assert load.load(path, become=dict(window='none')).section['window'] is None
+
+
+@pytest.mark.parametrize(
+    ('section', 'words'),
+    [
+        (dict(maks='auto'), "Did you mean 'mask'"),
+        (dict(head='best'), "head='best'"),
+        (dict(window='left'), "window='left'"),
+        (dict(vocab_multiple=0), 'vocab_multiple=0'),
+        (dict(vocab_multiple='64'), "vocab_multiple='64' must be a whole number"),
+        (dict(mask=None), 'mask=None must be a text'),
+    ],
+)
+def test_bad_choices_are_named(section, words):
+    with pytest.raises(ValueError, match=words):
+        adapt.choices(section)
+
+
+def test_what_was_decided_is_json_and_lines(folder):
+    record = load.load(without(folder('mistral'), '<mask>'), become=dict(window='none'))
+    record = json.loads(json.dumps(record.record))
+    said = '\n'.join(adapt.lines(record))
+    assert 'mask      <mask> = 39, new' in said
+    assert 'attends   both ways, window None' in said
+    assert 'advice: mntp' in said
+    assert all(len(line) < 100 for line in adapt.lines(record))
+
+
+def sentences(folder, normalise=True, **pooling):
+    """Makes a folder one of sentence-transformers."""
+    modules = ['Transformer', 'Pooling'] + ['Normalize'] * normalise
+    listed = [
+        dict(idx=i, path=f'{i}_{kind}' if i else '', type=f'sentence_transformers.{kind}')
+        for i, kind in enumerate(modules)
+    ]
+    (folder / 'modules.json').write_text(json.dumps(listed))
+    (folder / '1_Pooling').mkdir(exist_ok=True)
+    (folder / '1_Pooling' / 'config.json').write_text(json.dumps(pooling))
+    (folder / 'sentence_bert_config.json').write_text('{"max_seq_length": 8}')
+    return folder
+
+
+def test_sentence_models_pool_all_tokens_and_scale(folder):
+    path = sentences(folder('bert'), pooling_mode_mean_tokens=True)
+    model = loading.load(f'hf:{path}')
+    assert model.length == 8 and model.pool == 'mean' and not model.causal
+    text = ' '.join(f'w{i}' for i in range(5, 25))
+    ids = np.array([[*model.begin, *model.tokenizer.encode(text)[:8], *model.end]])[:, :8]
+    one = np.ones_like(ids)
+    hidden = jax.jit(lambda p, *x: model.network.apply('encoder', p, *x, causal=False))(
+        model.params, ids, one, np.arange(8)[None]
+    )
+    wanted_D = np.asarray(hidden[0]).mean(0)
+    wanted_D /= np.linalg.norm(wanted_D)
+    assert_allclose(model.encode([text])[0], wanted_D, atol=1e-5)
+    # Asked for a pooling by name, vectors are as long as they are.
+    assert not np.allclose(np.linalg.norm(model.encode([text], pool='mean')), 1)
+
+
+@pytest.mark.parametrize(
+    ('section', 'pool'),
+    [
+        (dict(pooling_mode_cls_token=True, pooling_mode_mean_tokens=False), 'cls'),
+        (dict(pooling_mode_lasttoken=True), 'last'),
+        (dict(pooling_mode_weightedmean_tokens=True), 'position'),
+        (dict(pooling_mode='weightedmean'), 'position'),
+        (dict(pooling_mode='mean', include_prompt=True), 'mean'),
+    ],
+)
+def test_poolings_of_old_and_new_files(tmp_path, section, pool):
+    found = sentence.read(sentences(tmp_path, normalise=False, **section))
+    assert found == sentence.Pooling(pool, False, 8)
+
+
+def test_other_poolings_and_modules_are_refused(tmp_path):
+    sentences(tmp_path, pooling_mode_mean_sqrt_len_tokens=True)
+    with pytest.raises(ValueError, match='mean_sqrt_len'):
+        sentence.read(tmp_path)
+    modules = [dict(path='2_Dense', type='sentence_transformers.models.Dense')]
+    (tmp_path / 'modules.json').write_text(json.dumps(modules))
+    with pytest.raises(ValueError, match='has the modules Dense'):
+        sentence.read(tmp_path)
+    (tmp_path / 'modules.json').unlink()
+    assert sentence.read(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    'file, content, words',
+    [
+        ('sentence_bert_config.json', dict(do_lower_case=True), 'lowers the case'),
+        (
+            'config_sentence_transformers.json',
+            dict(prompts=dict(query='Find: '), default_prompt_name='query'),
+            "puts 'Find: ' before texts",
+        ),
+    ],
+)
+def test_texts_that_would_be_changed_are_refused(tmp_path, file, content, words):
+    sentences(tmp_path, pooling_mode_mean_tokens=True)
+    (tmp_path / 'config_sentence_transformers.json').write_text('{"prompts": {}}')
+    assert sentence.read(tmp_path).length == 8
+    (tmp_path / file).write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=f'{words}.*switch it off'):
+        sentence.read(tmp_path)
+
+
+def test_hidden_words_are_encoded_as_the_exported_tokenizer_does(tmp_path):
+    hf_cases.write_metaspace(tmp_path)
+    tokenizer = tokenizers.load(tmp_path / 'tokenizer.json')
+    name = tokenizer.backend.id_to_token
+
+    def read(text):
+        return ' '.join(name(int(i)) for i in tokenizer.encode_hidden(text))
+
+    assert read('ab <mask>, ba') == '▁ a b <mask> , ▁ b a'
+    assert read('<mask> a<mask>') == '<mask> ▁ a <mask>'
+    # Only the mask is a token in a text.
+    assert '<eos>' not in read('a <eos> <mask>')
+    # In a file that has another name for it, and does not list it.
+    hf_cases.write_tokenizer(tmp_path, [w.replace('<mask>', '[MASK]') for w in WORDS])
+    content = json.loads((tmp_path / 'tokenizer.json').read_text())
+    content['added_tokens'] = content['added_tokens'][:-1]
+    tokenizer = tokenizers.parse(content, 'here')
+    assert tokenizer.encode_hidden('w7 <mask> w9').tolist() == [7, 3, 9]
+
+
+def test_a_loaded_decoder_reads_left_and_fills_one_before(folder):
+    path = folder('llama')
+    text = 'w7 w9 <mask> w11'
+    plain = loading.load(f'hf:{path}')
+    assert plain.causal and plain.begin == () and plain.end == ()
+    with pytest.raises(ValueError, match="pool='cls': .* tokenizer puts none there"):
+        plain.encode(['w7'], pool='cls')
+    plain = dataclasses.replace(plain, begin=(1,))
+    changed = [plain.encode([t], pool='cls') for t in ('w7 w9 w11', 'w7 w9 w30')]
+    assert_array_equal(*changed)
+    model = loading.load(f'hf:{path}', become={})
+    changed = [model.encode([t], pool='cls') for t in ('w7 w9 w11', 'w7 w9 w30')]
+    assert np.abs(changed[0] - changed[1]).max() > 1e-3
+    assert (model.begin, model.end, model.shift) == ((1,), (2,), 1)
+    ids = np.array([[1, *model.tokenizer.encode('w7 w9'), 3, 11, 2]])
+    one = np.ones_like(ids)
+
+    @jax.jit
+    def scores(params, *batch):
+        hidden = model.network.apply('encoder', params, *batch, causal=False)
+        embedding_VD = params['encoder']['embedding']
+        return model.network.apply('lm_head', params, hidden, embedding_VD)
+
+    logits_BLV = scores(model.params, ids, one, np.arange(ids.shape[1])[None])
+    best = int(np.argmax(logits_BLV[0, 2]))
+    assert model.fill(text, top=1)[0][0][0] == model.tokenizer.decode([best])
+
+
+def test_the_template_of_a_tokenizer_without_latin_letters_is_found():
+    library = tokenizers.backend_library
+    words = {word: i for i, word in enumerate([*WORDS[:4], 'м', 'о'])}
+    backend = library.Tokenizer(library.models.BPE(words, []))
+    backend.add_special_tokens(WORDS[:4])
+    backend.post_processor = library.processors.TemplateProcessing(
+        single='<bos> $A <eos>', special_tokens=[('<bos>', 1), ('<eos>', 2)]
+    )
+    found = tokenizers.parse(json.loads(backend.to_str()), 'here')
+    assert load.ends(found) == ((1,), (2,))
+
+
+def test_what_cannot_fill_says_why(folder):
+    path = without(folder('llama'), '<mask>')
+    with pytest.raises(ValueError, match='has no mask token'):
+        loading.load(f'hf:{path}').fill('w7 <mask>')
+    tensors = {n: x for n, x in tensors_of('bert').items() if n.startswith('bert.')}
+    bare = folder('bert', tensors, architectures=['BertModel'])
+    with pytest.raises(ValueError, match='has no word head'):
+        loading.load(f'hf:{bare}').fill('w7 <mask>')
+
+
+def test_options_of_others_mean_nothing_for_a_workdir(tmp_path):
+    with pytest.raises(ValueError, match='revision: only for models of others'):
+        loading.load(tmp_path, revision='main')
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize('case', CASES)
+def test_live_logits_are_those_of_transformers(case, tmp_path):
+    pytest.importorskip('torch')
+    pytest.importorskip('transformers')
+    from references import make_hf
+
+    config, is_decoder = CASES[case]
+    model, _ = make_hf.model_of(config, is_decoder)
+    model.save_pretrained(tmp_path)
+    hf_cases.write_tokenizer(tmp_path)
+    imported = load.load(tmp_path)
+    found = hf_cases.by_document(logits_of(imported))
+    for wanted, (padded, packed) in zip(make_hf.logits_of(model), found, strict=True):
+        assert_allclose(padded, wanted, atol=1e-4, rtol=0)
+        assert_allclose(packed, wanted, atol=1e-4, rtol=0)
+    # And theirs reads what ours writes of the same model.
+    section = configs.to_config(
+        imported.section, imported.record['family'], imported.tied, is_decoder
+    )
+    ids = {key: value for key, value in config.items() if key.endswith('_token_id')}
+    again, _ = make_hf.model_of(section | ids, is_decoder)
+    for wanted, found in zip(make_hf.logits_of(model), make_hf.logits_of(again)):
+        assert_array_equal(found, wanted)

@@ -1,0 +1,164 @@
+"""Folders that are damaged, quantized or meant ill are refused in words; nothing outside
+of them is read, and nothing is waited for."""
+
+import dataclasses
+import json
+import os
+import signal
+
+import numpy as np
+import pytest
+from test_hf_adapt import sentences
+from test_hf_export import trained
+from test_hf_import import folder, shard, tensors_of
+
+from jepa_text import export
+from jepa_text.hf import files, load
+
+folder = folder  # A fixture is found by its name.
+
+
+@pytest.fixture
+def at_once():
+    """What waits for ten seconds waits for ever."""
+
+    def ring(*_):
+        raise AssertionError('still waiting')
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(10)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize('up', [True, False])
+def test_no_index_leads_out_of_the_folder(folder, tmp_path_factory, up):
+    path, other = folder(), tmp_path_factory.mktemp('elsewhere')
+    index = shard(path)
+    file = index['model.norm.weight']
+    (path / file).rename(other / file)
+    outside = os.path.relpath(other / file, path) if up else str(other / file)
+    places = {n: outside if f == file else f for n, f in index.items()}
+    (path / files.INDEX).write_text(json.dumps({'weight_map': places}))
+    with pytest.raises(ValueError, match=r'places .*only the name .*never another place'):
+        load.load(path)
+
+
+@pytest.mark.parametrize(
+    'file', ['a/b.safetensors', r'a\b.safetensors', '', '..', None, 3]
+)
+def test_what_an_index_names_is_a_plain_name(folder, file):
+    path = folder()
+    (path / files.INDEX).write_text(json.dumps({'weight_map': {'x': file}}))
+    with pytest.raises(ValueError, match='index.json places x in '):
+        load.load(path)
+
+
+@pytest.mark.parametrize('path', ['../1_Pooling', '/1_Pooling', 'a/b', None, 7])
+def test_no_module_lies_outside(folder, path):
+    source = sentences(folder('bert'), pooling_mode_mean_tokens=True)
+    listed = json.loads((source / 'modules.json').read_text())
+    listed[1]['path'] = path
+    (source / 'modules.json').write_text(json.dumps(listed))
+    with pytest.raises(ValueError, match='modules.json has .*the name of a folder'):
+        load.load(source)
+
+
+def test_a_cache_of_the_hub_is_read_through_its_links(folder, tmp_path):
+    path = folder('llama')
+    wanted = load.load(path).params['encoder']['embedding']
+    (path / 'blobs').mkdir()
+    for number, file in enumerate(sorted(path.glob('*.*'))):
+        file.rename(path / 'blobs' / str(number))
+        file.symlink_to(os.path.join('blobs', str(number)))
+    np.testing.assert_array_equal(load.load(path).params['encoder']['embedding'], wanted)
+    (path / 'blobs' / '0').unlink()  # config.json
+    with pytest.raises(ValueError, match=r'config\.json is there, .* leads nowhere'):
+        load.load(path)
+
+
+FILES = (
+    *('config.json', 'tokenizer.json', 'model.safetensors', 'modules.json', files.INDEX),
+    *('sentence_bert_config.json', '1_Pooling/config.json'),
+)
+
+
+@pytest.mark.parametrize('name', FILES)
+def test_a_pipe_is_not_waited_for(folder, at_once, name):
+    path = sentences(folder('bert'), pooling_mode_mean_tokens=True)
+    (path / name).unlink(missing_ok=True)
+    os.mkfifo(path / name)
+    with pytest.raises((ValueError, FileNotFoundError), match=name):
+        load.load(path)
+
+
+def typed(path, change):
+    """Gives tensors of a safetensors file another type, as `change` of each says."""
+    content = path.read_bytes()
+    size = int.from_bytes(content[:8], 'little')
+    header = json.loads(content[8 : 8 + size])
+    data, written = content[8 + size :], b''
+    for name, about in header.items():
+        if name != '__metadata__':
+            start, stop = about['data_offsets']
+            about['dtype'], part = change(name, data[start:stop])
+            about['data_offsets'] = [len(written), len(written) + len(part)]
+            written += part
+    text = json.dumps(header).encode()
+    text += b' ' * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, 'little') + text + written)
+
+
+@pytest.mark.parametrize(
+    'dtype, width', [('I8', 1), ('U8', 1), ('F8_E4M3', 1), ('I32', 4)]
+)
+def test_quantized_weights_are_not_taken_for_weights(folder, dtype, width):
+    """Though no config says so; what is read of them would be without its scales."""
+    path, name = folder('llama'), 'model.layers.1.mlp.up_proj.weight'
+
+    def change(tensor, data):
+        return (dtype, data[:: 4 // width]) if tensor == name else ('F32', data)
+
+    typed(path / 'model.safetensors', change)
+    said = rf'model\.safetensors: {name} is stored as {dtype}, so it is quantized'
+    with pytest.raises(ValueError, match=said):
+        load.load(path)
+
+
+def test_a_quantization_config_of_null_is_none(folder):
+    load.load(folder('llama', quantization_config=None))
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
+def test_weights_that_are_no_numbers_are_named(folder, value):
+    tensors = dict(tensors_of('bert'))
+    name = 'bert.encoder.layer.2.output.dense.bias'
+    tensors[name] = tensors[name].copy()
+    tensors[name][5] = value
+    with pytest.raises(ValueError, match=rf'model\.safetensors: {name} holds NaN, inf'):
+        load.load(folder('bert', tensors))
+
+
+def test_a_model_that_diverged_is_not_exported_and_is_not_our_fault(tmp_path):
+    model = trained()
+    spoilt = model.params['encoder']['embedding'].at[3, 4].set(np.nan)
+    encoder = {**model.params['encoder'], 'embedding': spoilt}
+    params = {**model.params, 'encoder': encoder}
+    with pytest.raises(ValueError, match='encoder/embedding of tiny holds NaN.*diverge'):
+        export.write(dataclasses.replace(model, params=params), tmp_path / 'out')
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_was_left_out_may_be_of_any_type(folder):
+    """As the table of positions that older BERTs have."""
+    tensors = dict(tensors_of('bert'))
+    tensors['bert.embeddings.position_ids'] = np.arange(64)[None]
+    load.load(folder('bert', tensors))
+
+
+def test_json_that_is_too_deep_is_told(folder):
+    path = folder()
+    (path / 'config.json').write_text('[' * 100_000 + ']' * 100_000)
+    with pytest.raises(ValueError, match=r'config\.json is not JSON'):
+        load.load(path)

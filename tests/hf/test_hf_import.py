@@ -1,0 +1,467 @@
+"""Models of other formats compute what `transformers` says they do, and what is wrong
+with a folder is told."""
+
+import functools
+import json
+from pathlib import Path
+
+import hf_cases
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from hf_cases import CASES, V
+from numpy.testing import assert_allclose, assert_array_equal
+from safetensors.numpy import save_file
+
+from jepa_text.config import resolve
+from jepa_text.hf import configs, files, kinds, layout, load, names
+from jepa_text.models import heads
+from jepa_text.parallel import sharding
+
+REFERENCES = Path(__file__).parents[1] / 'references' / 'hf.npz'
+
+
+@functools.cache
+def references():
+    with np.load(REFERENCES) as found:
+        arrays = dict(found)
+    return json.loads(str(arrays.pop('about'))), arrays
+
+
+def tensors_of(case):
+    about, _ = references()
+    return hf_cases.weights(about['shapes'][case])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Writes the folder of a case; keywords change its config, `tensors` its weights."""
+
+    def write(case='llama', tensors=None, **changes):
+        config = CASES[case][0] | changes
+        return hf_cases.write(tmp_path, config, tensors or tensors_of(case))
+
+    return write
+
+
+def logits_of(imported, causal=None):
+    causal = imported.causal if causal is None else causal
+    head = heads.word_head(imported.encoder, imported.tied)
+
+    def logits(params, *batch):
+        hidden = imported.encoder.apply(
+            {'params': params['encoder']}, *batch, causal=causal
+        )
+        embedding_VD = params['encoder']['embedding']
+        return head.apply({'params': params['lm_head']}, hidden, embedding_VD)
+
+    return np.asarray(jax.jit(logits)(imported.params, *hf_cases.batch()))
+
+
+def flat(tree):
+    return {
+        jax.tree_util.keystr(path, simple=True, separator='/'): np.asarray(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+def exported(params, family):
+    """Their tensors of our parameters, by the table that imported them."""
+    leaves = flat(params)
+    bound = layout.bindings(family, {path: x.shape for path, x in leaves.items()})
+    return {name: layout.joined(parts, leaves) for name, parts in bound.items()}
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_logits_are_those_of_transformers_and_tensors_come_back(folder, case):
+    imported = load.load(folder(case))
+    assert imported.causal == CASES[case][1]
+    _, expected = references()
+    found = hf_cases.by_document(logits_of(imported))
+    for index, (padded, packed) in enumerate(found):
+        wanted = expected[f'{case}/{index}']
+        assert np.abs(wanted).max() > 1
+        assert_allclose(padded, wanted, atol=1e-4, rtol=0)
+        assert_allclose(packed, wanted, atol=1e-4, rtol=0)
+    back = exported(imported.params, names.FAMILIES[imported.record['family']])
+    tensors = tensors_of(case)
+    for name in set(tensors) - set(imported.record['left_out']):
+        # A bias that is saved under two names comes back under the one.
+        there = name.replace('decoder.bias', 'bias') if name not in back else name
+        assert_array_equal(back[there], tensors[name], err_msg=name)
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_config_and_section_undo_each_other(case):
+    config, _ = CASES[case]
+    family = config['model_type']
+    section = configs.to_section(config)
+    tied = kinds.complete(config)[1]['tie_word_embeddings']
+    causal = kinds.KINDS[family].causal
+    again = configs.to_config(section, family, tied, causal)
+    assert configs.to_section(again) == section
+    assert configs.to_config(configs.to_section(again), family, tied, causal) == again
+    module = resolve.build('models', section, vocab_size=V)
+    assert configs.canonical(section['name'], module) == section
+    # A saved section is JSON, which has no tuples.
+    saved = json.loads(json.dumps(section))
+    assert resolve.build('models', saved, vocab_size=V) == module
+
+
+def test_layers_that_differ_agree_scanned_and_unrolled(folder):
+    from jepa_text.models import transformer
+
+    imported = load.load(folder('smollm3'))
+    section = {**imported.section, 'scan': False, 'remat': 'full'}
+    unrolled = resolve.build('models', section, vocab_size=V)
+    apply = jax.jit(
+        lambda p, *x: unrolled.apply({'params': p}, *x, causal=True, every_layer=True)
+    )
+    params = transformer.unstack_layers(imported.params['encoder'])
+    last, every = apply(params, *hf_cases.batch())
+    scanned = jax.jit(
+        lambda p, *x: imported.encoder.apply(
+            {'params': p}, *x, causal=True, every_layer=True
+        )
+    )(imported.params['encoder'], *hf_cases.batch())
+    assert every.shape[0] == 5
+    assert_allclose(last, scanned[0], atol=1e-5)
+    assert_allclose(every, scanned[1], atol=1e-5)
+    # The names are the same for both layouts.
+    ours = {'encoder': params, 'lm_head': {}}
+    wanted = exported(imported.params, names.LLAMA)
+    for name, tensor in exported(ours, names.LLAMA).items():
+        assert_array_equal(tensor, wanted[name])
+
+
+def test_optimus_joins_query_key_value_and_calls_the_gate_fc_1(folder):
+    theirs = tensors_of('eurobert')
+    fused = {
+        'embedding.weight': theirs['model.embed_tokens.weight'],
+        '_orig_mod.final_layernorm.weight': theirs['model.norm.weight'],
+        'lm_head.weight': theirs['lm_head.weight'],
+    }
+    same = {
+        'attn.out_proj': 'self_attn.o_proj',
+        'mlp.fc_1': 'mlp.gate_proj',
+        'mlp.fc_2': 'mlp.up_proj',
+        'mlp.proj': 'mlp.down_proj',
+        'attn_norm': 'input_layernorm',
+        'mlp_norm': 'post_attention_layernorm',
+    }
+    for layer in range(4):
+        before, there = f'blocks.{layer}', f'model.layers.{layer}'
+        for ours, name in same.items():
+            fused[f'{before}.{ours}.weight'] = theirs[f'{there}.{name}.weight']
+        parts = [theirs[f'{there}.self_attn.{x}_proj.weight'] for x in 'qkv']
+        fused[f'{before}.attn.qkv_proj.weight'] = np.concatenate(parts)
+    imported = load.load(folder('eurobert', fused), family='optimus')
+    _, expected = references()
+    padded, _ = hf_cases.by_document(logits_of(imported))[0]
+    assert_allclose(padded, expected['eurobert/0'], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize('case', ['llama_tied', 'bert', 'modernbert'])
+def test_files_of_the_encoder_alone_lack_prefix_and_head(folder, case):
+    family = names.FAMILIES[CASES[case][0]['model_type']]
+    bare = {
+        name.removeprefix(family.prefix): x
+        for name, x in tensors_of(case).items()
+        if name.startswith(family.prefix)
+    }
+    bare['pooler.dense.weight'] = np.zeros((32, 32), np.float32)
+    whole = flat(load.load(folder(case)).params['encoder'])
+    imported = load.load(folder(case, bare, architectures=['BertModel']))
+    assert 'lm_head' not in imported.params
+    assert imported.record['left_out'] == ['pooler.dense.weight']
+    for path, leaf in flat(imported.params['encoder']).items():
+        assert_array_equal(leaf, whole[path])
+
+
+@pytest.mark.parametrize('dtype', [np.float16, ml_dtypes.bfloat16])
+def test_half_precision_becomes_float32_masters(folder, dtype):
+    stored = {name: x.astype(dtype) for name, x in tensors_of('llama').items()}
+    imported = load.load(folder('llama', stored))
+    embedding = imported.params['encoder']['embedding']
+    assert embedding.dtype == jnp.float32
+    assert_array_equal(embedding, np.float32(stored['model.embed_tokens.weight']))
+
+
+def shard(folder, case='llama', parts=3):
+    """The weights of a case in several files with an index."""
+    tensors = tensors_of(case)
+    (folder / 'model.safetensors').unlink()
+    index = {name: f'model-{i % parts}.safetensors' for i, name in enumerate(tensors)}
+    for file in set(index.values()):
+        mine = {name: tensors[name] for name in tensors if index[name] == file}
+        save_file(mine, folder / file)
+    (folder / files.INDEX).write_text(json.dumps({'weight_map': index}))
+    return index
+
+
+def test_shards_are_read_onto_the_mesh_part_by_part(folder, tmp_path, monkeypatch):
+    whole = flat(load.load(folder('llama')).params)
+    shard(folder('llama'))
+    read, sizes = files.Tensors.read, []
+
+    def counting(self, name, *index):
+        found = read(self, name, *index)
+        sizes.append(found.size)
+        return found
+
+    monkeypatch.setattr(files.Tensors, 'read', counting)
+    mesh = sharding.make_mesh(data=1, fsdp=4)
+    params = load.load(tmp_path, mesh=mesh).params
+    for path, leaf in flat(params).items():
+        assert_array_equal(leaf, whole[path])
+    kernel = params['encoder']['layers']['ffn']['gate']['kernel']
+    assert kernel.addressable_shards[0].data.shape == (4, 8, 48)
+    # Each value once or, if it lies on all four devices, four times; and never more than
+    # one device's part of one tensor at a time.
+    matrices = sum(x.size for path, x in whole.items() if path.endswith(('l', 'g')))
+    rest = sum(x.size for x in whole.values()) - matrices
+    assert sum(sizes) <= matrices + 4 * rest
+    assert max(sizes) <= 48 * 32 / 4
+
+
+@pytest.mark.parametrize(
+    ('change', 'words'),
+    [
+        (lambda t: t.pop('lm_head.weight'), None),
+        (lambda t: t.pop('model.norm.weight'), r'missing: model\.norm\.weight'),
+        (
+            lambda t: t.update({'model.extra': np.ones(2, np.float32)}),
+            r'not in the model: model\.extra',
+        ),
+        (
+            lambda t: t.update({'model.norm.weight': np.ones(3, np.float32)}),
+            r'of another shape: model\.norm\.weight \(3,\) instead of \(32,\)',
+        ),
+    ],
+)
+def test_tensors_that_do_not_fit_are_listed(folder, change, words):
+    tensors = tensors_of('llama')
+    change(tensors)
+    if words is None:
+        assert 'lm_head' not in load.load(folder('llama', tensors)).params
+        return
+    with pytest.raises(ValueError, match=words):
+        load.load(folder('llama', tensors))
+
+
+def test_all_that_does_not_fit_is_in_one_error(folder):
+    with pytest.raises(ValueError, match='missing: .*and 4 more.*of another shape: '):
+        load.load(folder('llama', num_hidden_layers=5, intermediate_size=16))
+
+
+@pytest.mark.parametrize(
+    'case, window', [('mistral', (3, 2)), ('qwen3', (4, 3)), ('modernbert', (3, 3))]
+)
+def test_windows_are_counted_as_attention_is(case, window):
+    """Both ways, the position itself does not count; ModernBERT is never causal."""
+    config = dict(use_sliding_window=True, max_window_layers=0, sliding_window=4)
+    config |= CASES[case][0]
+    found = [
+        configs.to_section(config | changes)
+        for changes in (dict(is_causal=False), {}, dict(is_causal=True))
+    ]
+    key = 'local_window' if case == 'modernbert' else 'window'
+    assert [section[key] for section in found] == [*window, window[1]]
+
+
+@pytest.mark.parametrize('case', ['llama', 'eurobert'])
+def test_families_without_a_window_have_none_whatever_a_config_says(folder, case):
+    """As in transformers, whose classes of these never look at it."""
+    imported = load.load(folder(case, sliding_window=2, use_sliding_window=True))
+    assert imported.section['window'] is None
+    padded, _ = hf_cases.by_document(logits_of(imported))[0]
+    assert_allclose(padded, references()[1][f'{case}/0'], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ('changes', 'words'),
+    [
+        (dict(model_type='lama'), "Did you mean 'llama'"),
+        (dict(hidden_act='relu'), "hidden_act='relu'"),
+        (dict(rope_parameters=dict(rope_type='yarn')), "rope_type='yarn'"),
+        (dict(quantization_config={}), 'has a quantization_config'),
+        (dict(vocab_size=39), 'the tokenizer has 40 words, but the embedding 39 rows'),
+        (dict(hidden_size=None), 'json: hidden_size=None must be a whole number'),
+        (dict(hidden_size='32'), "json: hidden_size='32' must be a whole number"),
+        (dict(num_hidden_layers=0), 'num_hidden_layers=0 must be .* at least 1'),
+        (dict(max_position_embeddings=None), 'max_position_embeddings=None must be'),
+        (dict(jepa_text=dict(shift=2)), 'jepa_text=.*with 0 or 1, or left out'),
+        (dict(jepa_text=3), 'jepa_text=3; it is as'),
+    ],
+)
+def test_configs_that_cannot_be_read_say_why(folder, changes, words):
+    with pytest.raises(ValueError, match=words):
+        load.load(folder('llama', **changes))
+
+
+def test_json_of_another_kind_is_told(folder):
+    path = folder('llama')
+    for index in ('{}', '{"weight_map": []}'):
+        (path / files.INDEX).write_text(index)
+        with pytest.raises(ValueError, match='has no "weight_map"'):
+            load.load(path)
+    (path / files.INDEX).write_text('[]')
+    with pytest.raises(ValueError, match='holds no JSON object, but a list'):
+        load.load(path)
+    (path / 'config.json').write_text('[]')
+    with pytest.raises(ValueError, match=r'config\.json holds no JSON object'):
+        load.load(path)
+
+
+def test_tokenizers_of_other_formats_are_told_how_to_be_written_again(folder):
+    path = folder('llama')
+    (path / 'tokenizer.json').rename(path / 'tokenizer.model')
+    with pytest.raises(FileNotFoundError, match='tokenizer.model; in transformers, Auto'):
+        load.load(path)
+
+
+@pytest.mark.parametrize(
+    'case, written', [('llama', False), ('bert_untied', False), ('llama_tied', True)]
+)
+def test_a_head_with_other_values_is_not_tied(folder, case, written):
+    """Though the config says so; one that is written twice is."""
+    tensors = dict(tensors_of(case))
+    if written:
+        tensors['lm_head.weight'] = tensors['model.embed_tokens.weight']
+    path = folder(case, tensors, tie_word_embeddings=True)
+    imported = load.load(path)
+    assert imported.tied == written == load.sketch(path)[1]
+    padded, _ = hf_cases.by_document(logits_of(imported))[0]
+    assert_allclose(padded, references()[1][f'{case}/0'], atol=1e-4, rtol=0)
+
+
+def test_tensors_are_compared_a_block_of_rows_at_a_time(folder, tmp_path):
+    tensors = dict(tensors_of('llama'))
+    tensors['lm_head.weight'] = tensors['model.embed_tokens.weight'].copy()
+    found = files.Tensors(folder('llama', tensors))
+    pair = 'lm_head.weight', 'model.embed_tokens.weight'
+    assert found.alike(*pair, block=7)
+    tensors['lm_head.weight'][-1, -1] += 1
+    assert not files.Tensors(folder('llama', tensors)).alike(*pair, block=7)
+    assert not found.alike('lm_head.weight', 'model.norm.weight')
+
+
+def test_a_missing_size_is_named():
+    with pytest.raises(ValueError, match="llama lacks 'hidden_size'"):
+        configs.to_section(dict(model_type='llama', vocab_size=3))
+
+
+def test_options_that_a_family_has_no_word_for_are_named():
+    section = configs.to_section(CASES['qwen3'][0])
+    with pytest.raises(ValueError, match='llama has no word for .*qk_norm=True'):
+        configs.to_config(section, 'llama', False, True)
+    with pytest.raises(ValueError, match='A transformer is no bert'):
+        configs.to_config(section, 'bert', True, False)
+
+
+def test_only_safetensors_are_read(folder, tmp_path):
+    path = folder('llama')
+    (path / 'model.safetensors').rename(path / 'pytorch_model.bin')
+    with pytest.raises(FileNotFoundError, match=r'only pytorch_model\.bin.*run code'):
+        load.load(path)
+
+
+def test_a_file_cut_short_is_told(folder):
+    path = folder('llama')
+    whole = (path / 'model.safetensors').read_bytes()
+    (path / 'model.safetensors').write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r'model\.safetensors is not whole'):
+        load.load(path)
+
+
+def test_missing_shards_and_tensors_are_named(folder):
+    path = folder('llama')
+    index = shard(path)
+    name, file = next(iter(index.items()))
+    (path / file).rename(path / 'elsewhere')
+    with pytest.raises(FileNotFoundError, match=f'names {file}, missing'):
+        load.load(path)
+    save_file({'other': np.ones(2, np.float32)}, path / file)
+    with pytest.raises(ValueError, match=f'lacks .*{name}'):
+        load.load(path)
+
+
+@pytest.mark.parametrize(
+    ('error', 'kind', 'words'),
+    [
+        ('GatedRepoError', PermissionError, 'accept its terms'),
+        ('RepositoryNotFoundError', FileNotFoundError, 'nor a model on the hub'),
+        ('RevisionNotFoundError', FileNotFoundError, 'no such revision'),
+        ('LocalEntryNotFoundError', FileNotFoundError, 'cannot be reached'),
+        ('OfflineModeIsEnabled', FileNotFoundError, 'cannot be reached'),
+    ],
+)
+def test_the_hub_s_refusals_are_told(monkeypatch, error, kind, words):
+    hub = pytest.importorskip('huggingface_hub')
+    asked = {}
+
+    def refuse(name, **options):
+        asked.update(options)
+        refusal = getattr(hub.errors, error)
+        raise refusal.__new__(refusal)
+
+    monkeypatch.setattr(hub, 'snapshot_download', refuse)
+    with pytest.raises(kind, match=words):
+        files.folder_of('somebody/something', 'v2')
+    assert asked['revision'] == 'v2'
+    assert not any('bin' in p or p.endswith('.py') for p in asked['allow_patterns'])
+
+
+def test_a_name_on_the_hub_is_read_from_its_cache(folder, tmp_path, monkeypatch):
+    hub = pytest.importorskip('huggingface_hub')
+    cached = tmp_path / 'snapshots' / 'c0ffee'
+    cached.mkdir(parents=True)
+    for file in folder('llama').glob('*.*'):
+        file.rename(cached / file.name)
+    monkeypatch.setattr(hub, 'snapshot_download', lambda *_, **__: str(cached))
+    record = load.load('somebody/something', 'v2').record
+    assert record['source'] == 'somebody/something'
+    assert (record['revision'], record['commit']) == ('v2', 'c0ffee')
+
+
+def test_a_revision_of_a_folder_means_nothing(folder):
+    with pytest.raises(ValueError, match='is a folder'):
+        load.load(folder(), revision='main')
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize('case', ['mistral', 'qwen2', 'qwen3', 'smollm3'])
+def test_windows_of_both_sides_are_those_of_transformers(case, folder):
+    """Decoders whose config says is_causal=false, with a window; also if it is short."""
+    torch = pytest.importorskip('torch')
+    transformers = pytest.importorskip('transformers')
+    changes = dict(is_causal=False, use_sliding_window=True, sliding_window=2)
+    path = folder(case, max_window_layers=1, **changes)
+    imported = load.load(path)
+    assert not imported.causal and 2 in np.atleast_1d(imported.section['window'])
+    auto = transformers.AutoModelForCausalLM
+    model = auto.from_pretrained(path, attn_implementation='eager', dtype='float32')
+    tokens, segments = (torch.tensor(x[:2]).long() for x in hf_cases.batch()[:2])
+    with torch.no_grad():
+        wanted = model.eval()(tokens, attention_mask=(segments > 0).long()).logits
+    found = hf_cases.by_document(logits_of(imported))
+    for row, (padded, packed) in enumerate(found):
+        assert_allclose(padded, wanted[row, : len(padded)], atol=1e-4, rtol=0)
+        assert_allclose(packed, wanted[row, : len(padded)], atol=1e-4, rtol=0)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize('case', ['llama', 'bert_untied', 'modernbert_biases'])
+def test_transformers_unties_heads_with_other_values_too(case, folder):
+    torch = pytest.importorskip('torch')
+    transformers = pytest.importorskip('transformers')
+    path = folder(case, tie_word_embeddings=True)
+    kind = f'AutoModelFor{"CausalLM" if CASES[case][1] else "MaskedLM"}'
+    model = getattr(transformers, kind).from_pretrained(path, dtype='float32').eval()
+    tokens = torch.tensor(hf_cases.DOCUMENTS[0][None]).long()
+    with torch.no_grad():
+        wanted = model(tokens).logits[0]
+    padded, _ = hf_cases.by_document(logits_of(load.load(path)))[0]
+    assert_allclose(padded, wanted, atol=1e-4, rtol=0)

@@ -1,0 +1,188 @@
+"""A vector that was measured is the one that is shipped: `encode` of a model, the files
+of its export taken at their word, and sentence-transformers give the same."""
+
+import dataclasses
+import functools
+import json
+
+import jax
+import numpy as np
+import pytest
+import tokenizers
+from numpy.testing import assert_allclose
+from test_hf_export import imported
+from test_hf_export import trained as made
+
+from jepa_text import export
+from jepa_text import load as loading
+from jepa_text.analysis import features
+from jepa_text.hf import load
+
+# One text is longer than a row, on purpose.
+pytestmark = pytest.mark.filterwarnings('ignore:.*are longer than:UserWarning')
+
+LONG = 'My fellow Americans: the state of the Union is strong, and the whale is white. '
+TEXTS = [
+    'I',
+    'Call me Ishmael.',
+    LONG,
+    3 * LONG,  # cut
+    'It says <mask>, </s> and <eos><pad> <bos>.',
+    'Æther, 龍 and\n\na  tab\t!',
+]
+POOLS = {
+    'mean': lambda rows: rows.mean(0),
+    'cls': lambda rows: rows[0],
+    'max': lambda rows: rows.max(0),
+    'lasttoken': lambda rows: rows[-1],
+    'weightedmean': lambda rows: np.average(rows, 0, np.arange(1, len(rows) + 1)),
+}
+
+
+@functools.cache
+def trained(objective='mlm'):
+    """Its layers add to what they are given, but not so much that rounding grows."""
+    model = made(objective)
+    params = jax.tree.map(lambda x: x / 3 if x.ndim > 1 else x, model.params)
+    return dataclasses.replace(model, params=params)
+
+
+def from_files(folder, texts):
+    """[N, D] that modules.json, 1_Pooling, sentence_bert_config.json and tokenizer.json
+    say, in numpy, one text at a time; hidden states by our import."""
+    modules = json.loads((folder / 'modules.json').read_text())
+    kinds = [module['type'].split('.')[-1] for module in modules]
+    section = json.loads((folder / '1_Pooling' / 'config.json').read_text())
+    (mode,) = [key for key, on in section.items() if key.startswith('pooling_') and on]
+    mode = mode.removeprefix('pooling_mode_').removesuffix('_tokens')
+    pool = POOLS[mode.removesuffix('_token')]
+    own = json.loads((folder / 'sentence_bert_config.json').read_text())
+    backend = tokenizers.Tokenizer.from_file(str(folder / 'tokenizer.json'))
+    backend.enable_truncation(own['max_seq_length'])
+    asked = own.get('tokenizer_args', {})
+    backend.encode_special_tokens = asked.get('split_special_tokens', False)
+    found = load.load(folder)
+    hidden = jax.jit(
+        lambda params, *batch: found.encoder.apply(
+            {'params': params}, *batch, causal=found.causal
+        )
+    )
+    vectors = []
+    for text in texts:
+        ids = np.array(backend.encode(text).ids)
+        tokens, segments = np.zeros((2, 1, own['max_seq_length']), np.int32)
+        tokens[0, : len(ids)], segments[0, : len(ids)] = ids, 1
+        places = np.arange(tokens.shape[1])[None]
+        rows = hidden(found.params['encoder'], tokens, segments, places)[0, : len(ids)]
+        vector = pool(np.asarray(rows))
+        is_scaled = 'Normalize' in kinds
+        vectors.append(vector / np.linalg.norm(vector) if is_scaled else vector)
+    return np.stack(vectors)
+
+
+def with_template(folder):
+    """Its tokenizer puts specials around a text, and says which one pads."""
+    backend = tokenizers.Tokenizer.from_file(str(folder / 'tokenizer.json'))
+    backend.post_processor = tokenizers.processors.TemplateProcessing(
+        single='<bos> $A <eos>', special_tokens=[('<bos>', 1), ('<eos>', 2)]
+    )
+    backend.save(str(folder / 'tokenizer.json'))
+    config = dict(tokenizer_class='PreTrainedTokenizerFast', pad_token='<pad>')
+    (folder / 'tokenizer_config.json').write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize('pool', ['mean', 'cls', 'max', 'last', 'position'])
+def test_encode_gives_what_the_exported_files_say(tmp_path, pool):
+    """By default, and as a model was told to; cosines would not tell a factor."""
+    model = trained() if pool == 'mean' else dataclasses.replace(trained(), pool=pool)
+    export.write(model, tmp_path / 'out')
+    measured = model.encode(TEXTS)
+    assert_allclose(measured, from_files(tmp_path / 'out', TEXTS), atol=1e-5)
+    again = loading.load(f'hf:{tmp_path / "out"}')
+    assert again.pool == pool
+    assert_allclose(measured, again.encode(TEXTS), atol=1e-5)
+
+
+def test_what_a_decoder_is_measured_by_is_shipped(tmp_path):
+    """Left to itself, sentence-transformers takes its last token instead."""
+    model = dataclasses.replace(trained('clm'), causal=True)
+    export.write(model, tmp_path / 'out')
+    assert_allclose(model.encode(TEXTS), from_files(tmp_path / 'out', TEXTS), atol=1e-5)
+
+
+def test_without_special_tokens_is_another_vector_which_is_not_shipped(tmp_path):
+    model = trained()
+    found = model.encode(TEXTS, pool='mean-specials')
+    assert np.abs(found - model.encode(TEXTS)).max() > 0.1
+    row = model.row(TEXTS[0])
+    hidden = jax.jit(lambda p, *x: model.network.apply('encoder', p, *x, causal=False))
+    states = np.asarray(hidden(model.params, *model.pad([row], 1))[0])
+    assert_allclose(found[0], states[1 : len(row) - 1].mean(0), atol=1e-5)
+    asked = dataclasses.replace(model, pool='mean-specials')
+    assert_allclose(asked.encode(TEXTS), found, atol=0)
+    with pytest.raises(ValueError, match='sentence-transformers, which counts every'):
+        export.write(asked, tmp_path / 'out')
+    assert not (tmp_path / 'out').exists()
+
+
+def test_cls_is_the_special_token_that_begins_a_text(tmp_path):
+    """Not its first word; where the tokenizer puts none there, there is none."""
+    model = trained()
+    first = model.encode(['Call', 'whale'], layer=0, pool='cls')
+    begin_D = np.asarray(model.params['encoder']['embedding'])[model.tokenizer.bos_id]
+    assert_allclose(first, np.stack([begin_D, begin_D]), atol=1e-6)
+    bare = dataclasses.replace(model, begin=(), pool='cls')
+    for refused in (
+        lambda: bare.encode(TEXTS),
+        lambda: bare.encode(TEXTS, pool='cls'),
+        lambda: export.write(bare, tmp_path / 'out'),
+        lambda: features.of(bare, TEXTS, ('mean', 'cls')),
+    ):
+        with pytest.raises(ValueError, match="pool='cls': .* this tokenizer puts none"):
+            refused()
+
+
+def test_a_text_of_special_tokens_alone_has_nothing_without_them(tmp_path):
+    """As where a word that is not known becomes one."""
+    model, _ = imported(tmp_path, 'bert')
+    specials = (*model.tokenizer.special_ids, 9)
+    tokenizer = dataclasses.replace(model.tokenizer, special_ids=specials)
+    model = dataclasses.replace(model, tokenizer=tokenizer)
+    assert model.encode(['w7', 'w9']).shape == (2, 32)
+    for refused in (
+        lambda: model.encode(['w7', 'w9'], pool='mean-specials'),
+        lambda: features.of(model, ['w7', 'w9'], ('mean-specials',)),
+    ):
+        with pytest.raises(ValueError, match="'mean-specials': text 1 has special"):
+            refused()
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize('reads', [{}, dict(causal=True, shift=1)])
+@pytest.mark.parametrize('pool', ['mean', 'cls', 'max', 'last', 'position'])
+def test_sentence_transformers_gives_what_encode_does(tmp_path, pool, reads):
+    library = pytest.importorskip('sentence_transformers')
+    changes = dict(pool=pool, normalise=pool == 'last', **reads)
+    model = dataclasses.replace(trained('clm' if reads else 'mlm'), **changes)
+    export.write(model, tmp_path / 'out')
+    other = library.SentenceTransformer(str(tmp_path / 'out'), device='cpu')
+    texts = [*TEXTS, *(' '.join(LONG.split()[:n]) for n in range(1, 15))]
+    assert_allclose(other.encode(texts), model.encode(texts), atol=1e-5)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize('pool', ['mean', 'cls', 'max', 'lasttoken', 'weightedmean'])
+@pytest.mark.parametrize('case', ['bert', 'roberta', 'modernbert', 'qwen3', 'eurobert'])
+def test_its_own_folders_are_read_as_it_does(tmp_path, case, pool):
+    """As it saves them, with a length that the tokenizer alone knows."""
+    library = pytest.importorskip('sentence_transformers')
+    modules = library.sentence_transformer.modules
+    _, source = imported(tmp_path, case)
+    with_template(source)
+    parts = [modules.Transformer(str(source), processor_kwargs=dict(model_max_length=9))]
+    parts.append(modules.Pooling(parts[0].get_embedding_dimension(), pool))
+    other = library.SentenceTransformer(modules=parts, device='cpu')
+    other.save(str(tmp_path / 'saved'))
+    model = loading.load(f'hf:{tmp_path / "saved"}')
+    texts = [' '.join(f'w{5 + (3 * i) % 30}' for i in range(n)) for n in range(1, 14)]
+    assert_allclose(model.encode(texts), other.encode(texts), atol=1e-5)

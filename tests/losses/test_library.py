@@ -1,0 +1,280 @@
+"""The pure functions as a library: examples that run, and what all of them promise."""
+
+import doctest
+import functools
+import inspect
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from jepa_text import losses
+from jepa_text.config import ranges
+from jepa_text.data.masking import blocks
+from jepa_text.data.masking import documents as document_masks
+from jepa_text.data.masking import tokens as token_masks
+from jepa_text.losses import regularizers
+from jepa_text.objectives.latent import balance, rules
+from jepa_text.optim import muon, optimizers, schedules
+
+HOST = (token_masks, document_masks, blocks)
+DEVICE = (losses, regularizers, schedules, balance, rules)
+MODULES = (*HOST, *DEVICE, optimizers)
+# Not for other programs, but their examples run too.
+INNER = (muon, ranges)
+
+
+def short(module):
+    return module.__name__.rpartition('.')[2]
+
+
+def public(module):
+    """{name: function or class} that a module defines for others."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if getattr(value, '__module__', None) == module.__name__
+        and (inspect.isfunction(value) or inspect.isclass(value))
+        and not name.startswith('_')
+    }
+
+
+# Bases, which do nothing alone; their subclasses have examples.
+WITHOUT_EXAMPLE = {rules.Balance, rules.Running}
+
+
+@pytest.mark.parametrize('module', (*MODULES, *INNER), ids=short)
+def test_every_example_runs(module):
+    done = doctest.testmod(module)
+    assert done.attempted > 0 and done.failed == 0
+
+
+@pytest.mark.parametrize('module', MODULES, ids=short)
+def test_everything_public_has_an_example_and_is_in_the_table(module):
+    named = set(re.findall(r'\w+', module.__doc__))
+    for name, value in public(module).items():
+        examples = doctest.DocTestParser().get_examples(value.__doc__ or '')
+        assert examples or value in WITHOUT_EXAMPLE, f'{name} has no example'
+        assert name in named, f'the docstring of the module does not name {name}'
+
+
+@pytest.mark.parametrize('module', HOST, ids=short)
+def test_what_runs_on_the_host_is_numpy_alone(module):
+    assert not re.search(r'^\s*(import|from) jax', inspect.getsource(module), re.M)
+
+
+# --- every function of x_BMD, y_BMD and where_BM, of which it uses what it can
+
+B, M, D = 2, 5, 4
+LABELS = np.arange(B * M).reshape(B, M) % D
+SEGMENTS = np.array([[1, 1, 2, 2, 2], [1, 1, 1, 0, 0]])
+
+
+def flat(x_BMD):
+    return x_BMD.reshape(B * M, -1)
+
+
+def directions():
+    return regularizers.random_directions(jax.random.key(0), 8, D)
+
+
+def weighed(section):
+    """What a balance rule makes of two losses, after it has seen two others."""
+    rule = balance.make(section, steps=10)
+
+    def apply(name, params):
+        return params[name]
+
+    def weights(x, y, where):
+        params = {'balance': x[0, 0, 0]}
+        seen = {
+            'latent_loss': x[0, 0, 1],
+            'token_loss': y[0, 0, 1],
+            'latent_grad_norm': jnp.abs(x[0, 0, 2]),
+            'token_grad_norm': jnp.abs(y[0, 0, 2]),
+        }
+        memory = rule.update(rule.memory(), seen)
+        return *rule.weights(apply, params, memory, x[0, 0, 3], y[0, 0, 3], 3), memory
+
+    return weights
+
+
+def at_step(schedule):
+    return lambda x, y, where: schedule(jnp.abs(x[0, 0, 0]))
+
+
+CASES = {
+    'losses.cross_entropy': lambda x, y, where: losses.cross_entropy(x, LABELS),
+    'losses.z_loss': lambda x, y, where: losses.z_loss(x),
+    'losses.correct': lambda x, y, where: losses.correct(x, LABELS),
+    'losses.cosine_distance': lambda x, y, where: losses.cosine_distance(x, y),
+    'losses.smooth_l1': lambda x, y, where: losses.smooth_l1(x, y, 0.5),
+    'losses.mse': lambda x, y, where: losses.mse(x, y),
+    'losses.info_nce': lambda x, y, where: losses.info_nce(
+        flat(x), flat(y), where.reshape(-1), 0.07
+    ),
+    'losses.prototype_cross_entropy': lambda x, y, where: losses.prototype_cross_entropy(
+        x, y, jnp.zeros(D), 0.1, 0.04
+    ),
+    'losses.update_centre': lambda x, y, where: losses.update_centre(
+        y[0, 0], x, where, 0.9
+    ),
+    'losses.layer_normalise': lambda x, y, where: losses.layer_normalise(x),
+    'losses.instance_normalise': lambda x, y, where: losses.instance_normalise(
+        x, SEGMENTS * where
+    ),
+    'losses.average_layers': lambda x, y, where: losses.average_layers(
+        [x, y], 2, losses.layer_normalise
+    ),
+    'losses.unit': lambda x, y, where: losses.unit(x),
+    'losses.masked_sum': lambda x, y, where: losses.masked_sum(x[..., 0], where),
+    'losses.masked_mean': lambda x, y, where: losses.masked_mean(x[..., 0], where),
+    'losses.select': lambda x, y, where: losses.select(where, 3),
+    'losses.take': lambda x, y, where: losses.take(x, losses.select(where, 3)[0]),
+    'regularisers.random_directions': lambda x, y, where: directions(),
+    'regularisers.sigreg': lambda x, y, where: regularizers.sigreg(
+        flat(x), directions(), where.reshape(-1)
+    ),
+    'regularisers.vicreg_variance': lambda x, y, where: regularizers.vicreg_variance(
+        flat(x), where.reshape(-1)
+    ),
+    'regularisers.vicreg_covariance': lambda x, y, where: regularizers.vicreg_covariance(
+        flat(x), where.reshape(-1)
+    ),
+    'regularisers.visreg': lambda x, y, where: regularizers.visreg(
+        flat(x), directions(), where.reshape(-1)
+    ),
+    'schedules.make': at_step(schedules.make(0.3, 10)),
+    'schedules.constant': at_step(schedules.constant(0.3)),
+    'schedules.linear': at_step(schedules.linear(1.0, 0.1, 10)),
+    'schedules.cosine': at_step(schedules.cosine(1.0, 0.1, 10)),
+    'schedules.wsd': at_step(schedules.wsd(1.0, 0.2, 0.3, 10)),
+    'schedules.warmup_cosine': at_step(schedules.warmup_cosine(1.0, 2, 10)),
+    'schedules.joined': at_step(
+        schedules.joined(schedules.constant(1.0), schedules.constant(0.3), 3, 4)
+    ),
+    'schedules.of_run': at_step(
+        schedules.of_run(0.3, 10, [dict(schedule=1.0, steps=5, at=5, rise=2)])
+    ),
+    'schedules.rewarmed': at_step(schedules.rewarmed(schedules.constant(1.0), 3, 4)),
+    'balance.make': weighed(0.3),
+    'balance_rules.Fixed': weighed(dict(name='fixed', weight=0.2)),
+    'balance_rules.Scheduled': weighed(
+        dict(name='schedule', of=dict(name='linear', start=0.1, end=0.9))
+    ),
+    'balance_rules.Sigmoid': weighed(dict(name='sigmoid')),
+    'balance_rules.Softmin': weighed(dict(name='softmin')),
+    'balance_rules.Normalised': weighed(dict(name='normalised')),
+    'balance_rules.GradientRatio': weighed(dict(name='gradient_ratio')),
+}
+# The contract, a module of Flax, and a check of settings: nothing to differentiate.
+NO_CASE = {'Balance', 'Running', 'Weight', 'check'}
+# Integers and the dtype of the input, both on purpose.
+KEEPS_DTYPE = {'losses.select', 'losses.take'}
+
+
+@functools.cache
+def jitted(name):
+    return jax.jit(CASES[name])
+
+
+def given(seed):
+    rng = np.random.default_rng(seed)
+    x, y = np.float32(rng.normal(size=(2, B, M, D)))
+    return x, y, rng.random((B, M)) < 0.6
+
+
+def stacked(inputs):
+    return tuple(np.stack(parts) for parts in zip(*inputs))
+
+
+def with_slopes(function):
+    """Its values, and the gradients with respect to x and y of the sum of all of them
+    that are not integers."""
+
+    def total(x, y, where):
+        values = jax.tree.leaves(function(x, y, where))
+        numbers = [z for z in values if jnp.issubdtype(z.dtype, jnp.floating)]
+        return sum((jnp.sum(z) for z in numbers), 0.0 * jnp.sum(x)), values
+
+    def both(*inputs):
+        (_, values), slopes = jax.value_and_grad(total, (0, 1), has_aux=True)(*inputs)
+        return values, slopes
+
+    return both
+
+
+def test_every_public_function_has_a_case():
+    wanted = {
+        f'{short(module)}.{name}'
+        for module in DEVICE
+        for name in public(module)
+        if name not in NO_CASE
+    }
+    assert wanted == set(CASES)
+
+
+@pytest.mark.parametrize('name', CASES)
+def test_jit_and_vmap_change_nothing_and_nothing_is_kept(name):
+    function = CASES[name]
+    inputs = [given(seed) for seed in range(3)]
+    before = stacked(inputs)
+    alone = [jitted(name)(*each) for each in inputs]
+    plain, again = function(*map(jnp.asarray, inputs[0])), jitted(name)(*inputs[0])
+    together = jax.jit(jax.vmap(function))(*before)
+    expected = jax.tree.map(lambda *leaves: np.stack(leaves), *alone)
+    jax.tree.map(lambda a, b: assert_allclose(a, b, 1e-5, 1e-6), together, expected)
+    jax.tree.map(lambda a, b: assert_allclose(a, b, 1e-5, 1e-6), plain, alone[0])
+    jax.tree.map(assert_array_equal, again, alone[0])
+    jax.tree.map(assert_array_equal, stacked(inputs), before)
+
+
+EXTREMES = {
+    'zeros': (0.0, 0.0),
+    'the same': (1.0, 1.0),
+    'opposite': (1.0, -1.0),
+    'far apart': (1e4, -1e4),
+    'one is zero': (0.0, 1e4),
+    'tiny': (1e-20, -1e-20),
+}
+
+
+@pytest.mark.parametrize('name', CASES)
+def test_values_and_gradients_are_finite_whatever_comes(name):
+    ones, signs = np.ones((B, M, D), np.float32), np.sign(given(0)[0])
+    inputs = [
+        (a * shape, b * shape, np.full((B, M), is_kept))
+        for a, b in EXTREMES.values()
+        for shape in (ones, signs)
+        for is_kept in (False, True)
+    ]
+    # Something to divide by is near enough to 0 to matter, and a mask is half full.
+    inputs += [(1e-3 * x, 1e3 * y, where) for x, y, where in map(given, range(3))]
+    values, slopes = jax.jit(jax.vmap(with_slopes(CASES[name])))(*stacked(inputs))
+    for leaf in (*values, *slopes):
+        assert np.isfinite(leaf).all()
+
+
+@pytest.mark.parametrize('name', sorted(set(CASES) - KEEPS_DTYPE))
+def test_bfloat16_comes_in_and_float32_goes_out(name):
+    x, y, where = given(0)
+    halves = jnp.bfloat16(x), jnp.bfloat16(y), where
+    found = jitted(name)(*halves)
+    exact = jitted(name)(*(np.float32(z) for z in halves[:2]), where)
+    for leaf, same in zip(*map(jax.tree.leaves, (found, exact))):
+        assert leaf.dtype == jnp.float32
+        # Not float32 in name only: it is computed in it.
+        assert_allclose(leaf, same, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize(
+    'name', ['losses.masked_mean', 'losses.info_nce', 'regularisers.sigreg']
+)
+def test_a_mask_of_nothing_gives_nothing(name):
+    x, y, where = given(0)
+    values, slopes = jax.jit(with_slopes(CASES[name]))(x, y, np.zeros_like(where))
+    for leaf in (*values, *slopes):
+        assert_array_equal(leaf, 0)

@@ -1,0 +1,379 @@
+"""Fused word scores: the numbers of the plain form, in a fraction of its memory."""
+
+import doctest
+import functools
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from numpy.testing import assert_allclose, assert_array_equal
+
+from jepa_text import losses
+from jepa_text.losses import linear_cross_entropy
+from jepa_text.models import heads
+from jepa_text.parallel import sharding
+
+B, M, D, V = 2, 7, 5, 23
+# All positions, more, less than a row of each, one; dividing the axis and not.
+CHUNKS = [14, 100, 4, 6, 12, 1]
+
+
+@pytest.fixture
+def inputs():
+    """hidden, kernel and labels; the labels stand at the borders of the chunks above."""
+    rng = np.random.default_rng(0)
+    hidden = jnp.float32(rng.normal(size=(B, M, D)))
+    kernel = jnp.float32(rng.normal(size=(D, V)))
+    labels = [[0, 4, 5, 9, 10, 22, 21], [1, 17, 18, 6, 11, 12, 22]]
+    return hidden, kernel, jnp.int32(labels)
+
+
+def plain(hidden, kernel, labels, weight, z_weight=0.1):
+    logits = hidden @ kernel
+    z = jax.nn.logsumexp(logits, axis=-1)
+    loss = losses.cross_entropy(logits, labels)
+    total = jnp.sum(jnp.where(weight == 0, 0, weight * (loss + z_weight * z**2)))
+    return total, (loss, z, losses.correct(logits, labels))
+
+
+def fused_by(chunk, **options):
+    return functools.partial(
+        linear_cross_entropy,
+        chunk_positions=chunk,
+        z_weight=0.1,
+        **options,
+    )
+
+
+def weights(labels):
+    """Every position weighs differently, some less than nothing, one nothing."""
+    return np.linspace(-1, 2, labels.size, dtype='f').round(1).reshape(labels.shape)
+
+
+def gradients(form, hidden, kernel, labels, weight=None):
+    """Of a total that is itself weighed, by hidden states, kernel and weights."""
+    weight = weights(labels) if weight is None else weight
+    function = jax.grad(lambda *x: 3 * form(*x[:2], labels, x[2])[0], argnums=(0, 1, 2))
+    return jax.jit(function)(hidden, kernel, weight)
+
+
+def test_docstrings():
+    assert (
+        doctest.testmod(sys.modules['jepa_text.losses.linear_cross_entropy']).failed == 0
+    )
+
+
+@pytest.mark.parametrize('chunk', CHUNKS)
+def test_fused_is_plain_forward_and_backward(inputs, chunk):
+    form = fused_by(chunk)
+    weight = weights(inputs[2])
+    for ours, expected in zip(
+        jax.tree.leaves(jax.jit(form)(*inputs, weight)),
+        jax.tree.leaves(plain(*inputs, weight)),
+        strict=True,
+    ):
+        assert ours.dtype == jnp.float32
+        assert_allclose(ours, expected, atol=1e-5)
+    for ours, expected in zip(
+        gradients(form, *inputs), gradients(plain, *inputs), strict=True
+    ):
+        assert_allclose(ours, expected, atol=1e-5)
+
+
+def test_fused_is_float64(inputs):
+    hidden, kernel, labels = (np.asarray(x) for x in inputs)
+    logits = hidden.astype(float) @ kernel.astype(float)
+    z = np.log(np.exp(logits).sum(-1))
+    loss = z - np.take_along_axis(logits, labels[..., None], -1)[..., 0]
+    weight = np.asarray(weights(labels), float)
+    total, ours = fused_by(4)(*inputs, weights(labels))
+    assert_allclose(total, (weight * (loss + 0.1 * z**2)).sum(), rtol=1e-6)
+    assert_allclose(ours[0], loss, atol=1e-5)
+    assert_allclose(ours[1], z, atol=1e-5)
+    assert_array_equal(ours[2], logits.argmax(-1) == labels)
+
+
+@pytest.mark.peer
+def test_fused_is_torch(inputs):
+    torch = pytest.importorskip('torch')
+    hidden, kernel = (torch.tensor(np.asarray(x), requires_grad=True) for x in inputs[:2])
+    labels = torch.tensor(np.asarray(inputs[2]), dtype=torch.long)
+    logits = hidden @ kernel
+    loss = torch.nn.functional.cross_entropy(
+        logits.reshape(-1, V), labels.reshape(-1), reduction='none'
+    ).reshape(B, M)
+    z = logits.logsumexp(-1)
+    weight = torch.tensor(np.asarray(weights(inputs[2])), requires_grad=True)
+    (3 * (weight * (loss + 0.1 * z**2)).sum()).backward()
+    assert_allclose(
+        fused_by(4)(*inputs, weights(inputs[2]))[1][0], loss.detach(), atol=1e-5
+    )
+    for ours, theirs in zip(
+        gradients(fused_by(4), *inputs),
+        (hidden.grad, kernel.grad, weight.grad),
+        strict=True,
+    ):
+        assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_bfloat16_adds_up_in_float32():
+    rng = np.random.default_rng(1)
+    hidden = jnp.bfloat16(rng.normal(size=(2, 5, 256)))
+    kernel = jnp.float32(rng.normal(size=(256, 40)) / 16)
+    labels = jnp.asarray(rng.integers(0, 40, (2, 5)))
+    # What bfloat16 holds, in float32: products of these are exact there.
+    exact = (hidden.astype(jnp.float32), kernel.astype(jnp.bfloat16).astype(jnp.float32))
+    form = fused_by(4)
+    for ours, expected in zip(
+        form(hidden, kernel, labels, weights(labels))[1],
+        plain(*exact, labels, weights(labels))[1],
+        strict=True,
+    ):
+        assert ours.dtype == jnp.float32
+        assert_allclose(ours, expected, atol=1e-5)
+    d_hidden, d_kernel, _ = gradients(form, hidden, kernel, labels)
+    assert (d_hidden.dtype, d_kernel.dtype) == (jnp.bfloat16, jnp.float32)
+    for ours, expected in zip(
+        (d_hidden, d_kernel), gradients(plain, *exact, labels)[:2], strict=True
+    ):
+        scale = float(jnp.abs(expected).max())
+        assert_allclose(ours.astype(jnp.float32), expected, atol=0.004 * scale)
+
+
+def test_huge_logits_stay_finite(inputs):
+    hidden, kernel, labels = inputs
+    big = 1e4 * hidden, kernel, labels
+    ours, expected = (f(*big, weights(labels))[1][0] for f in (fused_by(4), plain))
+    assert_allclose(ours, expected, rtol=1e-5, atol=1e-2)
+    assert all(np.isfinite(x).all() for x in gradients(fused_by(4), *big))
+
+
+def test_equal_logits_are_all_highest(inputs):
+    hidden, kernel, labels = inputs
+    correct = fused_by(4)(hidden, 0 * kernel, labels, weights(labels))[1][2]
+    assert_array_equal(correct, np.ones((B, M)))
+
+
+@pytest.mark.parametrize('bad', [-100, V])
+def test_a_label_outside_is_nan_and_does_no_harm_at_weight_0(inputs, bad):
+    hidden, kernel, labels = inputs
+    outside = labels.at[1, 2].set(bad)
+    total, scores = fused_by(4)(hidden, kernel, outside, jnp.ones(labels.shape))
+    assert np.isnan(total) and np.isnan(scores[0]).sum() == np.isnan(scores[0][1, 2]) == 1
+
+    def both(form, labels):
+        weight = weights(labels)
+        weight[1, 2] = 0
+        given = hidden, kernel, labels, weight
+        return form(*given)[0], *gradients(form, *given)[:2]
+
+    for ours, expected in zip(
+        both(fused_by(4), outside), both(plain, labels), strict=True
+    ):
+        assert_allclose(ours, expected, atol=1e-5)
+
+
+def test_scores_have_no_gradient_and_only_the_total_makes_any(inputs):
+    hidden, kernel, labels = inputs
+
+    def loss(hidden):
+        return sum(map(jnp.sum, fused_by(4)(hidden, kernel, labels, weights(labels))[1]))
+
+    assert_array_equal(jax.grad(loss)(hidden), jnp.zeros_like(hidden))
+    forward = jax.jit(fused_by(14)).lower(*inputs, weights(labels)).compile()
+    assert forward.as_text().count(' dot(') == 1
+    both = jax.jit(jax.value_and_grad(lambda *x: fused_by(14)(*x)[0], argnums=(0, 1)))
+    text = both.lower(*inputs, weights(labels)).compile().as_text()
+    assert text.count(' dot(') == 3
+
+
+def test_vmap_over_kernels_is_a_loop(inputs):
+    hidden, kernel, labels = inputs
+    kernels = jnp.stack([kernel, -kernel, 2 * kernel])
+    form = fused_by(4)
+    together = jax.vmap(lambda k: gradients(form, hidden, k, labels))(kernels)
+    for index, one in enumerate(kernels):
+        for ours, expected in zip(
+            together, gradients(plain, hidden, one, labels), strict=True
+        ):
+            assert_allclose(ours[index], expected, rtol=1e-6, atol=1e-5)
+
+
+def test_a_split_batch_moves_gradients_only(inputs):
+    hidden, kernel, labels = inputs
+    hidden, labels = jnp.tile(hidden, (2, 1, 1)), jnp.tile(labels, (2, 1))
+    mesh = Mesh(np.array(jax.devices()[:4]), ('data',))
+    rows, whole = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in (('data',), ()))
+
+    def loss(form, hidden, kernel, labels):
+        return form(hidden, kernel, labels, weights(labels))[0]
+
+    function = jax.jit(
+        jax.grad(functools.partial(loss, fused_by(8)), argnums=(0, 1)),
+        in_shardings=(rows, whole, rows),
+        out_shardings=(rows, whole),
+    )
+    expected = jax.grad(loss, argnums=(1, 2))(plain, hidden, kernel, labels)
+    for ours, theirs in zip(function(hidden, kernel, labels), expected, strict=True):
+        assert_allclose(ours, theirs, atol=1e-5)
+    program = function.lower(hidden, kernel, labels).compile().as_text()
+    assert 'all-reduce' in program
+    for moved in ('all-gather', 'all-to-all', 'collective-permute'):
+        assert moved not in program, f'{moved}: the rows of a batch should stay'
+
+
+def test_words_first_is_the_transposed_kernel(inputs):
+    hidden, kernel, labels = inputs
+    first = fused_by(4, words_first=True)
+    given = labels, weights(labels)
+    for ours, expected in zip(
+        jax.tree.leaves(first(hidden, kernel.T, *given)),
+        jax.tree.leaves(plain(hidden, kernel, *given)),
+        strict=True,
+    ):
+        assert_allclose(ours, expected, atol=1e-5)
+    d_hidden, d_embedding, _ = gradients(first, hidden, kernel.T, labels)
+    expected = gradients(plain, *inputs)
+    assert_allclose(d_hidden, expected[0], atol=1e-5)
+    assert_allclose(d_embedding.T, expected[1], atol=1e-5)
+
+
+@pytest.mark.parametrize('shape', [(2, 1, 2), (1, 2, 2), (1, 1, 4), (2, 2, 1)])
+def test_rows_and_words_over_a_mesh(inputs, shape):
+    """The numbers of one device; and no logits, hidden states or kernel move."""
+    hidden, kernel, labels = inputs
+    hidden, labels = jnp.tile(hidden, (2, 1, 1)), jnp.tile(labels, (2, 1))
+    kernel = jnp.pad(kernel, ((0, 0), (0, 1)))
+    mesh = sharding.make_mesh(*shape, devices=jax.devices()[:4])
+    rows = NamedSharding(mesh, PartitionSpec(sharding.ROWS))
+    words = NamedSharding(mesh, PartitionSpec(None, sharding.WORDS))
+
+    def loss(form, hidden, kernel):
+        return form(hidden, kernel, labels, weights(labels))
+
+    split = fused_by(4, split=(sharding.ROWS, sharding.WORDS))
+    with jax.set_mesh(mesh):
+        function = jax.jit(
+            jax.grad(functools.partial(loss, split), argnums=(0, 1), has_aux=True),
+            in_shardings=(rows, words),
+            out_shardings=((rows, words), rows),
+        )
+        ours = function(hidden, kernel)
+        program = function.lower(hidden, kernel).compile().as_text()
+    expected = jax.grad(functools.partial(loss, plain), argnums=(0, 1), has_aux=True)(
+        hidden, kernel
+    )
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
+        assert_allclose(one, other, atol=1e-5)
+    for moved in ('all-gather', 'all-to-all', 'collective-permute'):
+        assert moved not in program
+
+
+@pytest.mark.parametrize(
+    'head',
+    [
+        heads.LMHead(V, D),
+        heads.LMHead(V, D, tied=True),
+        heads.DenseHead(V, D, word_bias=False),
+        heads.DenseHead(V, D, tied=True),
+    ],
+)
+def test_word_scores_are_those_of_the_head(inputs, head):
+    hidden, kernel, labels = inputs
+    own = head.init(jax.random.key(0), hidden, kernel.T).get('params', {})
+    params = {'encoder': {'embedding': kernel.T}, 'lm_head': own}
+
+    def apply(name, params, *inputs, **options):
+        return head.apply({'params': params[name]}, *inputs, **options)
+
+    def plainly(params, hidden):
+        logits = apply('lm_head', params, hidden, params['encoder']['embedding'])
+        loss = losses.cross_entropy(logits, labels) + 0.1 * losses.z_loss(logits)
+        scores = losses.cross_entropy(logits, labels), losses.correct(logits, labels)
+        return jnp.sum(weights(labels) * loss), scores
+
+    def ours(params, hidden, mib):
+        total, scores = heads.word_scores(
+            apply, params, hidden, labels, weights(labels), 0.1, mib
+        )
+        return total, (scores['loss'], scores['correct'])
+
+    expected = jax.value_and_grad(plainly, argnums=(0, 1), has_aux=True)(params, hidden)
+    for mib in (128, 4e-4, 0):
+        scores = jax.value_and_grad(ours, argnums=(0, 1), has_aux=True)(
+            params, hidden, mib
+        )
+        for one, other in zip(
+            jax.tree.leaves(scores), jax.tree.leaves(expected), strict=True
+        ):
+            # Small numbers are sums of large ones, each of which float32 has rounded.
+            rounding = np.finfo(np.float32).eps * abs(other).max()
+            assert_allclose(one, other, rtol=1e-5, atol=max(1e-5, rounding))
+
+
+@pytest.mark.parametrize(('dtype', 'mib'), [(jnp.float32, 600), (jnp.bfloat16, 1200)])
+def test_memory_at_16k_positions_and_128k_words(dtype, mib):
+    """Beside arguments and gradients; the plain form takes 16 GiB. In bfloat16 a CPU
+    holds the kernel twice more, 564 MiB."""
+    shapes = (
+        jax.ShapeDtypeStruct((64, 256, 768), dtype),
+        jax.ShapeDtypeStruct((768, 128_256), jnp.float32),
+        jax.ShapeDtypeStruct((64, 256), jnp.int32),
+    )
+
+    def loss(hidden, kernel, labels):
+        return fused_by(256)(hidden, kernel, labels, jnp.ones(labels.shape))[0]
+
+    program = jax.jit(jax.grad(loss, argnums=(0, 1))).lower(*shapes).compile()
+    assert program.memory_analysis().temp_size_in_bytes < mib * 2**20
+
+
+@pytest.mark.parametrize('words_first', [True, False])
+def test_logits_and_their_slopes_share_a_buffer(words_first):
+    kernel = (32_768, 64) if words_first else (64, 32_768)
+    shapes = (
+        jax.ShapeDtypeStruct((8, 128, 64), jnp.float32),
+        jax.ShapeDtypeStruct(kernel, jnp.float32),
+        jax.ShapeDtypeStruct((8, 128), jnp.int32),
+    )
+
+    def loss(hidden, kernel, labels):
+        form = fused_by(1024, words_first=words_first)
+        return form(hidden, kernel, labels, jnp.ones(labels.shape))[0]
+
+    program = jax.jit(jax.value_and_grad(loss, argnums=(0, 1))).lower(*shapes).compile()
+    logits = 4 * 1024 * 32_768
+    assert program.memory_analysis().temp_size_in_bytes < 1.1 * logits
+
+
+def test_a_bias_over_a_mesh(inputs):
+    """Its gradient, too: that of a kernel's row for hidden states of 1."""
+    hidden, kernel, labels = inputs
+    kernel = jnp.pad(kernel, ((0, 0), (0, 1)))
+    bias = jnp.linspace(-1, 1, V + 1)
+    mesh = sharding.make_mesh(1, 2, 2, devices=jax.devices()[:4])
+    split = fused_by(4, split=(sharding.ROWS, sharding.WORDS))
+
+    def ours(hidden, kernel, bias):
+        return split(hidden, kernel, labels, weights(labels), bias_V=bias)[0]
+
+    def plainly(hidden, kernel, bias):
+        longer = jnp.concatenate([hidden, jnp.ones((B, M, 1))], axis=-1)
+        taller = jnp.concatenate([kernel, bias[None]])
+        return plain(longer, taller, labels, weights(labels))[0]
+
+    given, every = (hidden, kernel, bias), (0, 1, 2)
+    with jax.set_mesh(mesh):
+        gradients = jax.jit(jax.grad(ours, argnums=every))(*given)
+    for one, other in zip(
+        gradients, jax.grad(plainly, argnums=every)(*given), strict=True
+    ):
+        assert_allclose(one, other, atol=1e-5)
+
+
+def test_a_chunk_of_nothing_is_refused(inputs):
+    with pytest.raises(ValueError, match='chunk_positions=0; a chunk has at least 1'):
+        fused_by(0)(*inputs, weights(inputs[2]))

@@ -1,0 +1,225 @@
+"""Regularisers against float64 formulas, and what they say of clouds and of collapse."""
+
+import functools
+from statistics import NormalDist
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from jepa_text.losses import regularizers
+
+WIDTH = 6
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@functools.cache
+def directions():
+    return regularizers.random_directions(jax.random.key(3), 32, WIDTH)
+
+
+@functools.cache
+def all_four():
+    sketched = {'sigreg': regularizers.sigreg, 'visreg': regularizers.visreg}
+    functions = {
+        'variance': regularizers.vicreg_variance,
+        'covariance': regularizers.vicreg_covariance,
+        **{
+            name: functools.partial(function, directions_DR=directions())
+            for name, function in sketched.items()
+        },
+    }
+    return {name: jax.jit(function) for name, function in functions.items()}
+
+
+@functools.cache
+def with_slope(name):
+    return jax.jit(jax.value_and_grad(all_four()[name]))
+
+
+NAMES = ('sigreg', 'variance', 'covariance', 'visreg')
+
+
+def sigreg_64(x, u, knots=17, limit=3.0):
+    """The definition over [-limit, limit], with complex numbers."""
+    t = np.linspace(-limit, limit, 2 * knots - 1)
+    empirical = np.exp(1j * t[:, None, None] * (x @ u)).mean(1)
+    error = np.abs(empirical - np.exp(-(t**2) / 2)[:, None]) ** 2
+    weighed = error * np.exp(-(t**2) / 2)[:, None]
+    return len(x) * np.trapezoid(weighed, t, axis=0).mean()
+
+
+def variance_64(x, u):
+    return np.maximum(0, 1 - np.sqrt(x.var(0, ddof=1) + 1e-4)).mean()
+
+
+def covariance_64(x, u):
+    covariance = np.cov(x.T)
+    return (covariance**2).sum() / len(covariance) - (
+        np.diag(covariance) ** 2
+    ).sum() / len(covariance)
+
+
+def visreg_64(x, u, divisor=None):
+    """`divisor` stands for the std of the shape, which has no slope."""
+    ranks = np.arange(1, len(x) + 1) / (len(x) + 1)
+    quantiles = np.array([NormalDist().inv_cdf(rank) for rank in ranks])
+    mean, std = x.mean(0), np.sqrt(x.var(0) + 1e-12)
+    divisor = std if divisor is None else divisor
+    shape = (np.sort((x - mean) / divisor @ u, axis=0) - quantiles[:, None]) ** 2
+    return (mean**2).mean() + ((1 - std) ** 2).mean() + shape.mean()
+
+
+FORMULAS = {
+    'sigreg': sigreg_64,
+    'variance': variance_64,
+    'covariance': covariance_64,
+    'visreg': visreg_64,
+}
+
+
+def test_directions_are_unit_and_point_everywhere():
+    u = regularizers.random_directions(jax.random.key(0), 4000, 3)
+    assert u.dtype == jnp.float32 and u.shape == (3, 4000)
+    assert_allclose(np.linalg.norm(u, axis=0), 1, atol=1e-6)
+    assert_allclose(np.asarray(u) @ np.asarray(u).T / 4000, np.eye(3) / 3, atol=0.02)
+
+
+@pytest.mark.parametrize('name', NAMES)
+@pytest.mark.parametrize('shape', ['normal', 'wide', 'skewed', 'pair'])
+def test_is_the_published_formula(rng, name, shape):
+    x = {
+        'normal': rng.normal(size=(50, WIDTH)),
+        'wide': rng.normal(0.5, 3, size=(50, WIDTH)) * np.arange(1, WIDTH + 1),
+        'skewed': 0.1 * rng.exponential(size=(50, WIDTH)),
+        'pair': rng.normal(size=(2, WIDTH)),
+    }[shape]
+    expected = FORMULAS[name](x, np.float64(directions()))
+    ours = all_four()[name](jnp.float32(x))
+    assert ours.dtype == jnp.float32 and ours.shape == ()
+    assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_slope_of_visreg_takes_the_std_of_the_shape_as_given(rng):
+    x, way = rng.normal(0.3, 2, size=(2, 30, WIDTH))
+    formula = functools.partial(
+        visreg_64, u=np.float64(directions()), divisor=np.sqrt(x.var(0) + 1e-12)
+    )
+    _, slope = with_slope('visreg')(jnp.float32(x))
+    expected = (formula(x + 1e-6 * way) - formula(x - 1e-6 * way)) / 2e-6
+    assert_allclose(np.sum(slope * way), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize('knots, limit', [(2, 1.0), (9, 5.0), (33, 4.0)])
+def test_sigreg_integrates_over_the_knots_it_is_given(rng, knots, limit):
+    x = rng.normal(1, 2, size=(20, WIDTH))
+    expected = sigreg_64(x, np.float64(directions()), knots, limit)
+    ours = regularizers.sigreg(jnp.float32(x), directions(), knots=knots, limit=limit)
+    assert_allclose(ours, expected, rtol=1e-5)
+
+
+def test_sigreg_needs_two_knots():
+    with pytest.raises(ValueError, match='knots=1; a trapezoid has at least 2'):
+        regularizers.sigreg(jnp.zeros((3, WIDTH)), directions(), knots=1)
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_masked_is_sliced_in_value_and_slope(rng, name):
+    x, where = jnp.float32(rng.normal(1, 2, size=(30, WIDTH))), rng.random(30) < 0.5
+    both = with_slope(name)
+    value, slope = both(x[where])
+    noisy = jnp.where(where[:, None], x, jnp.nan)
+    masked_value, masked_slope = both(noisy, where_N=jnp.asarray(where))
+    assert_allclose(masked_value, value, rtol=1e-5, atol=1e-6)
+    assert_allclose(masked_slope[where], slope, rtol=1e-4, atol=1e-5)
+    assert_array_equal(masked_slope[~where], 0)
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_order_does_not_matter(rng, name):
+    x = jnp.float32(rng.normal(1, 2, size=(30, WIDTH)))
+    function = all_four()[name]
+    moved = function(x[rng.permutation(30)])
+    assert_allclose(moved, function(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_nothing_costs_nothing(name):
+    value, slope = with_slope(name)(
+        jnp.full((5, WIDTH), jnp.nan), where_N=jnp.zeros(5, bool)
+    )
+    assert value == 0
+    assert_array_equal(slope, np.zeros((5, WIDTH)))
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_slopes_are_finite_in_full_collapse_and_for_one_row(name):
+    for x, where in (
+        (jnp.zeros((5, WIDTH)), jnp.ones(5, bool)),
+        (jnp.full((5, WIDTH), 3.0), jnp.ones(5, bool)),
+        (jnp.ones((5, WIDTH)), jnp.arange(5) == 2),
+    ):
+        value, slope = with_slope(name)(x, where_N=where)
+        assert np.isfinite(value) and np.isfinite(slope).all()
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_bfloat16_in_and_vmap(rng, name):
+    function = all_four()[name]
+    x = jnp.bfloat16(rng.normal(size=(2, 8, WIDTH)))
+    together = jax.vmap(function)(x)
+    assert together.dtype == jnp.float32
+    for index in range(2):
+        alone = function(x[index].astype(jnp.float32))
+        assert_allclose(together[index], alone, rtol=1e-5, atol=1e-6)
+
+
+def test_a_gaussian_is_at_the_floor_and_collapse_is_not(rng):
+    x = rng.normal(size=(2000, WIDTH))
+    clouds = {
+        'gaussian': x,
+        'point': np.ones_like(x),
+        'line': x[:, :1] * np.ones(WIDTH),
+        'small': 0.1 * x,
+        'shifted': x + 2,
+        'two lumps': np.sign(x),
+    }
+    # sigreg of a Gaussian: integral of (1 - exp(-t^2)) exp(-t^2 / 2) over the line.
+    floor = np.sqrt(2 * np.pi) * (1 - 3**-0.5)
+    found = {
+        shape: {name: float(f(jnp.float32(x))) for name, f in all_four().items()}
+        for shape, x in clouds.items()
+    }
+    gaussian = found.pop('gaussian')
+    assert_allclose(gaussian['sigreg'], floor, rtol=0.3)
+    assert gaussian['covariance'] < 0.01 and gaussian['visreg'] < 0.02
+    assert gaussian['variance'] < 0.05
+    for shape, values in found.items():
+        assert values['sigreg'] > 5 * gaussian['sigreg'], shape
+        assert values['visreg'] > 5 * gaussian['visreg'], shape
+    for shape in ('point', 'small'):
+        assert found[shape]['variance'] > 0.8
+    assert found['line']['covariance'] > 1
+
+
+@pytest.mark.parametrize('name, rate', [('sigreg', 1.0), ('visreg', 8.0)])
+def test_following_the_slope_makes_a_thin_line_round(rng, name, rate):
+    """From std 0.05, nearly all of it along one line, to the unit covariance."""
+    x = 0.05 * jnp.float32(rng.normal(size=(64, 1)) + 0.1 * rng.normal(size=(64, WIDTH)))
+    function = getattr(regularizers, name)
+
+    def move(step, x):
+        key = jax.random.fold_in(jax.random.key(0), step)
+        slope = jax.grad(function)(x, regularizers.random_directions(key, 32, WIDTH))
+        return x - rate * slope * jnp.minimum(1, 10 / jnp.linalg.norm(slope))
+
+    moved = jax.jit(lambda x: jax.lax.fori_loop(0, 400, move, x))(x)
+    assert np.linalg.eigvalsh(np.cov(x.T)).max() < 0.03
+    spread = np.linalg.eigvalsh(np.cov(moved.T))
+    assert spread.min() > 0.75 and spread.max() < 1.25

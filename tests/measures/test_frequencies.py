@@ -1,0 +1,86 @@
+"""A run that learned nothing says so; the entropy stands beside each held-out loss."""
+
+import doctest
+import math
+
+import numpy as np
+import pytest
+import tiny
+
+from jepa_text.data import pipeline
+from jepa_text.measures import frequencies
+from jepa_text.running import metrics
+from jepa_text.training import train
+from jepa_text.training.evals import heldout
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp('tiny')
+
+
+@pytest.mark.parametrize(
+    'learns', [False, pytest.param(True, marks=pytest.mark.slow)], ids=['idle', 'busy']
+)
+def test_a_run_that_learned_nothing_warns(folder, tmp_path, capsys, learns):
+    config = tiny.config(
+        folder,
+        phases=(dict(objective=dict(name='mlm', rate=0.3)),),
+        mesh=dict(data=-1),
+        steps=80 if learns else 1,
+        schedule=dict(name='constant', value=1e-2 if learns else 1e-9),
+        evaluate=dict(every=80, rate=0.15, most_rows=8),
+        telemetry=dict(every=0, on_collapse='warn'),
+    )
+    train.train(config, tmp_path / 'run')
+    said = capsys.readouterr().err
+    compared = 'better' if learns else 'worse'
+    assert f'{compared} than token frequencies alone' in said
+    assert ('learned nothing' in said) is not learns
+    rows = metrics.read(tmp_path / 'run')
+    # With every evaluation, and always the same.
+    logged = [row for row in rows if 'heldout/mlm_loss' in row]
+    assert len(logged) == 2
+    assert len({row[frequencies.UNIGRAM] for row in logged}) == 1
+    assert doctest.testmod(frequencies).failed == 0
+
+
+def test_entropy_is_of_the_rows_that_are_scored(folder):
+    rows = pipeline.Rows(tiny.rows(folder), 'heldout')
+    seen = [rows[i]['tokens'][rows[i]['segment_ids'] > 0] for i in range(4)]
+    words = [token for token in np.concatenate(seen) if token > 5]
+    _, counts = np.unique(words, return_counts=True)
+    share = counts / counts.sum()
+    found = heldout.unigram_entropy(rows, range(6), most_rows=4)
+    assert found == pytest.approx(-(share * np.log(share)).sum())
+    whole = heldout.unigram_entropy(rows, range(6), most_rows=10**9)
+    assert whole == heldout.unigram_entropy(rows, range(6), most_rows=len(rows))
+
+
+@pytest.mark.parametrize(
+    'values, objective, said',
+    [
+        ({'mlm': 5.0, 'clm': 9.0}, 'mlm', 'masked loss: 5.000'),
+        ({'mlm': 9.0, 'clm': 5.0}, 'clm', 'causal loss: 5.000'),
+        ({'mlm': 9.0, 'clm': 9.0, 'mntp': 5.0}, 'mntp', '(MNTP) loss: 5.000'),
+        ({'mlm': 5.0, 'clm': 9.0}, 'hybrid', 'masked loss: 5.000'),
+    ],
+)
+def test_each_objective_is_judged_by_its_own_loss(values, objective, said):
+    values = {f'heldout/{name}_loss': loss for name, loss in values.items()}
+    values |= {frequencies.UNIGRAM: 6.4, 'heldout/mlm_accuracy': 0.1}
+    (line,) = frequencies.sentences(values, objective)
+    assert said in line and '1.40 better' in line
+
+
+@pytest.mark.parametrize('loss', [6.4, 6.399, 7.0, math.nan, math.inf])
+def test_no_better_is_not_learned(loss):
+    values = {'heldout/mlm_loss': loss, frequencies.UNIGRAM: 6.4}
+    assert 'learned nothing' in frequencies.sentences(values)[1]
+    assert '-0' not in frequencies.sentences(values)[0]
+
+
+def test_without_both_figures_nothing_is_said():
+    assert frequencies.sentences({}) == []
+    assert frequencies.sentences({'heldout/mlm_loss': 5.0}) == []
+    assert frequencies.sentences({frequencies.UNIGRAM: 5.0}) == []

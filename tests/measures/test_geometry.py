@@ -1,0 +1,433 @@
+"""Geometry against closed forms, invariances, and other people's code."""
+
+import doctest
+import math
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies
+from scipy import special, stats
+from scipy.spatial import distance
+
+from jepa_text.measures import class_geometry, cloud, geometry, neighbors
+
+RNG = np.random.default_rng(0)
+CLOUD_ND = RNG.normal(size=(200, 12)) @ np.diag(np.geomspace(3, 0.1, 12)) + 0.5
+SCALARS = [
+    geometry.uniformity,
+    geometry.effective_rank,
+    geometry.rankme,
+    geometry.spectral_entropy,
+    geometry.stable_rank,
+    geometry.rank90,
+    geometry.anisotropy,
+    geometry.mean_cosine,
+    geometry.isoscore,
+    geometry.participation_ratio,
+    geometry.spectral_slope,
+    neighbors.intrinsic_dimension,
+    neighbors.hubness,
+]
+every = pytest.mark.parametrize('measure', SCALARS, ids=lambda f: f.__name__)
+
+
+@every
+def test_rotation_scale_and_order_change_nothing(measure):
+    rotation_DD = np.linalg.qr(RNG.normal(size=(12, 12)))[0]
+    moved_ND = 7.5 * RNG.permutation(CLOUD_ND) @ rotation_DD
+    assert measure(moved_ND) == pytest.approx(measure(CLOUD_ND), rel=1e-9)
+
+
+@every
+def test_float16_is_computed_in_float32_and_as_exact_as_that_allows(measure):
+    half_ND = CLOUD_ND.astype(np.float16)
+    assert measure(half_ND) == measure(half_ND.astype(np.float32))
+    assert measure(half_ND) == pytest.approx(measure(half_ND.astype(float)), rel=1e-4)
+    assert type(measure(half_ND)) in (float, int)
+
+
+@pytest.mark.parametrize('module', [geometry, neighbors, class_geometry, cloud])
+def test_examples(module):
+    assert doctest.testmod(module).failed == 0
+
+
+@hypothesis.settings(max_examples=20, deadline=None, derandomize=True)
+@hypothesis.given(
+    rows=strategies.integers(5, 40),
+    width=strategies.integers(2, 30),
+    decay=strategies.floats(0, 2),
+    scale=strategies.floats(1e-4, 1e4),
+    seed=strategies.integers(0, 99),
+)
+def test_any_cloud_may_be_turned_and_scaled(rows, width, decay, scale, seed):
+    rng = np.random.default_rng(seed)
+    rows_ND = rng.normal(size=(rows, width)) * np.arange(1.0, width + 1) ** -decay + 0.3
+    rotation_DD = np.linalg.qr(rng.normal(size=(width, width)))[0]
+    first = geometry.summary(rows_ND)
+    second = geometry.summary(scale * rows_ND @ rotation_DD)
+    for name, value in first.items():
+        assert second[name] == pytest.approx(value, rel=1e-6, abs=1e-6), name
+
+
+@pytest.mark.parametrize(
+    'measure',
+    [
+        geometry.effective_rank,
+        geometry.spectral_entropy,
+        geometry.stable_rank,
+        geometry.rank90,
+        geometry.isoscore,
+        geometry.participation_ratio,
+        geometry.spectral_slope,
+        neighbors.intrinsic_dimension,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_centred_measures_ignore_a_common_offset(measure):
+    assert measure(CLOUD_ND + 100) == pytest.approx(measure(CLOUD_ND), rel=1e-6)
+
+
+def test_uniformity_against_all_pairs_in_scipy():
+    unit_ND = CLOUD_ND / np.linalg.norm(CLOUD_ND, axis=1, keepdims=True)
+    pairs = -2 * distance.pdist(unit_ND, 'sqeuclidean')
+    expected = special.logsumexp(pairs) - math.log(pairs.size)
+    assert geometry.uniformity(CLOUD_ND) == pytest.approx(expected, rel=1e-12)
+
+
+def test_uniformity_of_part_of_the_pairs_is_within_its_error(monkeypatch):
+    cloud_ND = np.random.default_rng(5).normal(size=(1500, 8)) + 0.5
+    whole = geometry.uniformity(cloud_ND)
+    assert geometry.uniformity_error(cloud_ND) == 0
+    monkeypatch.setattr(cloud, 'BLOCK', 150)
+    found = [cloud.of(cloud_ND, seed=seed) for seed in range(30)]
+    errors = [geometry.uniformity(one) - whole for one in found]
+    stated = geometry.uniformity_error(found[0])
+    assert found[0].pairs.count == 10 * 150 * 149 // 2
+    assert np.std(errors) == pytest.approx(stated, rel=0.35)
+    assert abs(np.mean(errors)) < 3 * stated / np.sqrt(30)
+
+
+def test_neighbours_are_sought_among_as_many_rows_in_all_large_clouds(monkeypatch):
+    """One row more than a block does not halve the rows among which they are sought."""
+    monkeypatch.setattr(cloud, 'BLOCK', 600)
+    monkeypatch.setattr(cloud, 'NEIGHBOUR_ROWS', 1200)
+    rows_ND = np.random.default_rng(0).normal(size=(2000, 128))
+    rows_ND *= np.arange(1.0, 129) ** -0.5
+    few, whole, more = (neighbors.hubness(rows_ND[:size]) for size in (300, 600, 601))
+    assert more == pytest.approx(whole, rel=0.05) and few < 0.9 * whole
+    for size in (600, 601, 1200, 2000):
+        blocks = cloud.of(rows_ND[:size]).neighbour_blocks
+        assert {len(index_M) for index_M in blocks} == {600}
+        assert len(np.unique(np.concatenate(blocks))) == 600 * len(blocks)
+
+
+def test_moments_do_not_depend_on_the_rows_held_at_a_time(monkeypatch):
+    whole = geometry.summary(CLOUD_ND)
+    monkeypatch.setattr(cloud, 'CHUNK', 33)
+    for name, value in geometry.summary(CLOUD_ND).items():
+        assert value == pytest.approx(whole[name], rel=1e-12), name
+
+
+def test_two_close_rows_keep_their_digits_in_float32():
+    far_ND = np.float32([[1, 0, 0], [1, 1e-3, 0], [1, 0, 2e-3]])
+    exact = geometry.uniformity(far_ND.astype(np.float64))
+    # Products of the rows as they are would be off by a tenth.
+    assert geometry.uniformity(far_ND) == pytest.approx(exact, rel=1e-2)
+    assert -1e-5 < exact < -1e-7
+
+
+def test_uniformity_of_an_isotropic_gaussian():
+    """Of a uniform sphere: exp(-4) times 0F1(; D/2; 4), the mean of exp(4 cos)."""
+    width = 64
+    expected = -4 + math.log(special.hyp0f1(width / 2, 4.0))
+    cloud_ND = np.random.default_rng(1).normal(size=(3000, width))
+    assert geometry.uniformity(cloud_ND) == pytest.approx(expected, abs=0.005)
+    assert expected == pytest.approx(-4, abs=0.2)
+
+
+def test_uniformity_of_two_opposite_rows():
+    assert geometry.uniformity([[2.0, 0.0], [-5.0, 0.0]]) == pytest.approx(-8)
+
+
+def test_alignment_is_the_mean_distance_to_the_power_alpha():
+    other_ND = CLOUD_ND + RNG.normal(size=CLOUD_ND.shape)
+    cosine_N = 1 - np.array([distance.cosine(x, y) for x, y in zip(CLOUD_ND, other_ND)])
+    squared_N = 2 - 2 * cosine_N
+    for alpha in (1, 2, 4):
+        assert geometry.alignment(CLOUD_ND, other_ND, alpha) == pytest.approx(
+            np.mean(squared_N ** (alpha / 2))
+        )
+    assert geometry.alignment(CLOUD_ND, 3 * CLOUD_ND) == pytest.approx(0, abs=1e-15)
+    assert geometry.alignment([[1.0, 0.0]], [[-2.0, 0.0]]) == pytest.approx(4)
+
+
+def test_ranks_against_scipy_entropy():
+    raw = np.linalg.svd(CLOUD_ND, compute_uv=False)
+    centred = np.linalg.svd(CLOUD_ND - CLOUD_ND.mean(axis=0), compute_uv=False)
+    assert geometry.rankme(CLOUD_ND) == pytest.approx(np.exp(stats.entropy(raw)))
+    assert geometry.effective_rank(CLOUD_ND) == pytest.approx(
+        np.exp(stats.entropy(centred))
+    )
+    assert geometry.spectral_entropy(CLOUD_ND) == pytest.approx(
+        stats.entropy(centred**2, base=12)
+    )
+
+
+def test_variance_shares_against_scikit_learn():
+    decomposition = pytest.importorskip('sklearn.decomposition')
+    shares = decomposition.PCA().fit(CLOUD_ND).explained_variance_ratio_
+    assert geometry.stable_rank(CLOUD_ND) == pytest.approx(1 / shares[0])
+    assert geometry.rank90(CLOUD_ND) == decomposition.PCA(0.9).fit(CLOUD_ND).n_components_
+    np.testing.assert_allclose(
+        geometry.centred_singular_values(CLOUD_ND) ** 2
+        / np.sum(geometry.centred_singular_values(CLOUD_ND) ** 2),
+        shares,
+    )
+
+
+def test_mean_cosine_against_scipy():
+    expected = 1 - distance.pdist(CLOUD_ND, 'cosine').mean()
+    assert geometry.mean_cosine(CLOUD_ND) == pytest.approx(expected)
+
+
+def test_orthonormal_rows():
+    rows_ND = np.linalg.qr(RNG.normal(size=(16, 16)))[0]
+    assert geometry.rankme(rows_ND) == pytest.approx(16)
+    assert geometry.anisotropy(rows_ND) == pytest.approx(1 / 16)
+    assert geometry.mean_cosine(rows_ND) == pytest.approx(0, abs=1e-12)
+    assert geometry.uniformity(rows_ND) == pytest.approx(-4)
+    # Centring takes one direction away and leaves the others equal.
+    assert geometry.effective_rank(rows_ND) == pytest.approx(15)
+    assert geometry.stable_rank(rows_ND) == pytest.approx(15)
+    assert geometry.rank90(rows_ND) == 14
+    assert geometry.spectral_entropy(rows_ND) == pytest.approx(
+        math.log(15) / math.log(16)
+    )
+
+
+def test_ten_equal_shares_need_nine_directions():
+    rows_ND = np.concatenate([np.eye(10), -np.eye(10)])
+    assert geometry.rank90(rows_ND) == 9
+    assert geometry.spectral_entropy(rows_ND) == pytest.approx(1)
+
+
+def test_isotropic_gaussian_has_nearly_full_rank():
+    cloud_ND = np.random.default_rng(2).normal(size=(4000, 32))
+    assert 31.5 < geometry.effective_rank(cloud_ND) <= 32
+    assert geometry.spectral_entropy(cloud_ND) > 0.99
+    assert geometry.mean_cosine(cloud_ND) == pytest.approx(0, abs=0.01)
+
+
+def test_rank_one():
+    line_ND = np.outer(RNG.normal(size=50), RNG.normal(size=9))
+    for measure in (geometry.effective_rank, geometry.rankme, geometry.stable_rank):
+        assert measure(line_ND) == pytest.approx(1)
+    assert geometry.rank90(line_ND) == 1
+    assert geometry.anisotropy(line_ND) == pytest.approx(1)
+    assert geometry.spectral_entropy(line_ND) == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize('value', [0.1, 1e-30, 12345.678])
+@pytest.mark.parametrize('rows', [2, 7, 1000])
+def test_equal_rows_have_the_stated_values(rows, value):
+    result = geometry.summary(np.full((rows, 6), value, np.float32))
+    assert result['uniformity'] == pytest.approx(0, abs=1e-12)
+    assert result['mean_cosine'] == pytest.approx(1)
+    assert result['rankme'] == pytest.approx(1) and result['anisotropy'] == pytest.approx(
+        1
+    )
+    for name in ('effective_rank', 'spectral_entropy', 'stable_rank', 'rank90'):
+        assert result[name] == 0
+    for name in ('isoscore', 'participation_ratio', 'spectral_slope', 'hubness'):
+        assert result[name] == 0
+    assert result['intrinsic_dimension'] == 0
+
+
+def test_zero_rows_have_the_stated_values():
+    result = geometry.summary(np.zeros((5, 3)))
+    assert result['rankme'] == 0 and result['anisotropy'] == 1
+    assert result['mean_cosine'] == 0 and result['uniformity'] == 0
+
+
+def test_one_dimension_is_enough():
+    assert geometry.summary([[1.0], [2.0], [4.0]])['spectral_entropy'] == 0
+
+
+def test_the_summary_is_the_single_measures():
+    result = geometry.summary(CLOUD_ND)
+    assert list(result) == list(geometry.METRICS)
+    for name, measure in geometry.METRICS.items():
+        assert result[name] == pytest.approx(measure(CLOUD_ND), rel=1e-12)
+        assert measure.__name__ == name
+    assert geometry.summary(CLOUD_ND, {'mine': len}) == {'mine': 200}
+
+
+@pytest.mark.parametrize('bad', [np.nan, np.inf])
+@every
+def test_values_that_are_not_finite_raise(measure, bad):
+    spoilt_ND = CLOUD_ND.copy()
+    spoilt_ND[[3, 8], 2] = bad
+    with pytest.raises(ValueError, match=r'2 of 200 embeddings .* row 3'):
+        measure(spoilt_ND)
+
+
+@pytest.mark.parametrize('shape', [(1, 4), (5,), (5, 0), (2, 3, 4)])
+def test_wrong_shapes_raise(shape):
+    with pytest.raises(ValueError, match='at least [12] row'):
+        geometry.summary(np.ones(shape))
+
+
+def test_pairs_must_match():
+    with pytest.raises(ValueError, match=r'\(200, 12\) and \(199, 12\)'):
+        geometry.alignment(CLOUD_ND, CLOUD_ND[1:])
+
+
+def gaussian(rows, width, seed=0):
+    return np.random.default_rng(seed).normal(size=(rows, width))
+
+
+def test_isoscore_step_by_step_as_published():
+    """Rudman et al. 2022, algorithm 1, with scikit-learn's principal components."""
+    decomposition = pytest.importorskip('sklearn.decomposition')
+    turned_ND = decomposition.PCA().fit_transform(CLOUD_ND)
+    diagonal_D = np.diag(np.cov(turned_ND.T))
+    width = len(diagonal_D)
+    normalised_D = math.sqrt(width) * diagonal_D / np.linalg.norm(diagonal_D)
+    distance_to_one = np.linalg.norm(normalised_D - np.ones(width))
+    defect = distance_to_one / math.sqrt(2 * (width - math.sqrt(width)))
+    used = (width - defect**2 * (width - math.sqrt(width))) ** 2 / width**2
+    expected = (width * used - 1) / (width - 1)
+    assert geometry.isoscore(CLOUD_ND) == pytest.approx(expected, rel=1e-10)
+
+
+def test_isoscore_of_all_directions_of_one_and_of_fewer_rows_than_dimensions():
+    assert geometry.isoscore(np.concatenate([np.eye(9), -np.eye(9)])) == pytest.approx(1)
+    line_ND = np.outer(gaussian(50, 1), gaussian(1, 9))
+    assert geometry.isoscore(line_ND) == pytest.approx(0, abs=1e-12)
+    # k equal directions of D: D s = k with s the share of dimensions used.
+    few_ND = np.zeros((8, 20))
+    few_ND[:, :4] = np.concatenate([np.eye(4), -np.eye(4)])
+    assert geometry.isoscore(few_ND) == pytest.approx((4 - 1) / (20 - 1))
+
+
+def test_a_known_spectrum():
+    values_D = np.array([8.0, 4.0, 2.0, 1.0, 1.0])
+    rows_ND = np.diag(np.sqrt(values_D))
+    rows_ND = np.concatenate([rows_ND, -rows_ND])
+    share_D = values_D / values_D.sum()
+    assert geometry.participation_ratio(rows_ND) == pytest.approx(16**2 / 86)
+    assert geometry.stable_rank(rows_ND) == pytest.approx(2)
+    assert geometry.rank90(rows_ND) == 4
+    assert geometry.anisotropy(rows_ND) == pytest.approx(0.5)
+    entropy = -np.sum(share_D * np.log(share_D)) / math.log(5)
+    assert geometry.spectral_entropy(rows_ND) == pytest.approx(entropy)
+    np.testing.assert_allclose(geometry.eigenspectrum(rows_ND), 2 * values_D / 9)
+
+
+@pytest.mark.parametrize('slope', [0.0, 0.7, 1.0, 2.0])
+def test_the_slope_of_a_power_law(slope):
+    half_ND = np.diag(np.arange(1.0, 61) ** (-slope / 2))
+    rows_ND = np.concatenate([half_ND, -half_ND])
+    assert geometry.spectral_slope(rows_ND) == pytest.approx(slope, abs=1e-9)
+
+
+def sheet(seed, rows=2000):
+    """A Swiss roll: a surface of dimension 2, turned into ten dimensions."""
+    turn_N, height_N = np.random.default_rng(seed).random((2, rows))
+    angle_N = 1.5 * np.pi * (1 + 2 * turn_N)
+    roll = np.stack([angle_N * np.cos(angle_N), angle_N * np.sin(angle_N), 21 * height_N])
+    return roll.T @ np.linalg.qr(gaussian(10, 10))[0][:3]
+
+
+def test_two_nn_on_manifolds_of_known_dimension():
+    assert neighbors.intrinsic_dimension(sheet(0)) == pytest.approx(2, abs=0.15)
+    assert neighbors.intrinsic_dimension(gaussian(2000, 5)) == pytest.approx(5, rel=0.08)
+    sphere_ND = gaussian(2000, 4)
+    sphere_ND /= np.linalg.norm(sphere_ND, axis=1, keepdims=True)
+    assert neighbors.intrinsic_dimension(sphere_ND) == pytest.approx(3, rel=0.08)
+
+
+def test_two_nn_leaves_out_rows_that_occur_twice():
+    rows_ND = gaussian(500, 3)
+    twice_ND = np.concatenate([rows_ND, rows_ND[:50]])
+    once = neighbors.intrinsic_dimension(rows_ND)
+    assert neighbors.intrinsic_dimension(twice_ND) == pytest.approx(once, rel=0.1)
+    assert neighbors.intrinsic_dimension(np.repeat(rows_ND, 2, axis=0)) == 0
+
+
+def test_neighbours_against_scikit_learn():
+    sklearn_neighbors = pytest.importorskip('sklearn.neighbors')
+    search = sklearn_neighbors.NearestNeighbors(metric='cosine').fit(CLOUD_ND)
+    nearest_NK = search.kneighbors(n_neighbors=10, return_distance=False)
+    counts_N = np.bincount(nearest_NK.ravel(), minlength=len(CLOUD_ND))
+    assert neighbors.hubness(CLOUD_ND) == pytest.approx(stats.skew(counts_N))
+    search = sklearn_neighbors.NearestNeighbors().fit(CLOUD_ND)
+    first_N, second_N = search.kneighbors(n_neighbors=2)[0].T
+    ratio_N = np.sort(second_N / first_N)[:180]
+    line_N = -np.log(1 - np.arange(1, 181) / 200)
+    slope = np.linalg.lstsq(np.log(ratio_N)[:, None], line_N, rcond=None)[0][0]
+    assert neighbors.intrinsic_dimension(CLOUD_ND) == pytest.approx(slope)
+
+
+def test_hubs_come_with_dimension():
+    few, many = (neighbors.hubness(gaussian(1000, width) + 1) for width in (3, 200))
+    assert few < 0.5 < 2 < many
+
+
+LABELS_N = np.arange(200) % 3
+
+
+def test_measures_of_classes_against_scipy():
+    unit_ND = CLOUD_ND / np.linalg.norm(CLOUD_ND, axis=1, keepdims=True)
+    distance_NN = distance.squareform(distance.pdist(unit_ND))
+    same_NN = (LABELS_N[:, None] == LABELS_N) & ~np.eye(200, dtype=bool)
+    other_NN = LABELS_N[:, None] != LABELS_N
+    found = {
+        name: measure(CLOUD_ND, LABELS_N)
+        for name, measure in class_geometry.CLASS_METRICS.items()
+    }
+    pairs = [distance.pdist(unit_ND[label == LABELS_N]) for label in range(3)]
+    expected = {
+        'class_alignment': np.mean([np.mean(one**2) for one in pairs]),
+        'author_alignment': np.mean([np.mean(one**4) for one in pairs]),
+        'intra_distance': distance_NN[same_NN].mean(),
+        'inter_distance': distance_NN[other_NN].mean(),
+        'distance_ratio': distance_NN[same_NN].mean() / distance_NN[other_NN].mean(),
+    }
+    assert found == pytest.approx(expected, rel=1e-10)
+    names = [f'class {label}' for label in LABELS_N]
+    assert class_geometry.intra_distance(CLOUD_ND, names) == found['intra_distance']
+
+
+def test_classes_without_pairs_are_not_a_number():
+    assert math.isnan(class_geometry.inter_distance(CLOUD_ND, np.zeros(200)))
+    assert math.isnan(class_geometry.distance_ratio(CLOUD_ND, np.zeros(200)))
+    assert math.isnan(class_geometry.intra_distance(CLOUD_ND, np.arange(200)))
+    assert math.isnan(class_geometry.class_alignment(CLOUD_ND, np.arange(200)))
+
+
+def test_labels_must_be_given_and_match():
+    with pytest.raises(ValueError, match='needs labels'):
+        class_geometry.intra_distance(CLOUD_ND)
+    with pytest.raises(ValueError, match='200 embeddings need as many labels.* 3'):
+        class_geometry.intra_distance(CLOUD_ND, [0, 1, 1])
+    with pytest.raises(ValueError, match='keeps its own labels'):
+        class_geometry.intra_distance(cloud.of(CLOUD_ND), LABELS_N)
+
+
+def test_what_is_shared_is_computed_once():
+    calls = []
+    found = cloud.of(CLOUD_ND)
+    assert [found.once('mine', lambda rows: calls.append(rows)) for _ in range(2)]
+    assert calls == [found] and cloud.of(found) is found
+
+
+def test_fewer_rows_than_dimensions_have_the_same_spectrum():
+    rows_ND = gaussian(12, 40) + 1
+    for found, centre in (
+        (geometry.singular_values(rows_ND), 0),
+        (geometry.centred_singular_values(rows_ND), rows_ND.mean(axis=0)),
+    ):
+        expected = np.linalg.svd(rows_ND - centre, compute_uv=False)
+        np.testing.assert_allclose(found, expected, atol=1e-7)

@@ -1,0 +1,175 @@
+"""The probe learns what is linear, nothing else, and never looks at the test set."""
+
+import sys
+import time
+import types
+import warnings
+
+import numpy as np
+import pytest
+
+from jepa_text.measures import probes
+
+
+def cloud(examples, width, classes, noise, seed=0):
+    """Embeddings whose label is the largest of `classes` linear functions, and noise."""
+    rng = np.random.default_rng(seed)
+    weights_DC = np.random.default_rng(99).normal(size=(width, classes))
+    rows_ND = rng.normal(size=(examples, width))
+    scores_NC = rows_ND @ weights_DC + noise * rng.normal(size=(examples, classes))
+    return rows_ND, scores_NC.argmax(axis=1)
+
+
+def probe(train, test, **keywords):
+    return probes.linear_probe(*train, *test, **keywords)
+
+
+def test_linear_labels_are_found():
+    result = probe(cloud(1000, 16, 3, 0.0), cloud(500, 16, 3, 0.0, seed=1))
+    assert result['accuracy'] > 0.95 and result['classes'] == 3 and result['unseen'] == 0
+    assert result['low'] <= result['accuracy'] <= result['high']
+    assert result['majority'] < 0.5
+
+
+def test_random_labels_are_not_found():
+    rng = np.random.default_rng(3)
+    labels_N = rng.integers(0, 2, 2000)
+    result = probe(
+        (rng.normal(size=(1000, 64)), labels_N[:1000]),
+        (rng.normal(size=(1000, 64)), labels_N[1000:]),
+    )
+    assert abs(result['accuracy'] - 0.5) < 0.06
+
+
+def test_noisy_labels_choose_a_stronger_penalty_than_clean_ones():
+    noisy = probe(cloud(300, 64, 2, 30.0), cloud(50, 64, 2, 30.0, seed=1))
+    clean = probe(cloud(300, 64, 2, 0.0), cloud(50, 64, 2, 0.0, seed=1))
+    assert noisy['inverse_penalty'] < clean['inverse_penalty']
+
+
+def test_a_penalty_that_is_sure_of_the_wrong_class_is_not_chosen():
+    """A held-back row far on the wrong side, whose share of the true class is 0."""
+    labels_N = np.arange(200) % 2
+    train_ND = np.random.default_rng(0).normal(labels_N[:, None] * 2.0 - 1, 0.5)
+    train_ND[0] = 400.0
+    in_order = types.SimpleNamespace(permutation=lambda members: members)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        chosen = probes._choose(train_ND, labels_N, in_order)
+    assert chosen == min(probes.INVERSE_PENALTIES)
+
+
+def test_scale_and_offset_of_a_coordinate_do_not_matter():
+    (train_ND, train_N), (test_ND, test_N) = (
+        cloud(300, 8, 3, 1.0),
+        cloud(99, 8, 3, 1.0, 1),
+    )
+    scale_D, offset_D = np.geomspace(1e-4, 1e4, 8), np.linspace(-50, 50, 8)
+    plain = probes.linear_probe(train_ND, train_N, test_ND, test_N)
+    moved = probes.linear_probe(
+        train_ND * scale_D + offset_D, train_N, test_ND * scale_D + offset_D, test_N
+    )
+    assert moved == plain
+
+
+def test_the_test_set_changes_nothing_but_its_own_score():
+    train, (test_ND, test_N) = cloud(300, 8, 3, 1.0), cloud(99, 8, 3, 1.0, 1)
+    alone = [probe(train, (test_ND[i : i + 1], test_N[i : i + 1])) for i in range(20)]
+    together = probe(train, (test_ND[:20], test_N[:20]))
+    assert np.mean([one['accuracy'] for one in alone]) == together['accuracy']
+    assert {one['inverse_penalty'] for one in alone} == {together['inverse_penalty']}
+
+
+def test_the_same_seed_gives_the_same_numbers():
+    sets = cloud(200, 8, 3, 2.0), cloud(80, 8, 3, 2.0, seed=1)
+    assert probe(*sets, seed=5) == probe(*sets, seed=5)
+
+
+def test_the_interval_is_that_of_a_bootstrap_over_examples():
+    train, (test_ND, test_N) = cloud(300, 8, 3, 3.0), cloud(400, 8, 3, 3.0, 1)
+    result = probe(train, (test_ND, test_N))
+    right = round(400 * result['accuracy'])
+    answers_N = np.arange(400) < right
+    rng = np.random.default_rng(0)
+    means = [rng.choice(answers_N, 400).mean() for _ in range(4000)]
+    expected = np.percentile(means, [2.5, 97.5])
+    np.testing.assert_allclose([result['low'], result['high']], expected, atol=0.006)
+
+
+def test_strings_are_labels_and_unseen_ones_count_as_wrong():
+    names = np.array(['Austen', 'Melville', 'Biden'])
+    train, (test_ND, test_N) = cloud(500, 8, 2, 0.0), cloud(100, 8, 2, 0.0, 1)
+    labels_N = names[test_N].tolist()
+    seen = probes.linear_probe(train[0], names[train[1]].tolist(), test_ND, labels_N)
+    labels_N[:25] = ['Biden'] * 25
+    some = probes.linear_probe(train[0], names[train[1]].tolist(), test_ND, labels_N)
+    assert some['unseen'] == 25 and some['classes'] == 2
+    assert seen['accuracy'] - 0.25 <= some['accuracy'] <= 0.75
+
+
+def test_majority_is_the_most_that_one_answer_reaches():
+    rows_ND = np.random.default_rng(0).normal(size=(10, 3))
+    result = probes.linear_probe(rows_ND, [0] * 6 + [1] * 4, rows_ND, [0] * 2 + [1] * 8)
+    assert result['majority'] == 0.8
+
+
+def test_balanced_accuracy_is_scikit_learns_and_one_answer_is_at_chance():
+    metrics = pytest.importorskip('sklearn.metrics')
+    truth_N, said_N = np.random.default_rng(0).choice(list('aaabbc'), (2, 200))
+    found = probes.balanced_accuracy(truth_N == said_N, truth_N)
+    expected = metrics.balanced_accuracy_score(truth_N, said_N)
+    assert found['balanced'] == pytest.approx(expected)
+    assert found['low'] < expected < found['high']
+    for answer in 'abc':
+        one = probes.balanced_accuracy(truth_N == answer, truth_N)
+        assert one['balanced'] == pytest.approx(1 / 3)
+    with pytest.raises(ValueError, match=r'\(3,\) and \(2,\)'):
+        probes.balanced_accuracy([True] * 3, ['a', 'b'])
+
+
+def test_tiny_classes_and_constant_coordinates_are_allowed():
+    rows_ND = np.eye(4)[:, :3]  # one example a class: nothing to hold back
+    rows_ND[:, 0] = 7.0
+    result = probes.linear_probe(rows_ND, list('abcd'), rows_ND, list('abcd'))
+    assert result['classes'] == 4 and np.isfinite(result['accuracy'])
+
+
+def test_three_thousand_paragraphs_take_under_three_seconds():
+    sets = cloud(3000, 256, 12, 8.0), cloud(600, 256, 12, 8.0, seed=1)
+    probe(cloud(20, 2, 2, 0.0), cloud(20, 2, 2, 0.0))  # imports scikit-learn
+    began = time.process_time()
+    probe(*sets)
+    assert time.process_time() - began < 3
+
+
+ROWS_ND, LABELS_N = np.ones((4, 2)), [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'message'),
+    [
+        ((ROWS_ND, [2] * 4, ROWS_ND, LABELS_N), 'at least two classes'),
+        (
+            (ROWS_ND, LABELS_N[:3], ROWS_ND, LABELS_N),
+            r'training set needs .*\(4, 2\) and',
+        ),
+        (
+            (ROWS_ND, LABELS_N, ROWS_ND, LABELS_N[:3]),
+            r'test set needs .*\(4, 2\) and \(3,',
+        ),
+        ((ROWS_ND * np.nan, LABELS_N, ROWS_ND, LABELS_N), 'training embeddings hold NaN'),
+        ((ROWS_ND, LABELS_N, ROWS_ND * np.inf, LABELS_N), 'test embeddings hold NaN'),
+        ((ROWS_ND, LABELS_N, np.ones((4, 3)), LABELS_N), '2 wide and test embeddings 3'),
+        ((ROWS_ND, LABELS_N, ROWS_ND[:0], []), 'test set is empty'),
+    ],
+)
+def test_bad_input_says_what_is_wrong(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        probes.linear_probe(*arguments)
+
+
+def test_without_scikit_learn_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'sklearn.linear_model', None)
+    rows_ND = np.random.default_rng(0).normal(size=(4, 2))
+    with pytest.raises(ImportError, match=r'jepa-text\[eval\]'):
+        probes.linear_probe(rows_ND, LABELS_N, rows_ND, LABELS_N)

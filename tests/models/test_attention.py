@@ -1,0 +1,556 @@
+"""Every backend against float64, forward and backward; who is chosen, and why not.
+
+Kernels for GPUs and TPUs are interpreted here, or only lowered; on a GPU they run.
+"""
+
+import dataclasses
+import functools
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AbstractDevice, AbstractMesh, AxisType, use_abstract_mesh
+from numpy.testing import assert_allclose, assert_array_equal
+
+from jepa_text.models.attention import attend as attention
+from jepa_text.models.attention import (
+    blockwise,
+    cudnn,
+    pallas,
+    splash,
+    split,
+    tokamax,
+    trial,
+    visible,
+    xla,
+)
+
+L = 256
+# Two documents and padding; padding alone.
+SEGMENTS = np.zeros((2, L), np.int32)
+SEGMENTS[0, :90] = 1
+SEGMENTS[0, 90:230] = 2
+
+REQUEST = attention.Request(
+    platform='cpu',
+    dtype='bfloat16',
+    batch=8,
+    length=512,
+    heads=12,
+    kv_heads=4,
+    head_width=64,
+    causal=False,
+)
+HOPPER = dataclasses.replace(REQUEST, platform='gpu', capability=(9, 0))
+TPU = dataclasses.replace(REQUEST, platform='tpu')
+
+BACKENDS = {
+    'xla': xla.attend,
+    'blockwise': blockwise.attend,
+    'pallas': functools.partial(pallas.attend, interpret=True),
+    'splash': functools.partial(splash.attend, interpret=True),
+}
+# Its ranges, by the only one of its ways that runs on a CPU.
+TOKAMAX = functools.partial(tokamax.attend, kernel='xla_chunked')
+EVERY = [(True, None), (False, 20), (True, 20), (False, None)]
+
+
+def draw(width, heads=4, kv_heads=2, batch=2, length=L, seed=0):
+    """q, k, v, and the slope of the loss in the result."""
+    rng = np.random.default_rng(seed)
+    sizes = (heads, kv_heads, kv_heads, heads)
+    return [
+        rng.standard_normal((batch, length, h, width)).astype(np.float32) for h in sizes
+    ]
+
+
+def reference(q, k, v, slope, segments, causal, window=None, order=None):
+    """out, dq, dk, dv in float64, head by head, by the formulas."""
+    q, k, v, slope = (np.asarray(x, np.float64) for x in (q, k, v, slope))
+    results = [np.zeros_like(x) for x in (q, q, k, v)]
+    out, dq, dk, dv = results
+    repeats, scale = q.shape[2] // k.shape[2], q.shape[3] ** -0.5
+    i, j = np.indices((q.shape[1],) * 2)
+    for b, h in np.ndindex(q.shape[0], q.shape[2]):
+        g = h // repeats
+        see = segments[b][:, None] == segments[b][None]
+        see &= (j <= i) | (not causal)
+        see &= abs(i - j) <= (len(i) if window is None else window)
+        if order is not None:
+            see &= order[b][None] <= order[b][:, None]
+        scores = np.where(see, q[b, :, h] @ k[b, :, g].T * scale, -np.inf)
+        p = np.exp(scores - scores.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        out[b, :, h] = p @ v[b, :, g]
+        dp = slope[b, :, h] @ v[b, :, g].T
+        ds = p * (dp - (dp * p).sum(axis=1, keepdims=True)) * scale
+        dq[b, :, h] = ds @ k[b, :, g]
+        dk[b, :, g] += ds.T @ q[b, :, h]
+        dv[b, :, g] += p.T @ slope[b, :, h]
+    return results
+
+
+def program(attend, segments=SEGMENTS, order=None, **options):
+    """(q, k, v, slope) -> [out, dq, dk, dv] of a backend."""
+
+    @jax.jit
+    def step(q, k, v, slope):
+        out, backward = jax.vjp(
+            lambda *x: attend(*x, jnp.asarray(segments), order, **options), q, k, v
+        )
+        return out, *backward(slope)
+
+    return lambda inputs: [np.asarray(x) for x in step(*inputs)]
+
+
+def check(attend, inputs, segments=SEGMENTS, order=None, **options):
+    got = program(attend, segments, order, **options)(inputs)
+    expected = reference(*inputs, segments, order=order, **options)
+    for one, other in zip(got, expected, strict=True):
+        assert_allclose(one, other, atol=2e-5, rtol=2e-5)
+
+
+@pytest.mark.parametrize(('causal', 'window'), EVERY)
+@pytest.mark.parametrize('name', ['xla', 'blockwise'])
+def test_plain_backends_equal_float64(name, causal, window, monkeypatch):
+    # Several blocks in a short row.
+    monkeypatch.setattr(blockwise, 'BLOCKS', (64,))
+    check(BACKENDS[name], draw(16), causal=causal, window=window)
+
+
+@pytest.mark.parametrize(
+    ('name', 'width', 'kv_heads', 'causal', 'window'),
+    [
+        ('pallas', 64, 2, False, None),
+        ('pallas', 96, 1, True, None),
+        ('pallas', 128, 2, False, None),
+        ('splash', 64, 2, False, 20),
+        ('splash', 96, 1, True, None),
+        ('splash', 128, 1, True, 20),
+        ('splash', 128, 2, False, None),
+    ],
+)
+def test_kernels_equal_float64(name, width, kv_heads, causal, window):
+    inputs = draw(width, heads=2, kv_heads=kv_heads)
+    check(BACKENDS[name], inputs, causal=causal, window=window)
+
+
+@pytest.mark.parametrize(('causal', 'window'), EVERY)
+def test_tokamax_equals_float64(causal, window):
+    pytest.importorskip('tokamax')
+    # It promotes ranks, which conftest forbids us.
+    with jax.numpy_rank_promotion('allow'):
+        check(TOKAMAX, draw(96), causal=causal, window=window)
+
+
+@pytest.mark.parametrize('name', ['xla', 'blockwise'])
+@pytest.mark.parametrize('window', [None, 20])
+def test_order_by_row(name, window):
+    order = np.zeros((2, L), np.int32)
+    order[0, 40:] = np.arange(L - 40)
+    order[1] = np.random.default_rng(0).permutation(L)
+    inputs = draw(16)
+    check(BACKENDS[name], inputs, order=order, causal=False, window=window)
+
+
+def test_blocks_of_keys_in_half_precision():
+    inputs = [jnp.asarray(x, jnp.bfloat16) for x in draw(16, heads=2)]
+    got = program(blockwise.attend, causal=True, window=None)(inputs)
+    expected = reference(*inputs, SEGMENTS, causal=True)
+    assert {x.dtype for x in got} == {jnp.dtype('bfloat16')}
+    for one, other in zip(got, expected, strict=True):
+        assert_allclose(one.astype(np.float64), other, atol=0.05, rtol=0.02)
+
+
+def test_blockwise_memory_grows_with_the_length_not_its_square():
+    def memory(attend, length):
+        q = jax.ShapeDtypeStruct((1, length, 2, 64), jnp.float32)
+        ids = jax.ShapeDtypeStruct((1, length), jnp.int32)
+
+        def loss(q, ids):
+            return attend(q, q, q, ids, None, causal=True, window=None).sum()
+
+        compiled = jax.jit(jax.grad(loss)).lower(q, ids).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    blocks = [memory(blockwise.attend, length) for length in (2048, 4096)]
+    whole = [memory(xla.attend, length) for length in (2048, 4096)]
+    assert blocks[1] < 2.5 * blocks[0] and whole[1] > 3 * whole[0]
+    assert blocks[1] < whole[1] / 3
+
+
+@pytest.mark.parametrize('name', [*BACKENDS, 'cudnn', 'tokamax'])
+def test_documents_do_not_see_each_other(name, emulated):
+    if name == 'tokamax':
+        pytest.importorskip('tokamax')
+    attend = (BACKENDS | {'cudnn': cudnn.attend, 'tokamax': TOKAMAX})[name]
+    inputs = draw(32, heads=1, kv_heads=1)
+    changed = [np.where(SEGMENTS[..., None, None] == 2, 7 * x + 1, x) for x in inputs]
+    step = program(attend, causal=False, window=None)
+    with jax.numpy_rank_promotion('allow' if name == 'tokamax' else 'raise'):
+        before, after = step(inputs), step(changed)
+    for one, other in zip(before, after, strict=True):
+        assert_array_equal(one[SEGMENTS != 2], other[SEGMENTS != 2])
+        assert (one[SEGMENTS == 2] != other[SEGMENTS == 2]).any()
+
+
+@pytest.mark.parametrize('name', ['xla', 'blockwise'])
+def test_padding_alone_gives_no_nan(name):
+    zero = np.zeros((1, 4), np.int32)
+    q = jnp.ones((1, 4, 2, 8))
+    call = functools.partial(attention.attend, causal=True, backend=name)
+    step = jax.jit(jax.value_and_grad(lambda q: call(q, q, q, zero).sum()))
+    value, slope = step(q)
+    assert value == q.size and np.isfinite(slope).all()
+
+
+def test_a_prefix_is_read_both_ways_and_the_rest_to_the_left():
+    one = jnp.ones((1, 5), jnp.int32)
+    mask = visible.visible(one, False, jnp.array([[0, 0, 0, 1, 2]]))[0]
+    expected = np.tril(np.ones((5, 5), bool))
+    expected[:3, :3] = True
+    assert_array_equal(mask, expected)
+
+
+@pytest.mark.parametrize(('causal', 'window'), EVERY)
+def test_ranges_are_what_is_visible(causal, window):
+    first, end = tokamax.ranges(jnp.asarray(SEGMENTS), causal, window)
+    index = np.arange(L)
+    seen = (index >= np.asarray(first)[..., None]) & (index < np.asarray(end)[..., None])
+    assert_array_equal(seen, visible.visible(SEGMENTS, causal, None, window))
+
+
+# cuDNN ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def emulated(monkeypatch):
+    """cuDNN's packed interface by its documentation; what it is not told of is NaN."""
+    from jax._src.cudnn import fused_attention_stablehlo as inner
+
+    def emulate(q, k, v, *, q_seqlen, kv_seqlen, q_offsets, kv_offsets, **options):
+        assert q.shape == k.shape and q_seqlen.dtype == q_offsets.dtype == jnp.int32
+        assert q_offsets.shape[1] == q_seqlen.shape[1] + 1 and kv_seqlen is q_seqlen
+        index = jnp.arange(q.shape[1])[None, None]
+        starts, lengths = q_offsets[:, :-1, None], q_seqlen[:, :, None]
+        is_in = (starts >= 0) & (index >= starts) & (index < starts + lengths)
+        see = jnp.einsum('bni,bnj->bij', is_in.astype(int), is_in.astype(int)) > 0
+        back = index[0].T - index[0]
+        causal = options['mask_type'] is inner.MaskType.PADDING_CAUSAL
+        see &= ((back >= 0) | (not causal))[None]
+        if options['sliding_window_length'] is not None:
+            see &= (back < options['sliding_window_length'])[None]
+        scores = jnp.einsum('blhk,bmhk->bhlm', q, k) * options['scale']
+        scores = jnp.where(see[:, None], scores, -jnp.inf)
+        out = jnp.einsum('bhlm,bmhk->blhk', jax.nn.softmax(scores), v)
+        return jnp.where(is_in.any(axis=1)[..., None, None], out, jnp.nan)
+
+    monkeypatch.setattr(inner, 'dot_product_attention', emulate)
+
+
+@pytest.mark.parametrize(('causal', 'window'), [(False, None), (True, None), (True, 20)])
+def test_cudnn_is_told_all_documents(emulated, causal, window):
+    check(cudnn.attend, draw(16, heads=2, kv_heads=1), causal=causal, window=window)
+
+
+def test_lengths_and_offsets_of_documents():
+    segments = jnp.array([[1] * 3 + [2] * 4 + [0], [5] * 8])
+    lengths, offsets = cudnn.documents(segments)
+    assert_array_equal(lengths[:, :4], [[3, 4, 1, -1], [8, -1, -1, -1]])
+    assert_array_equal(offsets[:, :4], [[0, 3, 7, -1], [0, -1, -1, -1]])
+    assert lengths.shape == (2, cudnn.most_documents(8)) == (2, 8)
+    assert offsets.shape == (2, 9)
+
+
+@pytest.mark.parametrize(('count', 'fits'), [(8, True), (9, False)])
+def test_rows_of_too_many_documents_go_another_way(emulated, count, fits):
+    segments = np.minimum(np.arange(128) // 5, count - 1)[None].astype(np.int32) + 1
+    assert bool(cudnn.fits(jnp.asarray(segments))) is fits
+    request = dataclasses.replace(HOPPER, batch=1, length=128)
+    inputs = draw(16, heads=2, batch=1, length=128)
+    attend = split.fitted(cudnn, request)
+    got = program(attend, segments)(inputs)
+    expected = reference(*inputs, segments, causal=False)
+    for one, other in zip(got, expected, strict=True):
+        assert_allclose(one, other, atol=2e-5, rtol=2e-5)
+
+
+def lowered(attend, platform, width):
+    def shape(heads):
+        return jax.ShapeDtypeStruct((2, L, heads, width), jnp.bfloat16)
+
+    def loss(q, k, v, ids):
+        return attend(q, k, v, ids, None, causal=True, window=None).sum(dtype=jnp.float32)
+
+    ids = jax.ShapeDtypeStruct((2, L), jnp.int32)
+    step = jax.jit(jax.grad(loss, argnums=(0, 1, 2)))
+    traced = step.trace(shape(4), shape(2), shape(2), ids)
+    return traced.lower(lowering_platforms=(platform,)).as_text()
+
+
+@pytest.mark.parametrize('width', [64, 96, 128])
+def test_kernels_lower_for_their_platforms(width, monkeypatch):
+    from jax._src.cudnn import fused_attention_stablehlo as inner
+
+    monkeypatch.setattr(inner, 'check_cudnn_version', lambda: 91000)
+    monkeypatch.setattr(inner, 'check_compute_capability', lambda _: True)
+    monkeypatch.setattr(inner, 'is_cuda_compute_capability_equal', lambda _: False)
+    text = lowered(cudnn.attend, 'cuda', width)
+    assert 'fmhaSoftmaxBackward' in text and 'PADDING_CAUSAL' in text
+    # No escapes in the middle: the number of documents that the kernel was compiled for.
+    assert f'max_seg_per_batch\\22: {cudnn.most_documents(L)}' in text
+    # jax 0.12 lowers Triton for a device that it knows.
+    h100 = AbstractDevice(device_kind='NVIDIA H100', num_cores=132, platform='gpu')
+    with use_abstract_mesh(AbstractMesh((1,), ('one',), abstract_device=h100)):
+        assert 'mha_backward' in lowered(pallas.attend, 'cuda', width)
+    assert 'tpu_custom_call' in lowered(splash.attend, 'tpu', width)
+
+
+# Which one, and why -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ('name', 'request_', 'changes', 'words'),
+    [
+        ('pallas', REQUEST, {}, 'NVIDIA'),
+        ('pallas', HOPPER, dict(dtype='float32'), 'float32'),
+        ('pallas', HOPPER, dict(head_width=256), '256'),
+        ('pallas', HOPPER, dict(window=64), 'no window'),
+        ('pallas', HOPPER, dict(order=True), 'order'),
+        ('pallas', HOPPER, dict(devices=8), 'no mesh is set'),
+        ('pallas', HOPPER, dict(tensor=8), 'kv_heads=4 do not divide'),
+        ('splash', HOPPER, {}, 'TPU'),
+        ('splash', TPU, dict(order=True), 'order'),
+        ('splash', TPU, dict(dtype='float16'), 'float16'),
+        ('cudnn', REQUEST, {}, 'NVIDIA'),
+        ('cudnn', HOPPER, dict(capability=(8, 0)), '8.0'),
+        ('cudnn', HOPPER, dict(dtype='float32'), 'float32'),
+        ('cudnn', HOPPER, dict(head_width=60), '60'),
+        ('cudnn', HOPPER, dict(window=64), 'to the left only'),
+        ('cudnn', HOPPER, dict(order=True), 'order'),
+        ('tokamax', REQUEST, {}, 'NVIDIA'),
+        ('tokamax', HOPPER, dict(dtype='float32'), 'float32'),
+        ('tokamax', HOPPER, dict(order=True), 'order'),
+    ],
+)
+def test_a_named_backend_that_cannot_says_why_and_who_can(name, request_, changes, words):
+    request_ = dataclasses.replace(request_, **changes)
+    with pytest.raises(ValueError, match=words) as error:
+        attention.choose(name, request_)
+    assert f'backend {name!r} cannot' in str(error.value)
+    assert 'others can: xla, blockwise' in str(error.value)
+    assert attention.available(request_)[name]
+
+
+def test_missing_packages_are_reasons(monkeypatch):
+    monkeypatch.setattr(tokamax.importlib.util, 'find_spec', lambda name: None)
+    assert 'pip install' in tokamax.why_not(HOPPER)
+    assert 'this version of jax' in cudnn.why_not(HOPPER)
+
+
+def test_an_old_cudnn_is_a_reason(monkeypatch):
+    from jax._src.cudnn import fused_attention_stablehlo as inner
+
+    monkeypatch.setattr(inner, 'check_cudnn_version', lambda: 90100)
+    assert '9.6' in cudnn.why_not(HOPPER)
+    monkeypatch.setattr(inner, 'dot_product_attention', lambda query, key, value: None)
+    assert 'does not take' in cudnn.why_not(HOPPER)
+
+
+def test_auto_takes_the_fastest_that_can():
+    assert attention.choose('auto', REQUEST) == 'xla'
+    assert attention.choose('auto', TPU) == 'splash'
+    assert attention.choose('auto', dataclasses.replace(TPU, order=True)) == 'xla'
+    long = dataclasses.replace(TPU, order=True, length=16384)
+    assert attention.choose('auto', long) == 'blockwise'
+    # Of eight devices each has an eighth of the scores.
+    wide = dataclasses.replace(long, length=8192, batch=2, rows=8)
+    assert attention.choose('auto', wide) == 'xla'
+    assert attention.choose('pallas', HOPPER) == 'pallas'
+
+
+def test_an_unknown_backend_is_named():
+    with pytest.raises(ValueError, match="'magic' does not exist.*blockwise"):
+        attention.choose('magic', REQUEST)
+    with pytest.raises(ValueError, match='magic'):
+        attention.check('magic')
+    attention.check('auto')
+
+
+def test_the_choice_is_told_with_a_reason_for_each_other():
+    lines = attention.explain(dataclasses.replace(TPU, window=64))
+    assert lines[0].startswith('attention splash (auto): tpu, bfloat16, 8 x 512')
+    assert 'both ways within 64' in lines[0]
+    told = {line.split()[1].rstrip(':') for line in lines[1:]}
+    assert told == set(attention.BACKENDS) - {'splash'}
+    assert '  not pallas: it runs on NVIDIA GPUs' in lines
+    assert '  not xla: expected to be slower here' in lines
+
+
+def test_what_a_program_attends_by_can_be_asked():
+    ids = jax.ShapeDtypeStruct((2, 12), jnp.int32)
+    q = jax.ShapeDtypeStruct((2, 12, 4, 8), jnp.float32)
+
+    def both(q, ids):
+        once = attention.attend(q, q, q, ids, ids, causal=False, backend='blockwise')
+        return attention.attend(once, q, q, ids, causal=True, window=3)
+
+    heads = [x for x in attention.explain_call(both, q, ids) if x.startswith('att')]
+    assert heads == [
+        'attention blockwise (blockwise): cpu, float32, 2 x 12, 4 heads of 8 on 4, both '
+        'ways, an order by row',
+        'attention xla (auto): cpu, float32, 2 x 12, 4 heads of 8 on 4, to the left '
+        'within 3',
+    ]
+
+
+QUESTION = dict(
+    runs=False, dtype='float32', groups=1, repeats=2, head_width=16, causal=True, window=9
+)
+
+
+def test_a_trial_finds_what_is_wrong():
+    def leaks(*inputs, causal, window):
+        return xla.attend(*inputs, causal=False, window=window)
+
+    def breaks(*inputs, causal, window):
+        raise NotImplementedError('no such instruction\nand more')
+
+    def nothing(q, k, v, ids, order, **options):
+        return q * jnp.nan
+
+    assert trial.fails(blockwise.attend, xla.attend, **QUESTION) == ''
+    assert 'its result was off' in trial.fails(leaks, xla.attend, **QUESTION)
+    assert 'its result was off by nan' in trial.fails(nothing, xla.attend, **QUESTION)
+    broken = trial.fails(breaks, xla.attend, **QUESTION)
+    assert broken.endswith('raised NotImplementedError: no such instruction')
+
+
+def in_runs(q, k, v, ids, order, **options):
+    """The reference, to which each run of equal ids is a document, as to cuDNN."""
+    return xla.attend(q, k, v, cudnn._number(ids), order, **options)
+
+
+def test_a_trial_knows_what_a_document_is_to_a_kernel():
+    question = {**QUESTION, 'window': None}
+    assert trial.fails(in_runs, xla.attend, **question | {'runs': True}) == ''
+    for attend, runs in ((in_runs, False), (blockwise.attend, True)):
+        said = trial.fails(attend, xla.attend, **question | {'runs': runs})
+        assert 'its result was off' in said
+
+
+@pytest.mark.parametrize('name', ['xla', 'blockwise'])
+@pytest.mark.parametrize('causal', [False, True])
+def test_windows_go_by_positions_in_rows_with_gaps(name, causal):
+    """A row cut out of another attends as there, with the rest out of sight."""
+    whole = draw(16, heads=2, kv_heads=1, batch=1)
+    kept = np.sort(np.random.default_rng(0).permutation(230)[:150])
+    cut = [x[:, kept] for x in whole]
+    segments, positions = SEGMENTS[:1, kept], np.where(kept < 90, kept, kept - 90)
+    call = functools.partial(attention.attend, causal=causal, window=20, backend=name)
+    got = program(lambda *x: call(*x[:4], None, positions[None]), segments)(cut)
+    hidden = np.setdiff1d(np.arange(L), kept)
+    alone = SEGMENTS[:1].copy()
+    alone[0, hidden] = 3 + np.arange(len(hidden))
+    slope = np.zeros_like(whole[3])
+    slope[:, kept] = whole[3][:, kept]
+    inputs = [*whole[:3], slope]
+    for one, other in zip(got, reference(*inputs, alone, causal, 20), strict=True):
+        assert_allclose(one, other[:, kept], atol=2e-5, rtol=2e-5)
+
+
+@pytest.mark.parametrize('name', ['splash', 'tokamax', 'cudnn'])
+def test_kernels_refuse_windows_over_gaps(name):
+    request = dataclasses.replace(
+        TPU if name == 'splash' else HOPPER, window=20, gaps=True, causal=True
+    )
+    assert 'rows have gaps' in attention.why_not(name, request)
+
+
+def test_kernels_are_tried_while_a_program_is_traced(monkeypatch):
+    kernel = types.SimpleNamespace(
+        attend=functools.partial(blockwise.attend),
+        why_not=lambda request: '',
+        SPLITS=False,
+        RUNS=False,
+        MULTIPLE=128,
+    )
+    monkeypatch.setitem(attention.BACKENDS, 'pallas', kernel)
+    q = jnp.ones((4, 8, 4, 8))
+    ids = jnp.ones((4, 8), jnp.int32)
+    call = functools.partial(attention.attend, causal=True)
+    with jax.set_mesh(mesh()):
+        got = jax.jit(functools.partial(call, backend='pallas'))(q, q, q, ids)
+    assert_allclose(got, q, atol=1e-6)
+    kernel.attend = lambda *inputs, **options: inputs[0]
+    with jax.set_mesh(mesh()), pytest.raises(ValueError, match='off by .* in a trial'):
+        jax.jit(functools.partial(call, backend='pallas'))(q, q, q, ids)
+
+
+# Several devices --------------------------------------------------------------------
+
+
+def mesh():
+    auto = (AxisType.Auto,) * 3
+    return jax.make_mesh((2, 1, 2), ('data', 'fsdp', 'tensor'), axis_types=auto)
+
+
+@pytest.mark.parametrize('batch', [4, 3])
+def test_a_kernel_on_a_mesh_gets_its_rows_and_heads(batch):
+    shapes = []
+
+    def attend(q, *rest, **options):
+        shapes.append(q.shape)
+        return blockwise.attend(q, *rest, **options)
+
+    kernel = types.SimpleNamespace(attend=attend, SPLITS=False, MULTIPLE=128)
+    inputs = draw(16, batch=batch, length=100)
+    segments = np.repeat([[1, 2]], 50, axis=1).repeat(batch, axis=0)
+    with jax.set_mesh(mesh()):
+        # As on the arrays of attend: the mesh is read from what is set.
+        request = attention.request_of(*inputs[:2], causal=False, window=30)
+        got = program(split.fitted(kernel, request), segments)(inputs)
+    assert (request.rows, request.tensor, request.devices) == (2, 2, 1)
+    # Rows that do not divide stay whole.
+    assert set(shapes) == {(2 if batch == 4 else 3, 128, 2, 16)}
+    expected = reference(*inputs, segments, causal=False, window=30)
+    for one, other in zip(got, expected, strict=True):
+        assert_allclose(one, other, atol=2e-5, rtol=2e-5)
+
+
+def test_a_request_knows_whether_a_mesh_is_set():
+    q, k = np.zeros((4, 8, 4, 8), np.float32), np.zeros((4, 8, 2, 8), np.float32)
+    assert attention.request_of(q, k, causal=True).devices == jax.device_count()
+    with jax.set_mesh(mesh()):
+
+        def inside(q, k):
+            seen.append(attention.request_of(q, k, causal=True))
+            return q
+
+        seen = []
+        heads = jax.P('data', None, 'tensor')
+        jax.jit(jax.shard_map(inside, in_specs=(heads, heads), out_specs=heads))(q, k)
+    assert (seen[0].rows, seen[0].tensor, seen[0].devices) == (1, 1, 1)
+    assert (seen[0].batch, seen[0].heads, seen[0].kv_heads) == (2, 2, 1)
+
+
+# On a GPU ---------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(jax.default_backend() != 'gpu', reason='needs an NVIDIA GPU')
+@pytest.mark.parametrize('width', [64, 96, 128])
+@pytest.mark.parametrize(('causal', 'window'), EVERY)
+@pytest.mark.parametrize('name', ['cudnn', 'tokamax', 'pallas'])
+def test_kernels_on_a_gpu_equal_float64(name, width, causal, window):
+    inputs = [jnp.asarray(x, jnp.bfloat16) for x in draw(width)]
+    request = attention.request_of(*inputs[:2], causal=causal, window=window)
+    backend = attention.BACKENDS[name]
+    if reason := backend.why_not(dataclasses.replace(request, devices=1)):
+        pytest.skip(reason)
+    got = program(backend.attend, causal=causal, window=window)(inputs)
+    expected = reference(*inputs, SEGMENTS, causal=causal, window=window)
+    for one, other in zip(got, expected, strict=True):
+        error = np.abs(one.astype(np.float64) - other).max() / np.abs(other).max()
+        assert error < 0.02

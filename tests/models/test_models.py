@@ -1,0 +1,423 @@
+"""Properties of the trunks: who sees whom, layouts, sizes; and parity with Llama."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from jepa_text.config import resolve
+from jepa_text.models import heads, layers, stack, transformer
+from jepa_text.parallel import sharding
+
+V, L = 37, 12
+# Two documents and padding in one row.
+SEGMENTS = np.array([[1, 1, 1, 1, 1, 2, 2, 2, 2, 0, 0, 0]], np.int32)
+POSITIONS = np.array([[0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 0, 0]], np.int32)
+
+
+def build(**options):
+    return transformer.make('tiny', vocab_size=V, **options)
+
+
+def init(model, seed=0):
+    ids = jnp.zeros((1, L), jnp.int32)
+    init = jax.jit(lambda key: model.init(key, ids, ids, ids, causal=False)['params'])
+    # Matrices larger than the training init, so that attention is not near uniform.
+    return jax.tree.map(
+        lambda x: x * 5 if x.ndim > 1 and x.shape[-1] > 1 and (x != 1).any() else x,
+        init(jax.random.key(seed)),
+    )
+
+
+def run(model, params, tokens, segments=SEGMENTS, positions=POSITIONS, **options):
+    options = {'causal': False, **options}
+    apply = jax.jit(lambda p, *x: model.apply({'params': p}, *x, **options))
+    return apply(params, tokens, segments, positions)
+
+
+@pytest.fixture
+def tokens():
+    return np.random.default_rng(0).integers(4, V, (1, L)).astype(np.int32)
+
+
+@pytest.mark.parametrize(
+    ('preset', 'base', 'with_head'),
+    [  # mlm_vs_clm: arXiv 2507.00994, Table 1, recounted.
+        ('210m', 211_766_016, 310_266_624),
+        ('610m', 607_874_688, 755_625_600),
+        ('1b', 1_187_856_576, 1_409_482_944),
+    ],
+)
+@pytest.mark.parametrize('scan', [True, False])
+def test_parameter_counts_are_the_papers(preset, base, with_head, scan):
+    def count(module, *inputs, **options):
+        shapes = jax.eval_shape(
+            lambda: module.init(jax.random.key(0), *inputs, **options)
+        )
+        return sum(leaf.size for leaf in jax.tree.leaves(shapes))
+
+    model = transformer.make(preset, vocab_size=128_256, scan=scan)
+    ids = jnp.zeros((1, 2), jnp.int32)
+    assert count(model, ids, ids, ids, causal=False) == base
+    head = heads.LMHead(128_256, model.width)
+    assert base + count(head, *head.example()) == with_head
+
+
+@pytest.mark.parametrize('causal', [True, False])
+def test_documents_do_not_see_each_other(tokens, causal):
+    model = build()
+    params = init(model)
+    before = run(model, params, tokens, causal=causal)
+    changed = tokens.copy()
+    changed[0, :5] = 4
+    after = run(model, params, changed, causal=causal)
+    assert_array_equal(before[0, 5:], after[0, 5:])
+    assert np.abs(before[0, :5] - after[0, :5]).max() > 1e-3
+
+
+def test_a_document_is_read_alike_wherever_it_lies(tokens):
+    model = build()
+    params = init(model)
+    packed = run(model, params, tokens)[0, 5:9]
+    alone = run(
+        model, params, tokens[:, 5:9], np.ones((1, 4), np.int32), POSITIONS[:, :4]
+    )[0]
+    assert_allclose(packed, alone, atol=2e-6)
+
+
+def test_causal_has_no_gradient_to_later_positions(tokens):
+    model = build()
+    params = init(model)
+    one = np.ones((1, L), np.int32)
+
+    def reach(causal):
+        def outputs(embedding_VD):
+            hidden = model.apply(
+                {'params': {**params, 'embedding': embedding_VD}},
+                jnp.arange(L)[None],
+                one,
+                np.arange(L)[None],
+                causal=causal,
+            )
+            return hidden[0].sum(-1)
+
+        jacobian_LVD = jax.jit(jax.jacrev(outputs))(params['embedding'])
+        return np.abs(jacobian_LVD[:, :L]).sum(-1) > 0
+
+    # Token i is word i here, so the gradient on word j is what position j gave.
+    assert_array_equal(reach(True), np.tril(np.ones((L, L), bool)))
+    assert reach(False).all()
+
+
+def test_scanned_unrolled_and_rematerialised_agree(tokens):
+    scanned = build(scan=True)
+    params = init(scanned)
+
+    def value_and_grad(model, params):
+        def loss(p):
+            hidden = model.apply({'params': p}, tokens, SEGMENTS, POSITIONS, causal=False)
+            return (hidden**2 * jnp.arange(1.0, 65.0)[None, None]).sum()
+
+        return jax.jit(jax.value_and_grad(loss))(params)
+
+    value, grads = value_and_grad(scanned, params)
+    for remat in transformer.REMAT:
+        other, other_grads = value_and_grad(build(scan=True, remat=remat), params)
+        assert_allclose(other, value, rtol=1e-6)
+        jax.tree.map(
+            lambda a, b: assert_allclose(a, b, rtol=1e-3, atol=2e-3), other_grads, grads
+        )
+    unrolled = transformer.unstack_layers(params)
+    other, other_grads = value_and_grad(build(scan=False), unrolled)
+    assert_allclose(other, value, rtol=1e-6)
+    restacked = transformer.stack_layers(other_grads)
+    jax.tree.map(
+        lambda a, b: assert_allclose(a, b, rtol=1e-3, atol=2e-3), restacked, grads
+    )
+
+
+@pytest.mark.parametrize('scan', [True, False])
+def test_every_layer_on_request(tokens, scan):
+    model = build(scan=scan)
+    params = init(model)
+    hidden, layers = run(model, params, tokens, every_layer=True)
+    assert layers.shape == (model.depth + 1, 1, L, model.width)
+    assert_allclose(layers[0, 0], params['embedding'][tokens[0]], rtol=1e-6)
+    assert_array_equal(hidden, run(model, params, tokens))
+    square = np.mean(np.square(layers[-1]), -1, keepdims=True)
+    scale = params['norm']['scale'][None, None]
+    assert_allclose(
+        hidden, layers[-1] / np.sqrt(square + 1e-5) * scale, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_bfloat16_computes_near_float32_and_keeps_float32_weights(tokens):
+    model = build(dtype='bfloat16')
+    params = init(build())
+    assert {leaf.dtype for leaf in jax.tree.leaves(init(model))} == {jnp.dtype('float32')}
+    low, high = run(model, params, tokens), run(build(), params, tokens)
+    assert low.dtype == jnp.bfloat16
+    assert np.abs(np.float32(low) - high)[SEGMENTS > 0].mean() < 0.05
+
+
+def test_tied_head_reads_the_embedding():
+    head = heads.LMHead(V, 64, tied=True)
+    assert jax.tree.leaves(head.init(jax.random.key(0), *head.example())) == []
+    hidden, embedding = jnp.ones((2, 3, 64)), jnp.ones((V, 64))
+    assert_allclose(head.apply({}, hidden, embedding), 64)
+
+
+@pytest.mark.parametrize(
+    ('options', 'words'),
+    [
+        (dict(preset='tyny'), 'tyny'),
+        (dict(preset='tiny', dephth=3), 'depth'),
+        (dict(preset='tiny', kv_heads=3), 'kv_heads=3'),
+        (dict(preset='tiny', width=63), 'width=63'),
+        (dict(preset='tiny', remat='most'), 'most'),
+        (dict(preset='tiny', attention='magic'), 'magic'),
+        (dict(width=64), 'depth'),
+        (dict(preset='tiny', window=(1, 2, 3)), 'window has 3 values for 2 layers'),
+        (dict(preset='tiny', rope_theta=[1e4]), 'rope_theta has 1 values'),
+    ],
+)
+def test_bad_sizes_are_named(options, words):
+    with pytest.raises(ValueError, match=words):
+        transformer.make(vocab_size=V, **options)
+
+
+OTHERS = {
+    'bert': dict(positions=L + 2, position_offset=2),
+    'modernbert': dict(local_window=4, depth=2, norm_bias=True, attention_bias=True),
+    'transformer': dict(
+        window=(3, None),
+        rope_theta=(1e4, None),
+        rope_scaling=dict(factor=8.0, low=1.0, high=4.0, length=6),
+        qkv_bias=True,
+        o_bias=True,
+        qk_norm=True,
+        ffn_bias=True,
+    ),
+}
+
+
+def other(name, **options):
+    section = dict(name=name, preset='tiny', vocab_size=V)
+    return resolve.build('models', section | OTHERS[name] | options)
+
+
+@pytest.mark.parametrize('name', OTHERS)
+def test_every_trunk_is_called_alike(tokens, name):
+    model = other(name)
+    params = init(model)
+
+    @jax.jit
+    def apply(params, tokens):
+        def one(**options):
+            where = (tokens, SEGMENTS, POSITIONS)
+            return model.apply({'params': params}, *where, **options)
+
+        return *one(causal=False, every_layer=True), one(causal=True)
+
+    changed = np.concatenate([tokens[:, :3], np.full((1, 2), 4), tokens[:, 5:]], axis=1)
+    both, every, left = apply(params, tokens)
+    assert every.shape == (model.depth + 1, 1, L, model.width)
+    both_after, _, left_after = apply(params, np.int32(changed))
+    # A change in the first document is seen in all of it, or after it, and nowhere else.
+    assert_array_equal(both[0, 5:], both_after[0, 5:])
+    assert_array_equal(left[0, :3], left_after[0, :3])
+    assert (np.abs(both - both_after)[0, :5].max(-1) > 1e-4).all()
+    assert (np.abs(left - left_after)[0, 3:5].max(-1) > 1e-4).all()
+    low = other(name, dtype='bfloat16')
+    where = (tokens, SEGMENTS, POSITIONS)
+    shape = jax.eval_shape(
+        lambda p: low.apply({'params': p}, *where, causal=True), params
+    )
+    assert shape.dtype == jnp.bfloat16
+
+
+@pytest.mark.parametrize('name', ['modernbert', 'transformer'])
+def test_every_trunk_is_the_same_unrolled_and_rematerialised(tokens, name):
+    scanned = other(name, remat='full')
+    params = init(scanned)
+
+    def value_and_grad(model, params):
+        def loss(p):
+            hidden = model.apply({'params': p}, tokens, SEGMENTS, POSITIONS, causal=False)
+            return (hidden**2 * jnp.arange(1.0, 65.0)[None, None]).mean()
+
+        return jax.jit(jax.value_and_grad(loss))(params)
+
+    value, grads = value_and_grad(scanned, params)
+    unrolled = transformer.unstack_layers(params)
+    again, other_grads = value_and_grad(other(name, scan=False), unrolled)
+    assert_allclose(again, value, rtol=1e-5)
+    largest = max(np.abs(g).max() for g in jax.tree.leaves(grads))
+    jax.tree.map(
+        lambda a, b: assert_allclose(a, b, rtol=1e-3, atol=1e-5 * largest),
+        transformer.stack_layers(other_grads),
+        grads,
+    )
+
+
+@pytest.mark.parametrize('name', OTHERS)
+@pytest.mark.parametrize('tied', [True, False])
+def test_every_trunk_has_its_word_head_and_its_place_on_a_mesh(name, tied):
+    model = other(name)
+    head = heads.word_head(model, tied)
+    shapes = jax.eval_shape(lambda: head.init(jax.random.key(0), *head.example()))
+    leaves = {
+        jax.tree_util.keystr(path, simple=True, separator='/')
+        for path, _ in jax.tree_util.tree_leaves_with_path(shapes.get('params', {}))
+    }
+    dense = {'dense/kernel', 'norm/scale', 'bias'}
+    dense |= {'norm/bias'} if name == 'modernbert' else {'norm/bias', 'dense/bias'}
+    wanted = set() if name == 'transformer' else dense
+    assert leaves == (wanted if tied else wanted | {'output/kernel'})
+    hidden, embedding = jnp.ones((2, 3, model.width)), jnp.ones((V, model.width))
+    params = jax.tree.map(lambda leaf: jnp.ones(leaf.shape), shapes)
+    assert head.apply(params, hidden, embedding).shape == (2, 3, V)
+    ids = jnp.zeros((1, 2), jnp.int32)
+    trunk = jax.eval_shape(
+        lambda: model.init(jax.random.key(0), ids, ids, ids, causal=False)
+    )
+    sharding.shardings({'params': {'encoder': trunk, 'lm_head': shapes}}, mesh())
+
+
+def mesh():
+    return sharding.make_mesh(data=1, fsdp=4)
+
+
+@pytest.mark.parametrize('causal', [True, False])
+def test_a_window_is_as_wide_as_it_says(causal):
+    # One layer of two sees within its window, the other itself alone.
+    model = build(window=(2, 0), rope_theta=None)
+    params = init(model)
+    one, places = np.ones((1, L), np.int32), np.arange(L)[None]
+
+    def outputs(embedding_VD):
+        own = {**params, 'embedding': embedding_VD}
+        hidden = model.apply({'params': own}, places, one, places, causal=causal)
+        return hidden[0].sum(-1)
+
+    jacobian_LVD = jax.jit(jax.jacrev(outputs))(params['embedding'])
+    seen_LL = np.abs(jacobian_LVD[:, :L]).sum(-1) > 0
+    distance_LL = np.arange(L)[:, None] - np.arange(L)
+    expected_LL = np.abs(distance_LL) <= 2
+    assert_array_equal(
+        seen_LL, expected_LL & (distance_LL >= 0) if causal else expected_LL
+    )
+
+
+def test_without_positions_order_does_not_matter(tokens):
+    model = build(rope_theta=None)
+    params = init(model)
+    one, places = np.ones((1, L), np.int32), np.arange(L)[None]
+    forth = run(model, params, tokens, one, places)
+    back = run(model, params, tokens[:, ::-1], one, places)
+    assert_allclose(forth, back[:, ::-1], atol=1e-5)
+
+
+def test_angles_are_exact_and_not_made_anew(tokens):
+    cos_BL1K, sin_BL1K = jax.jit(lambda p: layers.rotary_angles(p, 8, 1e4))(POSITIONS)
+    angle_BL1K = POSITIONS[..., None, None] * (1e4 ** -np.arange(0, 1, 0.25))
+    assert_allclose(cos_BL1K, np.cos(angle_BL1K), atol=1e-6)
+    assert_allclose(sin_BL1K, np.sin(angle_BL1K), atol=1e-6)
+
+    model = build(scan=False)
+
+    def loss(params):
+        inputs = tokens, SEGMENTS, POSITIONS
+        return model.apply({'params': params}, *inputs, causal=False).sum()
+
+    program = jax.jit(jax.grad(loss)).lower(init(model)).compile().as_text()
+    # Once for both; not in every layer, for queries and keys, forward and backward.
+    assert program.count(' cosine(') <= 2
+
+
+def test_stretched_frequencies_are_slowed_where_they_never_turned_round():
+    frequency_K = 500.0 ** -np.linspace(0, 1, 9)
+    turns_K = 64 * frequency_K / (2 * np.pi)
+    slow_K = layers.stretched(jnp.array(frequency_K), 8.0, 1.0, 4.0, 64)
+    assert (turns_K < 1).any() and (turns_K > 4).any()
+    assert_allclose(slow_K[turns_K > 4], frequency_K[turns_K > 4], rtol=1e-6)
+    assert_allclose(slow_K[turns_K < 1], frequency_K[turns_K < 1] / 8, rtol=1e-6)
+    assert (np.diff(slow_K) < 0).all()
+
+
+def test_bert_refuses_rows_longer_than_its_positions(tokens):
+    model = other('bert', positions=L + 1)
+    with pytest.raises(ValueError, match='row_length=11'):
+        init(model)
+
+
+def test_an_embedding_may_have_room_for_more_words():
+    assert build(vocab_rows=64).vocab_size == 64
+    with pytest.raises(ValueError, match='vocab_rows=5, but the tokenizer has 37'):
+        build(vocab_rows=5)
+
+
+def test_layers_of_the_same_kind_share_it():
+    ways, kinds = stack.kinds(4, (1e4, None, 1e4, None), 3)
+    assert ways == [(1e4, 3), (None, 3)] and kinds == [0, 1, 0, 1]
+    assert stack.kinds(3, 1e4, None) == ([(1e4, None)], [0, 0, 0])
+
+
+@pytest.mark.peer
+def test_parity_with_transformers_llama(tokens):
+    torch = pytest.importorskip('torch')
+    transformers = pytest.importorskip('transformers')
+    model = build()
+    params = init(model)
+    config = transformers.LlamaConfig(
+        vocab_size=V,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        rms_norm_eps=1e-5,
+        rope_theta=10_000.0,
+        attn_implementation='eager',
+    )
+    peer = transformers.LlamaModel(config).eval()
+    names = {
+        'self_attn.q_proj': ('attention', 'q', 'kernel'),
+        'self_attn.k_proj': ('attention', 'k', 'kernel'),
+        'self_attn.v_proj': ('attention', 'v', 'kernel'),
+        'self_attn.o_proj': ('attention', 'o', 'kernel'),
+        'mlp.gate_proj': ('ffn', 'gate', 'kernel'),
+        'mlp.up_proj': ('ffn', 'up', 'kernel'),
+        'mlp.down_proj': ('ffn', 'down', 'kernel'),
+        'input_layernorm': ('attention_norm', 'scale'),
+        'post_attention_layernorm': ('ffn_norm', 'scale'),
+    }
+    weights = {
+        'embed_tokens.weight': params['embedding'],
+        'norm.weight': params['norm']['scale'],
+    }
+    for layer in range(2):
+        for name, keys in names.items():
+            leaf = params['layers']
+            for key in keys:
+                leaf = leaf[key]
+            weights[f'layers.{layer}.{name}.weight'] = leaf[layer].T
+    peer.load_state_dict({k: torch.tensor(np.asarray(w)) for k, w in weights.items()})
+    with torch.no_grad():
+        expected = peer(torch.tensor(tokens[:, :5])).last_hidden_state.numpy()
+    ours = run(model, params, tokens, causal=True)[:, :5]
+    assert_allclose(ours, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_order_is_causal_bidirectional_or_both_by_row(tokens):
+    model = build()
+    params = init(model)
+    both = np.concatenate([tokens, tokens])
+    segments = np.concatenate([SEGMENTS, SEGMENTS])
+    positions = np.concatenate([POSITIONS, POSITIONS])
+    order = np.stack([np.zeros(L, int), np.arange(L)])
+    apply = jax.jit(lambda p, *x: model.apply({'params': p}, *x, causal=False))
+    mixed = apply(params, both, segments, positions, order)
+    assert_allclose(mixed[:1], run(model, params, tokens), atol=1e-6)
+    assert_allclose(mixed[1:], run(model, params, tokens, causal=True), atol=1e-6)

@@ -1,0 +1,150 @@
+"""What predicts latents sees its context, whatever attends, and where it was cut."""
+
+import functools
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from jepa_text.config import resolve
+from jepa_text.models import heads, modernbert, transformer
+from jepa_text.models.attention import attend as attention
+from jepa_text.models.attention import cudnn, pallas, xla
+from jepa_text.models.network import Network
+from jepa_text.objectives.base import View
+
+V, WIDTH = 31, 16
+TOKENIZER = types.SimpleNamespace(vocab_size=V, mask_id=3, special_ids=(0, 1, 2, 3))
+
+
+def in_runs(q, k, v, ids, order, **options):
+    """The reference, to which each run of equal ids is a document, as to cuDNN."""
+    return xla.attend(q, k, v, cudnn._number(ids), order, **options)
+
+
+def kernel(attend, **changes):
+    about = dict(SPLITS=False, MULTIPLE=1, RUNS=True, why_not=lambda request: '')
+    return types.SimpleNamespace(attend=attend, **about | changes)
+
+
+# As contexts and targets of three documents are, with filling at their ends.
+CONTEXT_IDS = np.array([[1, 1, 1, 2, 2, 3, 0, 0], [1, 2, 2, 2, 2, 3, 3, 3]], np.int32)
+TARGET_IDS = np.array([[1, 2, 3, 3, 0], [1, 1, 2, 3, 0]], np.int32)
+
+
+def predicted(name):
+    """What a predictor makes of a context, and the gradient of the context."""
+    rng = np.random.default_rng(0)
+    predictor = heads.BlockPredictor(WIDTH, 32, 2, 2, attention=name)
+    context_BKD = rng.standard_normal((2, 8, WIDTH)).astype(np.float32)
+    out_BMD = rng.standard_normal((2, 5, WIDTH)).astype(np.float32)
+    places = (rng.integers(0, 40, ids.shape) for ids in (CONTEXT_IDS, TARGET_IDS))
+    at = zip((CONTEXT_IDS, TARGET_IDS), map(jnp.asarray, places))
+    given = [jnp.asarray(x) for pair in at for x in pair]
+    params = predictor.init(jax.random.key(0), context_BKD, *given)
+
+    @jax.jit
+    def both(context_BKD):
+        prediction_BMD, back = jax.vjp(
+            lambda x: predictor.apply(params, x, *given), context_BKD
+        )
+        # Filling is no prediction.
+        return prediction_BMD, *back(jnp.where(TARGET_IDS[..., None] > 0, out_BMD, 0))
+
+    return both(context_BKD)
+
+
+def test_a_kernel_of_runs_sees_the_whole_context(monkeypatch):
+    monkeypatch.setitem(attention.BACKENDS, 'cudnn', kernel(in_runs))
+    monkeypatch.setattr(attention, 'why_not', lambda name, request: '')
+    one, other = predicted('xla'), predicted('cudnn')
+    real = TARGET_IDS > 0
+    assert_allclose(other[0][real], one[0][real], atol=1e-5)
+    assert_allclose(other[1], one[1], atol=1e-5)
+    # Every position of a context that its targets share a document with is read.
+    assert (np.abs(other[1]).max(-1) > 1e-4)[CONTEXT_IDS > 0].all()
+    assert not other[1][CONTEXT_IDS == 0].any()
+
+
+def test_an_interpreted_kernel_does_too(monkeypatch):
+    attend = functools.partial(pallas.attend, interpret=True)
+    real = kernel(attend, MULTIPLE=pallas.MULTIPLE, RUNS=pallas.RUNS)
+    monkeypatch.setitem(attention.BACKENDS, 'pallas', real)
+    monkeypatch.setattr(attention, 'why_not', lambda name, request: '')
+    one, other = predicted('xla'), predicted('pallas')
+    assert_allclose(other[1], one[1], atol=1e-4)
+    assert np.abs(other[1]).max() > 1e-2
+
+
+@pytest.mark.parametrize('name', ['ijepa', 'hybrid'])
+def test_the_configs_backend_reaches_the_predictor(name):
+    section = dict(predictor='transformer') if name == 'hybrid' else {}
+    objective = resolve.build(
+        'objectives', {'name': name, **section}, tokenizer=TOKENIZER, length=32, steps=9
+    )
+    encoder = transformer.make('tiny', vocab_size=V, attention='blockwise')
+    network = Network(encoder, objective)
+    with attention.watch() as seen:
+        jax.eval_shape(functools.partial(network.init, 0))
+    widths = {request.head_width for request in seen}
+    assert len(widths) == 2, 'the encoder and the predictor'
+    assert set(seen.values()) == {'blockwise'}
+
+
+@pytest.mark.parametrize('model', ['modernbert', 'transformer'])
+def test_windows_of_a_context_are_measured_in_positions(model):
+    """A row that is cut out of another is read as there, the rest being out of sight."""
+    makes = {
+        'modernbert': (modernbert.make, dict(local_window=4)),
+        'transformer': (transformer.make, dict(window=4)),
+    }
+    make, window = makes[model]
+    encoder = make('tiny', vocab_size=V, attention='xla', **window)
+    rng = np.random.default_rng(0)
+    tokens_BL = jnp.asarray(rng.integers(4, V, (1, 32)))
+    positions_BL = jnp.arange(32)[None]
+    kept = np.sort(rng.permutation(32)[:18])
+    ids_BL = 1 + np.arange(1, 33)[None]
+    ids_BL[:, kept] = 1
+    params = encoder.init(
+        jax.random.key(0), tokens_BL, ids_BL, positions_BL, causal=False
+    )
+    read = jax.jit(functools.partial(encoder.apply, causal=False, gaps=True))
+    whole_BLD = read(params, tokens_BL, jnp.asarray(ids_BL), positions_BL)
+    cut = [x[:, kept] for x in (tokens_BL, jnp.asarray(ids_BL), positions_BL)]
+    assert_allclose(read(params, *cut), whole_BLD[:, kept], atol=1e-5)
+
+
+def test_contexts_are_read_so(monkeypatch):
+    objective = resolve.build(
+        'objectives', {'name': 'ijepa'}, tokenizer=TOKENIZER, length=32, steps=9
+    )
+    encoder = modernbert.make('tiny', vocab_size=V)
+    network = Network(encoder, objective)
+    row = {
+        'tokens': np.full(32, 9, np.int32),
+        'segment_ids': np.ones(32, np.int32),
+        'positions': np.arange(32, dtype=np.int32),
+    }
+    row = objective.corrupt(row, np.random.default_rng(0))
+    batch = {key: np.stack([value] * 2) for key, value in row.items()}
+    params = jax.eval_shape(functools.partial(network.init, 0))
+
+    def terms(params, batch):
+        view = View(
+            apply=network.apply,
+            target=params['encoder'],
+            memory=objective.memory(encoder),
+            batch=batch,
+            step=jnp.int32(0),
+            counts=objective.counts(batch),
+        )
+        return objective.terms(params, view)[0]
+
+    with attention.watch() as seen:
+        jax.eval_shape(terms, params, batch)
+    lengths = {r.length: r.gaps for r in seen if r.window is not None}
+    assert lengths == {32: False, objective.kept: True}

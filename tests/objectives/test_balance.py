@@ -1,0 +1,348 @@
+"""What each rule makes of two losses, and how the learned one drifts."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from numpy.testing import assert_allclose
+
+from jepa_text.objectives.latent import balance, rules
+from jepa_text.optim import optimizers, schedules
+
+EVERY_RULE = [
+    dict(name='fixed', weight=0.3),
+    dict(name='schedule', of=dict(name='linear', start=0.1, end=0.9)),
+    dict(name='sigmoid'),
+    dict(name='softmin'),
+    dict(name='normalised'),
+    dict(name='gradient_ratio'),
+]
+
+
+def parameters(rule):
+    """The fresh parameters of what a rule learns, and `apply` as in Network."""
+    modules = rule.modules()
+    params = {
+        name: module.init(jax.random.key(0), *module.example())['params']
+        for name, module in modules.items()
+    }
+    return params, lambda name, params: modules[name].apply({'params': params[name]})
+
+
+def weights_of(rule, memory=None, latent=1.0, tokens=8.0, step=0, params=None):
+    fresh, apply = parameters(rule)
+    weights = jax.jit(functools.partial(rule.weights, apply))(
+        params or fresh,
+        rule.memory() if memory is None else memory,
+        jnp.float32(latent),
+        jnp.float32(tokens),
+        step,
+    )
+    return weights
+
+
+def observe(latent=jnp.nan, tokens=jnp.nan, latent_norm=jnp.nan, token_norm=jnp.nan):
+    return {
+        'latent_loss': latent,
+        'token_loss': tokens,
+        'latent_grad_norm': latent_norm,
+        'token_grad_norm': token_norm,
+    }
+
+
+@pytest.mark.parametrize('section', EVERY_RULE, ids=lambda section: section['name'])
+def test_contract(section):
+    rule = balance.make(section, steps=100)
+    memory = {**rule.memory(), 'look': {'of': jnp.ones(2)}}
+    for step in range(3):
+        latent_weight, token_weight = weights_of(rule, memory, step=step)
+        for weight in (latent_weight, token_weight):
+            assert weight.shape == () and weight.dtype == jnp.float32
+            assert np.isfinite(weight) and weight >= 0
+        share = latent_weight / (latent_weight + token_weight)
+        assert 0 < share < 1
+        new = jax.jit(rule.update)(memory, observe(0.5, 6.0, 0.1, 0.2))
+        assert jax.tree.structure(new) == jax.tree.structure(memory)
+        assert all(new[key].dtype == jnp.float32 for key in rule.memory())
+        assert_allclose(new['look']['of'], 1)
+        memory = new
+
+
+@pytest.mark.parametrize('section', EVERY_RULE, ids=lambda section: section['name'])
+def test_no_gradient_flows_through_the_losses_into_the_weights(section):
+    rule = balance.make(section, steps=100)
+    params, apply = parameters(rule)
+    memory = rule.memory()
+
+    def first(losses_2):
+        return rule.weights(apply, params, memory, *losses_2, 0)[0]
+
+    def later(losses_2):
+        seen = rule.update(memory, observe(*losses_2, *losses_2))
+        return rule.weights(apply, params, seen, 1.0, 1.0, 1)[0]
+
+    for function in (first, later):
+        assert_allclose(jax.grad(function)(jnp.array([0.4, 3.0])), 0)
+
+
+def test_fixed_and_schedule():
+    assert_allclose(weights_of(balance.make(0.25, 10)), (0.25, 0.75))
+    assert_allclose(weights_of(balance.make(dict(name='fixed', weight=1), 10)), (1, 0))
+    rule = balance.make(EVERY_RULE[1], steps=10)
+    found = [weights_of(rule, step=step)[0] for step in (0, 5, 10, 99)]
+    assert_allclose(found, [0.1, 0.5, 0.9, 0.9], rtol=1e-6)
+
+
+def test_sigmoid_has_the_gradient_of_the_paper_and_none_outside_its_clamp():
+    """jepa_mlm 2.3: dL/dw = lambda (1 - lambda) (latent - tokens)."""
+    rule = balance.make(dict(name='sigmoid'), 10)
+    params, apply = parameters(rule)
+    assert_allclose(params['balance']['logit'], 0)
+
+    def loss(logit):
+        learned = {'balance': {'logit': logit}}
+        a, b = rule.weights(apply, learned, {}, 1.0, 8.0, 0)
+        return a * 1.0 + b * 8.0
+
+    for logit in (-1.0, 0.0, 2.0):
+        share = 1 / (1 + np.exp(-logit))
+        assert_allclose(jax.grad(loss)(logit), share * (1 - share) * -7, rtol=1e-5)
+    assert_allclose([jax.grad(loss)(3.0), jax.grad(loss)(-3.0)], 0)
+    for logit, share in ((3.0, 0.9), (-3.0, 0.1)):
+        learned = {'balance': {'logit': jnp.float32(logit)}}
+        found = weights_of(rule, params=learned)
+        assert_allclose(found, (share, 1 - share), rtol=1e-5)
+
+
+def test_softmin_minimises_what_it_says():
+    settings = dict(initial=0.3, temperature=2.0)
+    rule = balance.make(dict(name='softmin', momentum=0.0, **settings), 10)
+    memory = rule.update(rule.memory(), observe(1.0, 4.0))
+    found, rest = weights_of(rule, memory, latent=99.0, tokens=-99.0)
+    closed = 1 / (1 + np.exp(-(np.log(0.3 / 0.7) + (4.0 - 1.0) / 2.0)))
+    assert_allclose((found, rest), (closed, 1 - closed), rtol=1e-6)
+    # Against a search of lambda L_J + (1 - lambda) L_M + temperature KL.
+    x = np.linspace(1e-4, 1 - 1e-4, 20_001)
+    divergence = x * np.log(x / 0.3) + (1 - x) * np.log((1 - x) / 0.7)
+    best = x[np.argmin(x * 1.0 + (1 - x) * 4.0 + 2.0 * divergence)]
+    assert_allclose(found, best, atol=1e-4)
+    # Before anything was seen every part of a batch has the same one.
+    assert_allclose(weights_of(rule, latent=1.0, tokens=4.0)[0], 0.3, rtol=1e-6)
+
+
+def test_running_means_are_right_from_the_first_number_on():
+    rule = balance.make(dict(name='normalised', momentum=0.9), 10)
+    memory, seen = rule.memory(), []
+    rng = np.random.default_rng(0)
+    for latent, tokens in rng.uniform(0.1, 9, (20, 2)):
+        seen.append((latent, tokens))
+        memory = rule.update(memory, observe(latent, tokens))
+        # In a step that was not finite nothing is learned, of neither of the two.
+        memory = rule.update(memory, observe(jnp.nan, 5.0))
+        memory = rule.update(memory, observe(5.0, jnp.inf))
+        decay = 0.9 ** np.arange(len(seen))[::-1]
+        mean = decay @ np.array(seen) / decay.sum()
+        assert_allclose(weights_of(rule, memory), 0.5 / mean, rtol=1e-5)
+
+
+def test_normalised_losses_count_as_their_weight_and_collapse_gains_nothing():
+    rule = balance.make(dict(name='normalised', weight=0.2), 10)
+    memory = rule.memory()
+    # Before anything was seen every part of a batch has the same weights.
+    assert_allclose(weights_of(rule, latent=0.5, tokens=8.0), (0.2, 0.8), rtol=1e-6)
+    for _ in range(3):
+        memory = rule.update(memory, observe(0.05, 4.0))
+        a, b = weights_of(rule, memory, latent=9.0, tokens=9.0)
+        assert_allclose((a * 0.05, b * 4.0), (0.2, 0.8), rtol=1e-4)
+    collapsed = rule.update(rule.memory(), observe(0.0, 4.0))
+    assert_allclose(weights_of(rule, collapsed), (20.0, 0.2), rtol=1e-5)
+
+
+def test_gradient_ratio_in_closed_form():
+    rule = balance.make(dict(name='gradient_ratio', ratio=0.5, initial=0.2), 10)
+    assert_allclose(weights_of(rule)[0], 0.2, rtol=1e-6)
+    memory = rule.update(rule.memory(), observe(1.0, 8.0))
+    assert_allclose(weights_of(rule, memory)[0], 0.2, rtol=1e-6)
+    memory = rule.update(memory, observe(1.0, 8.0, 3.0, 2.0))
+    found, rest = weights_of(rule, memory)
+    assert_allclose(found * 3.0 / (rest * 2.0), 0.5, rtol=1e-6)
+    # Clamped where a gradient vanishes, whichever it is.
+    for norms, clamp in (((0.0, 1.0), 0.9), ((1.0, 0.0), 0.01), ((0.0, 0.0), 1 / 3)):
+        memory = rule.update(rule.memory(), observe(1.0, 8.0, *norms))
+        assert_allclose(weights_of(rule, memory)[0], clamp, rtol=1e-6)
+
+
+def test_gradient_ratio_forgets_the_norms_of_untrained_weights():
+    """As in jepa_mlm, where the first norm is far above the later ones. Running means of
+    the norms themselves forget it only in tens of measurements."""
+    rule = balance.make(dict(name='gradient_ratio', ratio=0.5), 10)
+    memory = rule.update(rule.memory(), observe(1.0, 8.0, 6.8, 2.1))
+    for _ in range(10):
+        memory = rule.update(memory, observe(1.0, 8.0, 0.2, 0.7))
+    found, rest = weights_of(rule, memory)
+    assert_allclose(found * 0.2 / (rest * 0.7), 0.5, rtol=0.01)
+
+
+@pytest.mark.parametrize('ratio', [0.25, 1.0, 2.0])
+def test_gradient_ratio_holds_its_ratio_within_a_tenth(ratio):
+    """A toy encoder of 8 numbers, two quadratic losses of different scale and distance;
+    noisy norms, measured every tenth step."""
+    rule = balance.make(dict(name='gradient_ratio', ratio=ratio), 10)
+    near, far = jnp.linspace(-1, 1, 8), jnp.linspace(-2, 9, 8)
+
+    def step(carry, key):
+        theta, memory, number = carry
+        latent = jax.grad(lambda x: 4.0 * jnp.sum((x - near) ** 2))(theta)
+        tokens = jax.grad(lambda x: jnp.sum((x - far) ** 2))(theta)
+        norms = jnp.stack([jnp.linalg.norm(latent), jnp.linalg.norm(tokens)])
+        a, b = rule.weights(None, {}, memory, 0.0, 0.0, number)
+        theta = theta - 3e-5 * (a * latent + b * tokens)
+        noisy = norms * (1 + 0.02 * jax.random.normal(key, (2,)))
+        noisy = jnp.where(number % 10 == 0, noisy, jnp.nan)
+        memory = rule.update(memory, observe(0.0, 0.0, *noisy))
+        return (theta, memory, number + 1), a * norms[0] / (b * norms[1])
+
+    keys = jax.random.split(jax.random.key(0), 1500)
+    _, held = jax.lax.scan(step, (jnp.zeros(8), rule.memory(), 0), keys)
+    off = np.abs(np.log(held / ratio))
+    assert off[0] > np.log(1.5)
+    assert (off[200:] < np.log(1.1)).all()
+
+
+def drift(rates, noise, *, falls=True, weight_decay=0.0, low=0.0, high=1.0):
+    """w and lambda after each step of AdamW on the sigmoid rule, on two made-up losses.
+
+    `rates_TR` are learning rates of R runs side by side, `noise_T` is relative.
+    """
+    rule = rules.Sigmoid(low=low, high=high)
+    _, apply = parameters(rule)
+    steps = len(rates)
+    adam = optax.chain(
+        optax.scale_by_adam(0.9, 0.999, 1e-8), optax.add_decayed_weights(weight_decay)
+    )
+
+    def losses_at(step):
+        fall = jnp.exp(-falls * step / (0.1 * steps))
+        return 0.15 + 0.8 * fall, 2.5 + 7.5 * fall
+
+    def share(w):
+        learned = {'balance': {'logit': w}}
+        return rule.weights(apply, learned, {}, 0.0, 0.0, 0)[0]
+
+    def step(carry, inputs):
+        w, state = carry
+        number, rate, noise = inputs
+        latent, tokens = losses_at(number)
+        latent, tokens = latent * (1 + noise), tokens * (1 - noise)
+        grad = jax.grad(lambda w: share(w) * latent + (1 - share(w)) * tokens)(w)
+        update, state = adam.update(grad, state, w)
+        w = w - rate * update
+        return (w, state), w
+
+    @jax.jit
+    @functools.partial(jax.vmap, in_axes=(1, None), out_axes=1)
+    def run(rates_T, noise_T):
+        start = jnp.zeros(())
+        inputs = (jnp.arange(steps, dtype=jnp.float32), rates_T, noise_T)
+        return jax.lax.scan(step, (start, adam.init(start)), inputs)[1]
+
+    w_TR = run(jnp.asarray(rates, jnp.float32), jnp.asarray(noise, jnp.float32))
+    return np.asarray(w_TR), np.clip(1 / (1 + np.exp(-np.asarray(w_TR))), low, high)
+
+
+def test_learned_weight_is_the_sum_of_learning_rates():
+    steps = 20_000
+    made = [
+        schedules.make(1.5e-4, steps),
+        schedules.make(dict(name='wsd', peak=2e-4, warmup=0.1, decay=0.2), steps),
+    ]
+    rates = np.stack([jax.vmap(f)(jnp.arange(steps)) for f in made], axis=1)
+    noise = 0.3 * np.random.default_rng(0).uniform(-1, 1, steps)
+    w, shares = drift(rates, noise, falls=False)
+    sums = np.cumsum(rates, axis=0)
+    # Adam's step is the learning rate while gradients keep their size; theirs shrinks
+    # with lambda (1 - lambda), so w lags the more the nearer lambda is to 1.
+    early = sums[:, 0] < 2
+    assert_allclose(w[early], sums[early], rtol=0.1, atol=0.01)
+    assert_allclose(w[-1], sums[-1], rtol=0.2)
+    assert (w <= sums * 1.01).all()
+
+
+def warm_up(steps):
+    """A run that never leaves its warm-up: of ten epochs' warm-up it has three."""
+    return np.linspace(1e-6, 1e-6 + 0.3 * 4.9e-5, steps)
+
+
+def test_the_published_settings_drift_to_where_their_schedules_say():
+    """jepa_mlm 2.3, measured with torch's AdamW: lambda at 1/3, 2/3 and the end."""
+    steps = 300_000
+    fall = 0.5 * (1 + np.cos(np.pi * np.arange(steps) / steps))
+    half = np.append(warm_up(steps // 2), np.zeros(steps // 2))
+    rates = np.stack([warm_up(steps), half, 1e-6 + 4.9e-5 * fall], axis=1)
+    noise = 0.3 * np.random.default_rng(0).uniform(-1, 1, steps)
+    _, shares = drift(rates, noise, weight_decay=0.05)
+    thirds = [steps // 3, 2 * steps // 3, steps - 1]
+    assert_allclose(shares[thirds, 0], [0.584, 0.754, 0.905], atol=0.02)
+    halves = [steps // 6, steps // 3, steps // 2]
+    assert_allclose(shares[halves, 1], [0.542, 0.637, 0.762], atol=0.02)
+    assert_allclose(shares[thirds, 2], [0.973, 0.995, 0.997], atol=0.02)
+
+
+def test_clamped_it_rests_at_the_clamp():
+    rates = np.full((4000, 1), 2e-3)
+    w, shares = drift(rates, np.zeros(4000), low=0.1, high=0.9)
+    assert shares[-1] == 0.9 and shares[500] < 0.8
+    # Behind the clamp only what Adam's moments still hold moves w.
+    assert np.log(9) < w[-1] < np.log(9) + 0.2
+    assert np.ptp(w[-1000:]) < 1e-4
+
+
+def test_its_own_learning_rate_factor_and_no_weight_decay():
+    params, _ = parameters(balance.make(dict(name='sigmoid', initial=0.8), 10))
+    optimizer = optimizers.adamw(weight_decay=0.5, balance_rate=0.1)
+    zeros, ones = (
+        jax.tree.map(jnp.zeros_like, params),
+        jax.tree.map(jnp.ones_like, params),
+    )
+    still, _ = optimizer.update(zeros, optimizer.init(params), params)
+    moved, _ = optimizer.update(ones, optimizer.init(params), params)
+    assert_allclose(still['balance']['logit'], 0)
+    assert_allclose(moved['balance']['logit'], 0.1, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    'section, message',
+    [
+        (1.5, r'Fixed: weight=1.5 is not in \[0, 1\]'),
+        (float('nan'), 'weight=nan must be a finite number'),
+        (dict(name='magic'), "'magic' does not exist; there are: fixed, schedule"),
+        (dict(name='fixed'), "fixed needs 'weight'"),
+        (dict(name='softmin', temprature=1), "does not take 'temprature'"),
+        (dict(name='sigmoid', initial=1.0), r'initial=1.0 is not inside \(0, 1\)'),
+        (dict(name='sigmoid', low=-0.1), r'low=-0.1 is not in \[0, 1\]'),
+        (dict(name='sigmoid', low=0.6), 'got low=0.6, initial=0.5, high=0.9'),
+        (dict(name='softmin', temperature=0), 'temperature=0 is not above 0'),
+        (dict(name='softmin', momentum=1.0), r'momentum=1.0 is not in \[0, 1\)'),
+        (dict(name='softmin', initial=0), r'initial=0 is not inside \(0, 1\)'),
+        (dict(name='normalised', weight=-1), r'weight=-1 is not in \[0, 1\]'),
+        (dict(name='normalised', least=0), 'least=0 is not above 0'),
+        (dict(name='gradient_ratio', ratio=-2), 'ratio=-2 is not above 0'),
+        (dict(name='gradient_ratio', high=0.4), 'high=0.4'),
+        (dict(name='gradient_ratio', every=0), 'every=0 is not a whole number'),
+        ('half', "weight='half' must be a finite"),
+        (None, 'weight=None must be a finite'),
+        (dict(name='fixed', weight=[0.5]), r'weight=\[0.5\] must be'),
+        (dict(name='softmin', temperature='hot'), "temperature='hot' must be"),
+        (
+            dict(name='schedule', of=dict(name='linear', start=0, end=2)),
+            r'schedule at step 10: weight=2.0 is not in \[0, 1\]',
+        ),
+        (dict(name='schedule'), "schedule needs 'of'"),
+    ],
+)
+def test_bad_settings_say_what_is_wrong(section, message):
+    with pytest.raises(ValueError, match=message):
+        balance.make(section, steps=10)

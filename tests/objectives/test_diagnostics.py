@@ -1,0 +1,150 @@
+"""What the closer look measures, against numpy; and the alarms in words."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from jepa_text.measures import geometry
+from jepa_text.objectives.latent import diagnostics
+
+N, D = 60, 16
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def test_effective_rank_is_that_of_geometry(rng):
+    x_ND = rng.normal(size=(N, D)) * np.arange(1, D + 1)
+    where_N = rng.random(N) < 0.7
+    found = jax.jit(diagnostics.effective_rank)(jnp.float32(x_ND), where_N)
+    assert_allclose(found, geometry.effective_rank(x_ND[where_N]), rtol=1e-3)
+
+
+def test_effective_rank_of_few_directions(rng):
+    basis = rng.normal(size=(2, D))
+    x_ND = rng.normal(size=(N, 2)) @ basis
+    rank = diagnostics.effective_rank(jnp.float32(x_ND), np.ones(N, bool))
+    assert 1 < rank < 2.1
+    same = jnp.ones((N, D))
+    assert diagnostics.effective_rank(same, np.ones(N, bool)) <= 1.001
+
+
+def test_spread_is_one_for_all_directions_and_zero_for_one(rng):
+    where = np.ones((4, 200), bool)
+    everywhere = jnp.float32(rng.normal(size=(4, 200, 64)))
+    assert_allclose(diagnostics.spread(everywhere, where), 1, atol=0.05)
+    assert_allclose(diagnostics.spread(jnp.ones((4, 200, 64)), where), 0, atol=1e-3)
+
+
+def test_trivial_predictors_against_loops(rng):
+    target = rng.normal(size=(3, 5, D)) + 1.0
+    embedding = rng.normal(size=(3, 5, D))
+    positions = rng.integers(0, 4, (3, 5))
+    where = rng.random((3, 5)) < 0.8
+    found = diagnostics.latents(
+        jnp.float32(target),
+        jnp.float32(embedding),
+        positions,
+        jnp.float32(rng.normal(size=(3, D))),
+        where,
+    )
+    share = found['jepa/effective_rank'] / min(where.sum(), D)
+    assert_allclose(found['jepa/rank_share'], share, rtol=1e-6)
+    kept, own, places = target[where], embedding[where], positions[where]
+
+    def cosine(a, b):
+        return a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+
+    mean = np.mean([cosine(kept.mean(0), t) for t in kept])
+    token = np.mean([cosine(e, t) for e, t in zip(own, kept)])
+    place = []
+    for i, t in enumerate(kept):
+        others = (places == places[i]) & (np.arange(len(kept)) != i)
+        if others.any():
+            place.append(cosine(kept[others].mean(0), t))
+    pairs = [cosine(a, b) for i, a in enumerate(kept) for b in kept[:i]]
+    for name, value in (
+        ('trivial_mean', mean),
+        ('trivial_embedding', token),
+        ('trivial_position', np.mean(place)),
+        ('mean_cosine', np.mean(pairs)),
+    ):
+        assert_allclose(found[f'jepa/{name}'], value, rtol=1e-4, atol=1e-5)
+
+
+HEALTHY = {
+    'jepa/lambda': 0.5,
+    'jepa/latent_grad_norm': 2.0,
+    'jepa/token_grad_norm': 2.0,
+    'jepa/target_std': 0.8,
+    'jepa/prediction_std': 0.7,
+    'jepa/effective_rank': 40.0,
+    'jepa/rank_share': 0.3,
+}
+
+
+COLLAPSED = {
+    'target_std': ({'jepa/target_std': 0.01}, 'targets'),
+    'rank': ({'jepa/effective_rank': 4.2, 'jepa/rank_share': 0.03}, '4.2 directions'),
+}
+WORTH_A_LOOK = {
+    'lambda': ({'jepa/lambda': 0.92}, '0.920'),
+    'latent gradient': ({'jepa/latent_grad_norm': 0.01}, '0.5%'),
+    'token gradient': ({'jepa/token_grad_norm': 0.01}, '0.5%'),
+    'prediction_std': ({'jepa/prediction_std': 0.01}, 'predictions'),
+}
+
+
+@pytest.mark.parametrize('kind', COLLAPSED)
+def test_collapse_in_words(kind):
+    change, words = COLLAPSED[kind]
+    assert diagnostics.collapse(HEALTHY) == {}
+    found = diagnostics.collapse(HEALTHY | change)
+    assert list(found) == [kind] and words in found[kind]
+    assert diagnostics.notes(HEALTHY | change, learned=True) == {}
+
+
+@pytest.mark.parametrize('kind', WORTH_A_LOOK)
+def test_what_is_no_collapse_is_a_note(kind):
+    change, words = WORTH_A_LOOK[kind]
+    assert diagnostics.notes(HEALTHY, learned=True) == {}
+    found = diagnostics.notes(HEALTHY | change, learned=True)
+    assert list(found) == [kind] and words in found[kind]
+    assert diagnostics.collapse(HEALTHY | change) == {}
+
+
+@pytest.mark.parametrize('weight', [0.0, 0.02, 0.08, 0.92, 0.999, 1.0])
+def test_a_lambda_that_nobody_learns_is_as_asked(weight):
+    assert 'lambda' not in diagnostics.notes(HEALTHY | {'jepa/lambda': weight})
+    learned = diagnostics.notes({'jepa/lambda': weight}, learned=True)
+    assert list(learned) == ['lambda']
+
+
+def test_what_was_not_measured_raises_no_alarm():
+    """Absent or NaN, alone and together, whatever the rest says."""
+    rng = np.random.default_rng(0)
+    names = list(HEALTHY)
+    for _ in range(200):
+        values = dict(HEALTHY)
+        for name in rng.permutation(names)[: rng.integers(1, len(names) + 1)]:
+            if rng.random() < 0.5:
+                values[name] = np.float32(np.nan)
+            else:
+                del values[name]
+        assert diagnostics.collapse(values) == {}
+        assert diagnostics.notes(values, learned=True) == {}
+    assert diagnostics.collapse({'train/loss': 3.0}) == diagnostics.notes({}) == {}
+
+
+def test_of_one_vector_there_is_no_spread():
+    where = np.zeros((2, 3), bool)
+    x = jnp.ones((2, 3, 4))
+    assert diagnostics.spread(x, where) == 0  # and so a part without any adds nothing
+    where[0, 1] = True
+    assert np.isnan(diagnostics.spread(x, where))
+    where[1, 1] = True
+    assert diagnostics.spread(x, where) < 1e-3

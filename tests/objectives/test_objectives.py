@@ -1,0 +1,592 @@
+"""The contract of every objective, and what each one promises alone."""
+
+import functools
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from jepa_text import losses
+from jepa_text.config import resolve
+from jepa_text.models import transformer
+from jepa_text.models.network import Network, key_of
+from jepa_text.objectives.base import View
+from jepa_text.training import step as steps
+
+V, L, B = 31, 16, 8
+TOKENIZER = types.SimpleNamespace(
+    vocab_size=V,
+    mask_id=3,
+    special_ids=(0, 1, 2, 3),
+    starts_word=np.arange(V) % 3 != 0,
+    decode=lambda ids: '.' if ids[0] % 7 == 0 else 'a',
+)
+ALL = resolve.names('objectives')
+# What a file of the folder needs beside its name.
+NEEDS = {'mixture': dict(parts=(dict(name='mlm'), dict(name='clm')))}
+
+
+BUILT = {}
+
+
+def build(name, **section):
+    """The same object for the same section, so that it is compiled once."""
+    section = {'name': name, **NEEDS.get(name, {}), **section}
+    given = dict(tokenizer=TOKENIZER, length=L, steps=100)
+    if repr(section) not in BUILT:
+        BUILT[repr(section)] = resolve.build('objectives', section, **given)
+    return BUILT[repr(section)]
+
+
+def rows(rng, count=B):
+    made = []
+    for _ in range(count):
+        first = int(rng.integers(3, 9))
+        segments = np.repeat([1, 2, 0], [first, 5, L])[:L].astype(np.int32)
+        positions = np.concatenate([np.arange(first), np.arange(5), np.zeros(L)])[:L]
+        tokens = np.where(segments > 0, rng.integers(1, V, L), 0)
+        made.append(
+            {
+                'tokens': tokens.astype(np.int32),
+                'segment_ids': segments,
+                'positions': positions.astype(np.int32),
+            }
+        )
+    return made
+
+
+def batch_of(objective, seed=0):
+    rng = np.random.default_rng(seed)
+    examples = [objective.corrupt(row, rng) for row in rows(rng)]
+    return {key: jnp.asarray(np.stack([e[key] for e in examples])) for key in examples[0]}
+
+
+@functools.cache
+def network_of(objective):
+    encoder = transformer.make('tiny', vocab_size=V, depth=1, scan=False)
+    return Network(encoder, objective)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def init(network, seed=0):
+    return network.init(seed)
+
+
+@functools.cache
+def jitted(network):
+    return jax.jit(network.apply, static_argnums=0, static_argnames='causal')
+
+
+loss_of = jax.jit(steps.loss_of, static_argnums=0)
+slope_of = jax.jit(
+    jax.grad(lambda *given: steps.loss_of(*given)[0], argnums=1), static_argnums=0
+)
+
+
+def memory_of(objective, network, seed=0):
+    key = jax.random.key_data(key_of(seed))
+    return {**objective.memory(network.encoder), 'key': key}
+
+
+def view_of(objective, network, batch, counts=None, target=None, seed=0):
+    return View(
+        apply=network.apply,
+        target=target,
+        memory=memory_of(objective, network, seed),
+        batch=batch,
+        step=jnp.int32(0),
+        counts=objective.counts(batch) if counts is None else counts,
+    )
+
+
+def evaluate(objective, batch, counts=None, target=None, params=None):
+    """The loss and the metrics of a batch."""
+    network = network_of(objective)
+    params = init(network) if params is None else params
+    target = params['encoder'] if target is None else target
+    view = view_of(objective, network, batch, counts, target)
+    loss, (metrics, _, terms) = loss_of(objective, params, view)
+    assert set(terms) == set(objective.term_names)
+    return loss, metrics
+
+
+def gradients(objective, batch, params=None, target=None):
+    """Of the loss with respect to the parameters."""
+    network = network_of(objective)
+    params = init(network) if params is None else params
+    view = view_of(objective, network, batch, None, target or params['encoder'])
+    return slope_of(objective, params, view)
+
+
+@pytest.mark.parametrize('name', ALL)
+def test_contract(name):
+    objective = build(name)
+    example = rows(np.random.default_rng(0), 1)[0]
+    before = {key: value.copy() for key, value in example.items()}
+    made = objective.corrupt(example, np.random.default_rng(1))
+    for key, value in before.items():
+        assert_array_equal(example[key], value)
+        assert_array_equal(made[key], value)
+    again = objective.corrupt(example, np.random.default_rng(1))
+    for key, value in made.items():
+        assert_array_equal(value, again[key])
+    assert made['inputs'].dtype == np.int32 and made['loss_mask'].dtype == bool
+    assert not made['loss_mask'][made['segment_ids'] == 0].any()
+    batch = batch_of(objective)
+    loss, metrics = evaluate(objective, batch)
+    assert loss.shape == () and loss.dtype == jnp.float32 and np.isfinite(loss)
+    assert all(m.shape == () and np.isfinite(m) for m in metrics.values())
+    assert objective.has_target == hasattr(objective, 'momentum')
+
+
+@pytest.mark.parametrize('name', ALL)
+def test_parts_add_up_to_the_batch(name):
+    objective = build(name)
+    batch = batch_of(objective)
+    counts = objective.counts(batch)
+    whole, whole_metrics = evaluate(objective, batch)
+    parts = [
+        evaluate(objective, jax.tree.map(lambda x, i=i: x[i::2], batch), counts)
+        for i in range(2)
+    ]
+    assert_allclose(sum(loss for loss, _ in parts), whole, rtol=1e-5)
+    for key, value in whole_metrics.items():
+        if not key.endswith('_std'):  # a spread is of the part that it is measured on
+            total = sum(metrics[key] for _, metrics in parts)
+            assert_allclose(total, value, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize('name', ALL)
+def test_a_batch_of_padding_costs_nothing(name):
+    objective = build(name)
+    batch = jax.tree.map(jnp.zeros_like, batch_of(objective))
+    grads = gradients(objective, batch)
+    assert all((np.asarray(g) == 0).all() for g in jax.tree.leaves(grads))
+
+
+def test_clm_counts_next_tokens_inside_documents_only():
+    objective = build('clm')
+    batch = batch_of(objective)
+    segments = np.asarray(batch['segment_ids'])
+    expected = sum(
+        max((row == document).sum() - 1, 0) for row in segments for document in (1, 2)
+    )
+    assert int(objective.counts(batch)['tokens']) == expected
+
+
+def test_clm_is_the_mean_cross_entropy_of_all_logits():
+    objective = build('clm')
+    batch = batch_of(objective)
+    network = network_of(objective)
+    params = init(network)
+    hidden = jitted(network)(
+        'encoder',
+        params,
+        batch['tokens'],
+        batch['segment_ids'],
+        batch['positions'],
+        causal=True,
+    )
+    logits = network.apply('lm_head', params, hidden, params['encoder']['embedding'])
+    scores = losses.cross_entropy(logits[:, :-1], batch['tokens'][:, 1:])
+    expected = np.asarray(scores)[np.asarray(batch['loss_mask'])[:, :-1]].mean()
+    assert_allclose(evaluate(objective, batch, params=params)[0], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize('sampler', ['fixed', 'iid'])
+def test_mlm_at_selected_positions_is_mlm_at_all_then_masked(sampler):
+    objective = build('mlm', rate=0.4, sampler=sampler)
+    batch = batch_of(objective)
+    network = network_of(objective)
+    params = init(network)
+    hidden = jitted(network)(
+        'encoder',
+        params,
+        batch['inputs'],
+        batch['segment_ids'],
+        batch['positions'],
+        causal=False,
+    )
+    logits = network.apply('lm_head', params, hidden, params['encoder']['embedding'])
+    scores = losses.cross_entropy(logits, batch['tokens'])
+    expected = losses.masked_mean(scores, batch['loss_mask'])
+    assert_allclose(evaluate(objective, batch, params=params)[0], expected, rtol=1e-5)
+
+
+def test_mlm_never_exceeds_its_capacity():
+    for sampler in ('fixed', 'iid'):
+        objective = build('mlm', rate=0.9, sampler=sampler)
+        for seed in range(50):
+            assert (
+                batch_of(objective, seed)['loss_mask'].sum(1).max() <= objective.capacity
+            )
+
+
+def test_hybrid_counts_latents_only_under_true_masks():
+    objective = build('hybrid', mlm=dict(rate=0.5, mask_share=0.5, random_share=0.25))
+    batch = batch_of(objective)
+    hidden = np.asarray(batch['target_mask'])
+    assert 0 < hidden.sum() < np.asarray(batch['loss_mask']).sum()
+    assert (np.asarray(batch['inputs'])[hidden] == TOKENIZER.mask_id).all()
+    assert not (hidden & ~np.asarray(batch['loss_mask'])).any()
+
+
+@pytest.mark.parametrize('name', ['hybrid', 'ijepa', 'sentence'])
+def test_at_lambda_zero_all_are_mlm_bit_for_bit(name):
+    both, mlm = build(name, balance=0.0, mlm=dict(rate=0.3)), build('mlm', rate=0.3)
+    row = rows(np.random.default_rng(0), 1)[0]
+    made, alone = (x.corrupt(row, np.random.default_rng(1)) for x in (both, mlm))
+    assert alone['loss_mask'].any()
+    for key, value in alone.items():
+        assert_array_equal(made[key], value)
+    # The rest draws from the row's generator too: the next row has one of its own.
+    batch = batch_of(both)
+    assert_array_equal(evaluate(both, batch)[0], evaluate(mlm, batch)[0])
+
+
+@pytest.mark.parametrize('name', ['hybrid', 'ijepa', 'sentence'])
+@pytest.mark.parametrize('mlm', ['mntp', 'clm', 'mixture'])
+def test_latents_need_a_word_at_its_mask(name, mlm):
+    with pytest.raises(ValueError, match=f"'{mlm}'.* use name='mlm' with shift=0"):
+        build(name, mlm=dict(name=mlm, **NEEDS.get(mlm, {})))
+    with pytest.raises(ValueError, match="'shift': 1"):
+        build(name, mlm=dict(shift=1))
+
+
+@pytest.mark.parametrize(
+    'latent, words',
+    [
+        (dict(layer=3), 'latent: layer=3 .* at most 2'),
+        (dict(layer=-3), 'latent: layer=-3 .* at least -2'),
+        (dict(top=3), 'latent: top=3 .* at most 2'),
+    ],
+)
+def test_layers_that_an_encoder_does_not_have_are_named(latent, words):
+    objective = build('hybrid', latent=latent)
+    with pytest.raises(ValueError, match=words):
+        Network(transformer.make('tiny', vocab_size=V), objective)
+    for layer in (-2, 0, 2):
+        assert build('hybrid', latent=dict(layer=layer, top=2)).modules(
+            transformer.make('tiny', vocab_size=V)
+        )
+
+
+def test_the_average_of_all_layers_leaves_the_embedding_out():
+    latent = build('hybrid', latent=dict(top=2, normalise='none')).latent
+    layers_NBLD = jnp.array([9.0, 1.0, 2.0]).reshape(3, 1, 1, 1)
+    seen = []
+
+    def average(layers, k, normalise):
+        seen.append(layers)
+        return layers[-1]
+
+    view = types.SimpleNamespace(
+        apply=lambda *_, **__: (layers_NBLD[-1], layers_NBLD),
+        target={},
+        batch=dict.fromkeys(('tokens', 'segment_ids', 'positions')),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(losses, 'average_layers', average)
+        latent.targets({'encoder': {}}, view)
+    assert_array_equal(seen[0].ravel(), [1.0, 2.0])
+
+
+def test_hybrid_latent_loss_is_the_formula():
+    objective = build('hybrid', balance=1.0, predictor='identity')
+    batch = batch_of(objective)
+    network = network_of(objective)
+    params, target = init(network), init(network, 1)['encoder']
+    layout = (batch['segment_ids'], batch['positions'])
+    hidden = jitted(network)('encoder', params, batch['inputs'], *layout, causal=False)
+    clean = jitted(network)(
+        'encoder', {'encoder': target}, batch['tokens'], *layout, causal=False
+    )
+    where = np.asarray(batch['target_mask'])
+    x, y = np.float64(hidden)[where], np.float64(clean)[where]
+    y = y - y.mean(-1, keepdims=True)
+    cosine = (x * y).sum(-1) / np.linalg.norm(x, axis=-1) / np.linalg.norm(y, axis=-1)
+    loss, metrics = evaluate(objective, batch, target=target, params=params)
+    assert_allclose(loss, (1 - cosine).mean(), rtol=1e-4)
+    assert_allclose(metrics['jepa/loss'], loss, rtol=1e-6)
+
+
+def test_no_gradient_reaches_the_target_and_none_leaks_from_it():
+    objective = build('hybrid', balance=1.0)
+    batch = batch_of(objective)
+    network = network_of(objective)
+    params = init(network)
+
+    def latent(target):
+        view = view_of(objective, network, batch, target=target)
+        return objective.terms(params, view)[0]['latent']
+
+    grads = jax.jit(jax.grad(latent))(params['encoder'])
+    assert all((np.asarray(g) == 0).all() for g in jax.tree.leaves(grads))
+
+
+@pytest.mark.parametrize('predictor', ['mlp', 'transformer', 'identity'])
+@pytest.mark.parametrize('distance', ['cosine', 'prototypes'])
+def test_hybrid_options_train_the_encoder(predictor, distance):
+    objective = build(
+        'hybrid',
+        predictor=predictor,
+        latent=dict(distance=distance, prototypes=8),
+        predictor_width=16,
+        balance=1.0,
+    )
+    grads = gradients(objective, batch_of(objective))
+    norm = sum(float((g**2).sum()) for g in jax.tree.leaves(grads['encoder']))
+    assert np.isfinite(norm) and norm > 0
+    assert all((np.asarray(g) == 0).all() for g in jax.tree.leaves(grads['lm_head']))
+
+
+NEGATIVE = dict(name='sigreg', weight=-1)
+NO_SAMPLE = dict(name='sigreg', weight=1, sample=0)
+
+
+@pytest.mark.parametrize(
+    ('name', 'section', 'words'),
+    [
+        ('mlm', dict(rate=1.5), 'rate=1.5'),
+        ('mlm', dict(sampler='best'), 'fixed, iid'),
+        ('mlm', dict(mask_share=0.9, random_share=0.2), 'random_share=0.2'),
+        ('mlm', dict(ratee=0.2), "'rate'"),
+        ('hybrid', dict(mlm=dict(ratee=0.2)), "'rate'"),
+        ('hybrid', dict(latent=dict(distance='l3')), 'cosine'),
+        ('hybrid', dict(latent=dict(layers=2)), 'layer'),
+        ('hybrid', dict(latent=dict(regularise=dict(name='s', weight=1))), 'sigreg'),
+        ('hybrid', dict(predictor='conv'), 'transformer'),
+        ('hybrid', dict(predictor='transformer', predictor_width=6), 'predictor_heads=4'),
+        ('hybrid', dict(balance=2.0), 'weight=2.0'),
+        ('hybrid', dict(balance=dict(name='magic')), 'sigmoid'),
+        ('hybrid', dict(latent=dict(momentum=dict(name='wave'))), 'linear'),
+        ('hybrid', dict(latent=dict(momentum=1.5)), 'momentum at step 0=1.5'),
+        (
+            'hybrid',
+            dict(latent=dict(momentum=dict(name='linear', start=0.9, end=2))),
+            'momentum at step 50=1.45.* at most 1',
+        ),
+        ('hybrid', dict(latent=dict(beta=0)), 'beta=0 .* above 0'),
+        ('hybrid', dict(latent=dict(temperature=0)), 'temperature=0 .* above 0'),
+        ('hybrid', dict(latent=dict(prototypes=-1)), 'prototypes=-1'),
+        ('hybrid', dict(latent=dict(top='3')), "top='3'"),
+        ('hybrid', dict(latent=dict(top=2.0)), 'top=2.0 must be a whole number'),
+        ('hybrid', dict(latent=dict(regularise=NEGATIVE)), 'weight=-1'),
+        ('hybrid', dict(latent=dict(regularise=NO_SAMPLE)), 'sample=0'),
+        ('hybrid', dict(predictor_width=0), 'hybrid: predictor_width=0'),
+        ('ijepa', dict(predictor_heads=0), 'ijepa: predictor_heads=0'),
+        ('ijepa', dict(masks=0), 'ijepa: masks=0'),
+        ('sentence', dict(documents=0), 'sentence: documents=0'),
+        ('hybrid', dict(balance='half'), "balance='half' must be a finite number"),
+        ('mml', {}, "'mlm'"),
+    ],
+)
+def test_bad_sections_are_named(name, section, words):
+    with pytest.raises(ValueError, match=words):
+        build(name, **section)
+
+
+@pytest.mark.parametrize('sampler', ['fixed', 'iid', 'whole_word', 'span', 'sentence'])
+@pytest.mark.parametrize('rate', [0.4, [0.2, 0.6]])
+def test_every_sampler_hides_words_only_and_within_capacity(sampler, rate):
+    objective = build('mlm', sampler=sampler, rate=rate)
+    rng, hidden, allowed = np.random.default_rng(0), 0, 0
+    for row in rows(rng, 300):
+        made = objective.corrupt(row, rng)
+        assert made['loss_mask'].sum() <= objective.capacity
+        assert (made['tokens'][made['loss_mask']] > 3).all()
+        assert (made['inputs'][made['loss_mask']] == TOKENIZER.mask_id).all()
+        hidden += made['loss_mask'].sum()
+        allowed += (made['tokens'] > 3).sum()
+    # Whole words and sentences hide fewer where none is left that fits.
+    assert 0.1 < hidden / allowed < 0.45
+
+
+def test_rate_follows_its_schedule_over_the_phase():
+    rate = dict(name='linear', start=0.6, end=0.2)
+    objective = build('mlm', rate=rate)
+    rng = np.random.default_rng(0)
+    made = rows(rng, 300)
+
+    def share(step):
+        hidden = sum(objective.corrupt(r, rng, step)['loss_mask'].sum() for r in made)
+        return hidden / sum((r['tokens'] > 3).sum() for r in made)
+
+    assert abs(share(0) - 0.6) < 0.03 and abs(share(99) - 0.2) < 0.03
+    assert abs(share(50) - 0.4) < 0.03
+
+
+def test_mntp_predicts_the_hidden_token_one_position_earlier():
+    mlm, mntp = build('mlm', rate=0.5), build('mntp', rate=0.5)
+    row = rows(np.random.default_rng(3), 1)[0]
+    made = mntp.corrupt(row, np.random.default_rng(0))
+    at = np.flatnonzero(made['loss_mask'])
+    assert len(at)
+    assert_array_equal(made['inputs'][at + 1], TOKENIZER.mask_id)
+    assert_array_equal(made['labels'][at], row['tokens'][at + 1])
+    assert (row['segment_ids'][at] == row['segment_ids'][at + 1]).all()
+    assert mlm.label == 'mlm' and mntp.label == 'mntp'
+
+
+def test_prefix_lm_predicts_after_the_prefix_and_reads_it_both_ways():
+    objective = build('clm', prefix=(0.5, 0.5))
+    row = rows(np.random.default_rng(0), 1)[0]
+    made = objective.corrupt(row, np.random.default_rng(0))
+    for document in (1, 2):
+        inside = row['segment_ids'] == document
+        size = inside.sum()
+        prefix = size // 2
+        order, predicted = made['order'][inside], made['loss_mask'][inside]
+        assert_array_equal(order, np.maximum(np.arange(size) - prefix + 1, 0))
+        assert_array_equal(
+            predicted, (np.arange(size) >= prefix - 1) & (np.arange(size) < size - 1)
+        )
+
+
+def test_clm_by_rows_is_clm():
+    """The same loss whether order is told row by row or the whole batch is causal."""
+    left, rows_ = build('clm'), build('clm', prefix=(0.0, 0.0))
+    assert_allclose(
+        evaluate(left, batch_of(left))[0], evaluate(rows_, batch_of(rows_))[0], rtol=1e-5
+    )
+
+
+def test_mixture_of_rows_is_the_weighted_sum_of_its_parts():
+    mixture = build('mixture')
+    batch = batch_of(mixture)
+    loss, metrics = evaluate(mixture, batch)
+    total, count = 0.0, 0
+    for number, part in enumerate(mixture.parts):
+        chosen = np.asarray(batch['part'])[:, 0] == number
+        own = {key: value[chosen] for key, value in batch.items()}
+        assert chosen.any()
+        positions = int(own['loss_mask'].sum())
+        total += float(evaluate(part, own)[0]) * positions
+        count += positions
+    assert_allclose(loss, total / count, rtol=1e-5)
+    assert_allclose(sum(v for k, v in metrics.items() if 'share' in k), 1, rtol=1e-6)
+
+
+def test_mixture_by_steps_takes_turns():
+    mixture = build('mixture', by='steps', shares=(2, 1))
+    row = rows(np.random.default_rng(0), 1)[0]
+    parts = [
+        int(mixture.corrupt(row, np.random.default_rng(0), step)['part'][0])
+        for step in range(6)
+    ]
+    assert parts == [0, 0, 1, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ('name', 'section', 'words'),
+    [
+        ('clm', dict(prefix=(0.9, 0.1)), 'prefix'),
+        ('clm', dict(prefix=0.5), 'prefix=0.5 must be a list'),
+        ('clm', dict(prefix=(0.1, 0.2, 0.3)), 'is not .low, high.'),
+        ('clm', dict(prefix=(0.1, 2)), 'at most 1'),
+        ('clm', dict(prefix=('a', 0.2)), "whose low='a'"),
+        ('clm', dict(logits_mib=-1), 'logits_mib=-1'),
+        ('clm', dict(z_weight=-1), 'z_weight=-1'),
+        ('mlm', dict(logits_mib='all'), "logits_mib='all'"),
+        ('mlm', dict(z_weight=-1), 'z_weight=-1'),
+        ('mlm', dict(sampler='span', span_length=0), 'span_length=0'),
+        ('mlm', dict(span_length=4), "needs sampler='span', not 'fixed'"),
+        ('mlm', dict(rate=[0.5, 0.2]), 'two ascending rates'),
+        ('mlm', dict(rate=[0.2]), 'two ascending rates'),
+        ('mlm', dict(rate=[]), 'two ascending rates'),
+        ('mlm', dict(rate=['a', 0.2]), "of which='a'"),
+        ('mlm', dict(attends='right'), 'both, left'),
+        ('mlm', dict(rate=[0.0, 0.5]), 'between 0 and 1'),
+        ('mixture', dict(parts=(dict(name='mlm'),)), 'two or more'),
+        ('mixture', dict(shares=(1, 2, 3)), 'shares'),
+        ('mixture', dict(by='night'), 'rows'),
+        ('sentence', dict(predictor='transformer'), 'mlp'),
+    ],
+)
+def test_bad_settings_are_named(name, section, words):
+    with pytest.raises(ValueError, match=words):
+        build(name, **section)
+
+
+def test_ijepa_reads_nothing_of_what_it_predicts():
+    """The latent prediction does not change when the tokens at the targets do."""
+    objective = build('ijepa', masks=2)
+    batch = batch_of(objective)
+    network = network_of(objective)
+    params = init(network)
+    view = view_of(objective, network, batch, target=params['encoder'])
+    context, ok = np.asarray(batch['context']), np.asarray(batch['context_ok'])
+    target, where = np.asarray(batch['target']), np.asarray(batch['target_ok'])
+
+    def predict(tokens):
+        new = view.replace(batch={**batch, 'tokens': tokens})
+        kept, context_at = objective._gather('context', new.batch)
+        tokens = jnp.take_along_axis(jnp.repeat(tokens, 2, axis=0), kept, axis=1)
+        read = view.apply('encoder', params, tokens, *context_at, causal=False)
+        _, target_at = objective._gather('target', new.batch)
+        return view.apply('predictor', params, read, *context_at, *target_at)
+
+    # One mask a row may see what another predicts, so compare rows mask by mask.
+    for mask in range(2):
+        one = np.asarray(batch['tokens']).copy()
+        for row in range(B):
+            at = target[row, mask][where[row, mask]]
+            one[row, at] = 4 + (one[row, at] + 1) % (V - 4)
+            assert not set(at) & set(context[row, mask][ok[row, mask]])
+        assert (one != np.asarray(batch['tokens'])).any()
+        shape = (B, 2, *np.shape(target)[2:], -1)
+        before = np.asarray(predict(batch['tokens'])).reshape(shape)[:, mask]
+        after = np.asarray(predict(jnp.asarray(one))).reshape(shape)[:, mask]
+        assert where[:, mask].any()
+        assert_array_equal(before[where[:, mask]], after[where[:, mask]])
+
+
+def largest_array(jaxpr):
+    """Elements of the largest array that a program makes, loops and calls included."""
+    most = 0
+    for equation in jaxpr.eqns:
+        most = max([most, *(x.aval.size for x in equation.outvars if x.aval.shape)])
+        for value in jax.tree.leaves(
+            list(equation.params.values()),
+            is_leaf=lambda x: isinstance(x, jax.extend.core.ClosedJaxpr),
+        ):
+            inner = getattr(value, 'jaxpr', value)
+            if hasattr(inner, 'eqns'):
+                most = max(most, largest_array(inner))
+    return most
+
+
+def test_info_nce_at_scale_holds_a_sample_of_the_scores():
+    """1,152 rows of 307 hidden positions, at a width of 1,024: all scores are 0.5 TB."""
+    latent = build('hybrid', latent=dict(distance='info_nce')).latent
+    rows, count, width = 1152, 307, 1024
+    vectors = jax.ShapeDtypeStruct((rows, count, width), jnp.float32)
+    where = jax.ShapeDtypeStruct((rows, count), bool)
+    key = jax.random.key_data(key_of(0))
+
+    def loss(prediction_BMD, target_BMD, where_BM):
+        view = types.SimpleNamespace(memory={'key': key}, step=jnp.int32(3))
+        return latent.compare({}, view, prediction_BMD, target_BMD, where_BM)[0].sum()
+
+    program = jax.make_jaxpr(jax.value_and_grad(loss))(vectors, vectors, where)
+    assert largest_array(program.jaxpr) <= rows * count * (latent.negatives + 1)
+
+
+def test_info_nce_draws_other_negatives_in_each_step_true_ones_first():
+    section = dict(distance='info_nce', negatives=5)
+    latent = build('hybrid', latent=section).latent
+    where_N = np.arange(40) % 3 == 0
+    key = jax.random.key_data(key_of(0))
+
+    def drawn(step, where_N=where_N):
+        view = types.SimpleNamespace(memory={'key': key}, step=jnp.int32(step))
+        return np.asarray(latent._negatives(jnp.asarray(where_N), view))
+
+    seen = [drawn(step) for step in range(20)]
+    assert all(where_N[each].all() and len(set(each)) == 5 for each in seen)
+    assert set(np.concatenate(seen)) == set(np.flatnonzero(where_N))
+    assert set(np.flatnonzero(np.arange(40) < 2)) <= set(drawn(0, np.arange(40) < 2))
+    assert latent._negatives(jnp.ones(5, bool), None) is None

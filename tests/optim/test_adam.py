@@ -1,0 +1,77 @@
+"""Adam by the age of each leaf: optax's while there is one, right when there are two."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from jepa_text.optim import adam
+
+
+def tree(seed, dtype=np.float32):
+    rng = np.random.default_rng(seed)
+    shapes = dict(stack=(3, 4, 5), matrix=(7, 2), vector=(6,), number=())
+    return {k: jnp.asarray(rng.normal(size=s), dtype) for k, s in shapes.items()}
+
+
+@pytest.mark.parametrize('seed', range(4))
+def test_every_leaf_moves_as_optax_moves_it_to_the_bit(seed):
+    """On one tree optax shares its divisors, and XLA then rounds in another order."""
+    rng = np.random.default_rng(seed)
+    b1, b2 = map(float, rng.uniform(0, 1, 2))
+    dtype = [None, jnp.bfloat16, jnp.float16][seed % 3]
+    of_params = jnp.bfloat16 if seed == 3 else np.float32
+    ours = adam.scale_by_adam(b1, b2, 1e-8, mu_dtype=dtype)
+    theirs = optax.scale_by_adam(b1, b2, 1e-8, mu_dtype=dtype)
+    params = tree(0, of_params)
+    update, its_update = jax.jit(ours.update), jax.jit(theirs.update)
+    state, whole = ours.init(params), theirs.init(params)
+    alone = {name: theirs.init(leaf) for name, leaf in params.items()}
+    for number in range(5):
+        grads = tree(100 * seed + number + 1, of_params)
+        updates, state = update(grads, state)
+        together, whole = its_update(grads, whole)
+        tolerance = 1e-2 if of_params == jnp.bfloat16 else 1e-6
+        for name, grad in grads.items():
+            its, alone[name] = its_update(grad, alone[name])
+            found = updates[name], state.mu[name], state.nu[name], state.age[name]
+            wanted = its, alone[name].mu, alone[name].nu, alone[name].count
+            for ours_X, theirs_X in zip(found, wanted):
+                assert ours_X.dtype == theirs_X.dtype
+                assert_array_equal(ours_X, theirs_X)
+            assert_allclose(
+                np.float32(updates[name]), np.float32(together[name]), rtol=tolerance
+            )
+
+
+def closed_form(grads_TX, b1, b2):
+    """The last update of a leaf that has seen these gradients and no other, float64."""
+    t = len(grads_TX)
+    age_T = np.arange(t)[::-1].reshape(-1, *[1] * (grads_TX.ndim - 1))
+    mu = (1 - b1) * np.sum(b1**age_T * grads_TX, 0) / (1 - b1**t)
+    nu = (1 - b2) * np.sum(b2**age_T * grads_TX**2, 0) / (1 - b2**t)
+    return mu / (np.sqrt(nu) + 1e-8)
+
+
+@pytest.mark.parametrize('b2', [0.95, 0.999])
+@pytest.mark.parametrize('late', [1, 3, 50])
+def test_a_leaf_born_late_moves_as_in_a_run_of_its_own(b2, late):
+    optimizer = adam.scale_by_adam(0.9, b2, 1e-8)
+    update = jax.jit(optimizer.update)
+    grads = [{'old': tree(n)['matrix'], 'new': tree(n)['vector']} for n in range(60)]
+    state = optimizer.init({'old': grads[0]['old']})
+    for number in range(late):
+        _, state = update({'old': grads[number]['old']}, state)
+    born = optimizer.init(grads[0])
+    trees = zip(born, state)
+    state = adam.AdamState(*({**new, 'old': old['old']} for new, old in trees))
+    for number in range(late, late + 6):
+        updates, state = update(grads[number], state)
+        for name, begin in (('old', 0), ('new', late)):
+            seen = np.stack([each[name] for each in grads[begin : number + 1]])
+            expected = closed_form(np.float64(seen), 0.9, b2)
+            assert_allclose(updates[name], expected, rtol=2e-4, atol=1e-6)
+        if number == late:
+            assert_allclose(np.abs(updates['new']), 1, rtol=1e-4)

@@ -1,0 +1,305 @@
+"""Muon and AdamW: by path, exact on stacks of layers, and as other people have them."""
+
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from jepa_text.config import resolve
+from jepa_text.models import transformer
+from jepa_text.models.network import Network
+from jepa_text.optim import muon, optimizers
+from jepa_text.parallel import sharding
+from jepa_text.training import state as states
+
+SHAPES = {
+    'encoder': {
+        'embedding': (9, 4),
+        'layers': {
+            'up': {'kernel': (3, 4, 7)},
+            'down': {'kernel': (3, 7, 4)},
+            'norm': {'scale': (3, 4)},
+        },
+        'norm': {'scale': (4,)},
+    },
+    'lm_head': {'output': {'kernel': (4, 9)}},
+    'predictor': {'enter': {'kernel': (4, 5)}, 'query': (5,)},
+    'balance': {'logit': ()},
+}
+
+
+def is_shape(x):
+    return isinstance(x, tuple)
+
+
+def tree(seed, shapes=SHAPES):
+    """Normal numbers in the shapes of a small network whose three layers are stacked."""
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda shape: jnp.float32(rng.normal(size=shape)),
+        shapes,
+        is_leaf=is_shape,
+    )
+
+
+def unrolled(params):
+    """The same numbers with each layer on its own."""
+    encoder = dict(params['encoder'])
+    layers = encoder.pop('layers')
+    for index in range(3):
+        encoder[f'layer_{index}'] = jax.tree.map(lambda x, i=index: x[i], layers)
+    return params | {'encoder': encoder}
+
+
+def updates_of(optimizer, params, gradients):
+    """The update of each step on fixed parameters, and the last state."""
+    state, found = jax.jit(optimizer.init)(params), []
+    update = jax.jit(optimizer.update)
+    for gradient in gradients:
+        updates, state = update(gradient, state, params)
+        found.append(updates)
+    return found, state
+
+
+def by_path(tree):
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {optimizers.path_name(path): leaf for path, leaf in leaves}
+
+
+@pytest.mark.parametrize('name', ['muon', 'adamw'])
+def test_stacked_layers_and_single_ones_take_the_same_steps_to_the_bit(name):
+    optimizer = optimizers.make({'name': name})
+    gradients = [tree(seed) for seed in range(1, 4)]
+    stacked, _ = updates_of(optimizer, tree(0), gradients)
+    single, _ = updates_of(optimizer, unrolled(tree(0)), map(unrolled, gradients))
+    for ours, theirs in zip(stacked, single):
+        jax.tree.map(assert_array_equal, unrolled(ours), theirs)
+
+
+def test_muon_takes_hidden_matrices_and_adamw_all_else():
+    gradients = [tree(1), tree(2)]
+    muon, _ = updates_of(optimizers.muon(weight_decay=0.1), tree(0), gradients)
+    adamw, _ = updates_of(optimizers.adamw(weight_decay=0.1), tree(0), gradients)
+    ours, theirs = by_path(muon[-1]), by_path(adamw[-1])
+    differing = {path for path in ours if not np.array_equal(ours[path], theirs[path])}
+    assert differing == {
+        'encoder/layers/up/kernel',
+        'encoder/layers/down/kernel',
+        'predictor/enter/kernel',
+    }
+
+
+def test_an_update_of_muon_is_nearly_orthogonal_and_as_large_as_one_of_adamw():
+    gradients = [tree(seed) for seed in range(1, 5)]
+    found, _ = updates_of(optimizers.muon(weight_decay=0.0), tree(0), gradients)
+    for path, update in by_path(found[-1]).items():
+        if 'kernel' not in path or 'lm_head' in path:
+            continue
+        values = np.linalg.svdvals(update) / (0.2 * max(update.shape[-2:]) ** 0.5)
+        assert values.min() > 0.6 and values.max() < 1.25, path
+        # 1 for all singular values would be 0.2: AdamW's usual size.
+        assert 0.12 < np.sqrt(np.mean(update**2)) < 0.24, path
+
+
+@pytest.mark.parametrize('shape', [(8, 8), (5, 12), (12, 5), (2, 3, 6, 4), (1, 7)])
+def test_orthogonal_keeps_directions_and_evens_lengths(shape):
+    rng = np.random.default_rng(0)
+    x = np.float32(rng.normal(size=shape))
+    made = np.asarray(jax.jit(muon.orthogonal)(x))
+    assert made.shape == shape and made.dtype == np.float32
+    u, values, v = np.linalg.svd(x, full_matrices=False)
+    # In the singular directions of x it is diagonal.
+    inside = np.swapaxes(u, -1, -2) @ made @ np.swapaxes(v, -1, -2)
+    evened = np.diagonal(inside, axis1=-2, axis2=-1)
+    off = inside - evened[..., None] * np.eye(inside.shape[-1])
+    assert_allclose(off, 0, atol=1e-4)
+    known = values > 0.002 * np.linalg.norm(x, axis=(-2, -1))[..., None]
+    assert (evened[known] > 0.68).all() and (evened[known] < 1.21).all()
+    assert_allclose(muon.orthogonal(1e4 * x), made, atol=1e-4)
+
+
+def test_orthogonal_of_nothing_is_nothing():
+    assert_array_equal(muon.orthogonal(jnp.zeros((2, 3, 4))), 0)
+    assert muon.orthogonal(jnp.ones((2, 2), jnp.bfloat16)).dtype == jnp.float32
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize('shape', [(6, 6), (4, 10), (10, 4)])
+def test_muon_is_torch(shape, monkeypatch):
+    """Five steps of torch.optim.Muon, whose iteration is kept in float32 for that."""
+    torch = pytest.importorskip('torch', minversion='2.9')
+    monkeypatch.setattr(torch.Tensor, 'bfloat16', torch.Tensor.float)
+    rng = np.random.default_rng(0)
+    start, *gradients = np.float32(rng.normal(size=(6, *shape)))
+    theirs = torch.nn.Parameter(torch.tensor(start))
+    settings = dict(lr=0.01, momentum=0.9, weight_decay=0.2)
+    muon = torch.optim.Muon([theirs], adjust_lr_fn='match_rms_adamw', **settings)
+    optimizer = optimizers.muon(momentum=0.9, weight_decay=0.2)
+    params = {'encoder': {'kernel': jnp.asarray(start)}}
+    state = optimizer.init(params)
+    for gradient in gradients:
+        theirs.grad = torch.tensor(gradient)
+        muon.step()
+        grads = {'encoder': {'kernel': gradient}}
+        updates, state = optimizer.update(grads, state, params)
+        params = jax.tree.map(lambda p, u: p - 0.01 * u, params, updates)
+    assert_allclose(params['encoder']['kernel'], theirs.detach(), atol=1e-5)
+    assert np.abs(start - np.asarray(theirs.detach())).max() > 0.01
+
+
+def test_the_first_step_of_muon_is_that_of_optax():
+    """Later ones differ by optax's correction of the momentum's bias."""
+    params, gradient = ({'encoder': {'kernel': tree(s, (5, 9))}} for s in (0, 1))
+    reference = optax.contrib.muon(-1.0, consistent_rms=0.2, weight_decay=0.3)
+    ours, _ = updates_of(optimizers.muon(weight_decay=0.3), params, [gradient])
+    theirs, _ = updates_of(reference, params, [gradient])
+    jax.tree.map(lambda a, b: assert_allclose(a, b, atol=1e-5), ours, theirs)
+
+
+def test_adamw_is_that_of_optax_with_a_decay_by_path():
+    gradients = [tree(seed) for seed in range(1, 4)]
+    ours, _ = updates_of(optimizers.adamw(weight_decay=0.3), tree(0), gradients)
+    decayed = optimizers.mask(tree(0), '(kernel|embedding)$')
+    reference = optax.adamw(-1.0, 0.9, 0.95, weight_decay=0.3, mask=decayed)
+    theirs, _ = updates_of(reference, tree(0), gradients)
+    jax.tree.map(lambda a, b: assert_allclose(a, b, atol=1e-5), ours, theirs)
+
+
+def test_decay_is_by_path_whoever_moves_the_leaf():
+    zeros = [jax.tree.map(jnp.zeros_like, tree(0))]
+    optimizer = optimizers.muon(weight_decay=0.5, decay_paths='(up|output)/kernel$')
+    (updates,), _ = updates_of(optimizer, tree(0), zeros)
+    params = by_path(tree(0))
+    for path, update in by_path(updates).items():
+        is_decayed = path.endswith(('up/kernel', 'output/kernel'))
+        assert_allclose(update, 0.5 * params[path] * is_decayed, atol=1e-7)
+
+
+@pytest.mark.parametrize('name', ['muon', 'adamw'])
+def test_momentum_in_half_the_bytes_is_nearly_the_same(name):
+    gradients = [tree(seed) for seed in range(1, 4)]
+    whole, _ = updates_of(optimizers.make({'name': name}), tree(0), gradients)
+    half = optimizers.make({'name': name, 'momentum_dtype': 'bfloat16'})
+    found, state = updates_of(half, tree(0), gradients)
+    halves = [p for p, x in by_path(state).items() if x.dtype == jnp.bfloat16]
+    assert len(halves) == len(jax.tree.leaves(tree(0)))
+    for ours, theirs in zip(jax.tree.leaves(found[-1]), jax.tree.leaves(whole[-1])):
+        assert ours.dtype == jnp.float32
+        assert_allclose(ours, theirs, atol=0.05)
+        assert not np.array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize('name', ['muon', 'adamw'])
+def test_it_learns(name):
+    """A product of two matrices that is to be a third, seen through uneven inputs."""
+    rng = np.random.default_rng(0)
+    wanted = np.linalg.qr(rng.normal(size=(8, 8)))[0]
+    inputs = np.float32(rng.normal(size=(64, 8)) * np.geomspace(1, 0.03, 8))
+    params = {
+        'encoder': {
+            'up': {'kernel': jnp.float32(0.3 * rng.normal(size=(8, 16)))},
+            'down': {'kernel': jnp.float32(0.3 * rng.normal(size=(16, 8)))},
+        }
+    }
+
+    def loss(params):
+        encoder = params['encoder']
+        made = inputs @ encoder['up']['kernel'] @ encoder['down']['kernel']
+        return jnp.mean((made - inputs @ wanted) ** 2)
+
+    def train(optimizer):
+        def step(number, carry):
+            params, state = carry
+            updates, state = optimizer.update(jax.grad(loss)(params), state, params)
+            rate = 0.03 * (1 - number / 300)
+            return jax.tree.map(lambda p, u: p - rate * u, params, updates), state
+
+        start = params, optimizer.init(params)
+        return loss(jax.lax.fori_loop(0, 300, step, start)[0])
+
+    optimizer = optimizers.make({'name': name, 'weight_decay': 0.0})
+    assert jax.jit(lambda: train(optimizer))() < 1e-3 * loss(params)
+
+
+TOKENIZER = types.SimpleNamespace(vocab_size=24, mask_id=3, special_ids=(0, 1, 2, 3))
+
+
+def shapes_of_a_run(name):
+    """The state of a small hybrid, as shapes."""
+    objective = resolve.build(
+        'objectives',
+        dict(name='hybrid', balance=dict(name='sigmoid')),
+        tokenizer=TOKENIZER,
+        length=16,
+        steps=10,
+    )
+    network = Network(transformer.make('tiny', vocab_size=24), objective)
+    optimizer = optimizers.make({'name': name})
+    return jax.eval_shape(lambda: states.create(network, objective, optimizer, 0))
+
+
+@pytest.mark.parametrize('name', ['muon', 'adamw'])
+def test_moments_lie_on_a_mesh_as_their_parameters_do(name):
+    mesh = sharding.make_mesh(data=1, fsdp=2, tensor=2)
+    places = sharding.shardings(shapes_of_a_run(name), mesh)
+    params, moments = by_path(places.params), by_path(places.opt_state)
+    split = {path for path, place in params.items() if any(place.spec)}
+    for path in params:
+        of_it = [
+            place
+            for name, place in moments.items()
+            if name.endswith(f'/{path}') and '/age/' not in name
+        ]
+        # Adam has two moments of a leaf, Muon one.
+        is_hidden = name == 'muon' and path.startswith(('encoder/layers', 'predictor'))
+        assert len(of_it) == (1 if is_hidden and path.endswith('kernel') else 2), path
+        assert all(place.spec == params[path].spec for place in of_it), path
+    assert len(split) > 8
+
+
+def test_an_update_is_the_same_on_one_device_and_on_four():
+    shapes = jax.tree.map(
+        lambda shape: tuple(2 * size for size in shape), SHAPES, is_leaf=is_shape
+    )
+    optimizer, params = optimizers.muon(), tree(0, shapes)
+    gradients = [tree(seed, shapes) for seed in (1, 2)]
+    alone, _ = updates_of(optimizer, params, gradients)
+    mesh = sharding.make_mesh(data=1, fsdp=2, tensor=2)
+    places = sharding.shardings(params, mesh)
+    placed = [jax.device_put(each, places) for each in (params, *gradients)]
+    state = jax.jit(optimizer.init)(placed[0])
+    kept = sharding.shardings(state, mesh)
+    update = jax.jit(optimizer.update, out_shardings=(places, kept))
+    state = jax.device_put(state, kept)
+    for gradient, expected in zip(placed[1:], alone):
+        updates, state = update(gradient, state, placed[0])
+        jax.tree.map(lambda a, b: assert_allclose(a, b, atol=1e-5), updates, expected)
+
+
+@pytest.mark.parametrize(
+    'section, message',
+    [
+        (dict(name='moun'), "'moun' does not exist; there are: adamw, muon, sgd"),
+        (dict(name='muon', beta=0.9), "optimizer 'muon'.*'beta'"),
+        (dict(name='adamw', paths='x'), "optimizer 'adamw'.*'paths'"),
+    ],
+)
+def test_bad_sections_are_named(section, message):
+    with pytest.raises(ValueError, match=message):
+        optimizers.make(section)
+
+
+@pytest.mark.parametrize(
+    'paths, message',
+    [
+        ('attention', "paths='attention' match no leaf.*default is '.*kernel"),
+        ('norm', "paths='norm' match 'encoder/norm/scale', which is no matrix"),
+    ],
+)
+def test_muon_says_which_paths_are_wrong(paths, message):
+    with pytest.raises(ValueError, match=message):
+        optimizers.muon(paths=paths).init(tree(0))

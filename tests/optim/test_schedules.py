@@ -1,0 +1,104 @@
+"""Schedules at the values that the papers print."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from numpy.testing import assert_allclose
+
+from jepa_text.optim import schedules
+
+
+def test_wsd_is_the_papers():
+    """arXiv 2507.00994, section 2.3 of the digest: the exact code values."""
+    lr = jax.jit(
+        schedules.make(
+            {'name': 'wsd', 'peak': 5e-4, 'warmup': 2000, 'decay': 2000}, 42_000
+        )
+    )
+    for step, value in (
+        (0, 2.5e-7),
+        (1999, 5e-4),
+        (2000, 5e-4),
+        (39_999, 5e-4),
+        (40_000, 4.9975e-4),
+        (41_999, 0.0),
+    ):
+        assert_allclose(lr(step), value, rtol=1e-4, atol=1e-12)
+
+
+def test_fractions_of_the_run():
+    a = schedules.make({'name': 'wsd', 'peak': 1.0, 'warmup': 0.1, 'decay': 0.2}, 100)
+    b = schedules.make({'name': 'wsd', 'peak': 1.0, 'warmup': 10, 'decay': 20}, 100)
+    assert [float(a(k)) for k in range(100)] == [float(b(k)) for k in range(100)]
+
+
+def test_linear_and_cosine_meet_their_ends():
+    for name in ('linear', 'cosine'):
+        f = schedules.make({'name': name, 'start': 0.996, 'end': 1.0}, 10)
+        assert_allclose([f(0), f(5), f(10), f(99)], [0.996, 0.998, 1, 1], rtol=1e-6)
+
+
+def test_warmup_cosine():
+    f = schedules.make({'name': 'warmup_cosine', 'peak': 2.0, 'warmup': 4}, 24)
+    assert_allclose([f(0), f(3), f(4), f(14), f(24)], [0.5, 2, 2, 1, 0], atol=1e-6)
+
+
+def wsd_of_optax(peak, warmup, decay, steps):
+    parts = [
+        optax.linear_schedule(0.0, peak, warmup),
+        optax.constant_schedule(peak),
+        optax.linear_schedule(peak, 0.0, decay),
+    ]
+    joined = optax.join_schedules(parts, [warmup, steps - decay])
+    # Theirs begins with a step of rate 0 and has no last one: ours is one ahead.
+    return lambda step: joined(step + 1)
+
+
+def warmup_cosine_of_optax(peak, warmup, steps, end):
+    rise = optax.linear_schedule(peak / warmup, peak * (1 + 1 / warmup), warmup)
+    fall = optax.cosine_decay_schedule(peak, steps - warmup, end / peak)
+    return optax.join_schedules([rise, fall], [warmup])
+
+
+@pytest.mark.parametrize(
+    'ours, theirs',
+    [
+        (schedules.linear(0.2, 0.9, 30), optax.linear_schedule(0.2, 0.9, 30)),
+        (schedules.cosine(2.0, 0.5, 30), optax.cosine_decay_schedule(2.0, 30, 0.25)),
+        (schedules.constant(0.3), optax.constant_schedule(0.3)),
+        (schedules.wsd(0.5, 7, 11, 40), wsd_of_optax(0.5, 7, 11, 40)),
+        (
+            schedules.warmup_cosine(0.5, 7, 40, end=0.1),
+            warmup_cosine_of_optax(0.5, 7, 40, 0.1),
+        ),
+    ],
+    ids=['linear', 'cosine', 'constant', 'wsd', 'warmup_cosine'],
+)
+def test_values_are_those_of_optax(ours, theirs):
+    steps = jnp.arange(40)
+    found = np.broadcast_to(jax.vmap(ours)(steps), 40)
+    assert_allclose(found, [theirs(step) for step in range(40)], atol=1e-6)
+
+
+def test_a_number_is_constant():
+    assert float(schedules.make(0.9, 10)(7)) == pytest.approx(0.9)
+
+
+def test_rewarm_rises_after_the_switch():
+    f = schedules.rewarmed(schedules.constant(1.0), 10, 4)
+    assert_allclose([f(k) for k in range(10, 15)], [0.25, 0.5, 0.75, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ('section', 'words'),
+    [
+        ({'name': 'wdd'}, 'wsd'),
+        ({'name': 'linear', 'begin': 0, 'end': 1}, 'begin'),
+        ({'name': 'wsd', 'peak': 1, 'warmup': 60, 'decay': 60}, '100 steps'),
+    ],
+)
+def test_bad_sections_are_named(section, words):
+    with pytest.raises(ValueError, match=words):
+        schedules.make(section, 100)

@@ -1,0 +1,302 @@
+"""What XLA makes of a step on several devices: what is sent, and what each one holds.
+
+The partitioner may split activations as a parameter is split, over their width; then
+every device holds all rows of the batch, and sends them around in every layer.
+"""
+
+import collections
+import functools
+import os
+import subprocess
+import sys
+
+import hlo
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny
+
+from jepa_text.parallel import sharding
+from jepa_text.planning import memory
+from jepa_text.training import outline, recipe
+
+# No size below is another's, so that an axis of rows is known by its length.
+ROWS, LENGTH, WORDS, WIDTH, FFN, DEPTH, MASKS = 24, 40, 1000, 64, 208, 2, 3
+MESHES = {
+    4: (dict(fsdp=4), dict(fsdp=2, tensor=2), dict(fsdp=2)),
+    8: (dict(fsdp=8), dict(fsdp=4, tensor=2), dict(data=4, fsdp=2)),
+}[jax.device_count()]
+MODELS = {
+    'transformer': dict(kv_heads=4),
+    'bert': dict(positions=LENGTH),
+    'modernbert': dict(local_window=8),
+}
+SMALL = dict(predictor_width=32, predictor_depth=1)
+# Sections, and how often the encoder is read: with gradients, and without.
+OBJECTIVES = {
+    'clm': (dict(), 1, 0),
+    'mlm': (dict(), 1, 0),
+    'mntp': (dict(), 1, 0),
+    'mixture': (dict(parts=[dict(name='clm'), dict(name='mlm')]), 1, 0),
+    'hybrid': (dict(predictor='transformer', **SMALL), 1, 1),
+    'sentence': (dict(predictor_width=32), 1, 1),
+    'ijepa': (dict(masks=MASKS, **SMALL), 2, 1),
+}
+
+
+def section(model='transformer', attention='xla', **changes):
+    """The section of a small model."""
+    sizes = dict(width=WIDTH, depth=DEPTH, heads=4, ffn_width=FFN)
+    named = dict(name=model, attention=attention)
+    return named | sizes | MODELS[model] | changes
+
+
+def compiled(objective, sizes, words=WORDS, **changes):
+    """The compiled step of an objective on a mesh, and its outline."""
+    config = tiny.SETTINGS | dict(
+        model=section(),
+        phases=[dict(objective=dict(name=objective, **OBJECTIVES[objective][0]))],
+        data=dict(folder='', row_length=LENGTH, batch_size=ROWS),
+        mesh=sizes,
+        telemetry=dict(every=0, on_collapse='warn'),
+    )
+    config = recipe.plain(config | changes)
+    made = outline.make(config, sharding.make_mesh(**sizes), words)
+    return lower(made).compile(), made
+
+
+def lower(made):
+    (phase,) = made.phases
+    rows = outline.abstract_batch(phase, made.batch_size, made.length, made.tokenizer)
+    place = sharding.batch_sharding(made.mesh)
+    batch = {
+        key: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
+        for key, leaf in rows.items()
+    }
+    with jax.set_mesh(made.mesh):
+        return recipe.jitted(made, phase).lower(recipe.abstract_state(made, phase), batch)
+
+
+def parameters(made):
+    """Bytes of the parts of the parameters on a device, were they split over `tensor`
+    only: (the encoder's layers, its tables, all others)."""
+    state = recipe.abstract_state(made, made.phases[0])
+    ways, parts = made.mesh.shape['tensor'], collections.Counter()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state.params):
+        name = jax.tree_util.keystr(path, simple=True, separator='/')
+        part = 'tables' if 'embedding' in name.split('/')[-1] else name.split('/')[0]
+        own = sharding.spec(name, leaf.shape, made.mesh)
+        parts[part] += leaf.size * 4 // (ways if 'tensor' in own else 1)
+    encoder, tables = parts.pop('encoder'), parts.pop('tables')
+    return encoder, tables, parts.total()
+
+
+def bounds(made, objective, looks=0, parts=1):
+    """Most bytes that a step may send, by kind.
+
+    Layers are gathered where they are read, forward and backward, and their gradients
+    are summed over `fsdp`, then over `data`; the table stays where it is, and what was
+    looked up in it travels. Over `tensor`, every layer adds up its two outputs and, in
+    the backward pass, the gradients of what q, k, v, gate and up read.
+    """
+    _, pulled, read = OBJECTIVES[objective]
+    shape, encoder = made.mesh.shape, made.encoder
+    layers, tables, others = parameters(made)
+    # A closer look reads all once more, and takes two gradients.
+    backward = pulled * (1 + 2 * looks)
+    passes = backward + (pulled + read) * (1 + looks)
+    # The contexts of I-JEPA have more positions than the row.
+    positions = made.batch_size * made.length * (MASKS if objective == 'ijepa' else 1)
+    rows = positions * encoder.width * 4 // (shape['data'] * shape['fsdp'])
+    bounds = {
+        'all-gather': parts * (passes * layers + (2 + 3 * looks) * others),
+        'all-reduce': 2 * parts * backward * (layers + tables + others),
+        'all-to-all': 2 * passes * rows,
+        'collective-permute': 0,
+    }
+    if shape['tensor'] > 1:
+        # With each layer's two outputs the table's; and the predictor's, if it has one.
+        depth, predictor = encoder.depth, others > tables
+        forward = (passes - backward) * (2 * depth + 1)
+        most = forward + backward * (5 * depth + 1) + 7 * predictor
+        bounds['all-reduce'] += most * rows
+        bounds['all-gather'] += predictor * rows // 2
+        if objective == 'ijepa':
+            # Its predictor sorts contexts and queries by document, whole vectors of each,
+            # and their gradients back.
+            inner = made.phases[0].objective
+            vectors = made.batch_size * MASKS * (inner.kept + inner.hidden)
+            own = vectors // (shape['data'] * shape['fsdp'])
+            bounds['all-gather'] += 2 * own * SMALL['predictor_width'] * 4
+    return {kind: 1.1 * most + 2**15 for kind, most in bounds.items()}
+
+
+def check(step, made, objective, **options):
+    """Asserts that a compiled step sends no more than `bounds`, and holds its rows."""
+    sent, text = collections.Counter(), step.as_text()
+    for each in hlo.collectives(text):
+        sent[each.kind] += each.bytes * each.times
+    most = bounds(made, objective, **options)
+    assert sent['all-gather'] > 0 and set(sent) <= set(most), sent
+    over = {kind: (n, most[kind]) for kind, n in sent.items() if n > most[kind]}
+    assert not over, f'bytes sent, and allowed: {over}'
+    assert not wide(hlo.arrays(text), made, objective)
+
+
+def wide(shapes, made, objective):
+    """The shapes that hold all rows, and more of each than one device's share."""
+    ways = made.mesh.shape['data'] * made.mesh.shape['fsdp']
+    (phase,) = made.phases
+    rows, lengths = {made.batch_size}, {made.length}
+    if objective == 'ijepa':
+        kept, hidden = phase.objective.kept, phase.objective.hidden
+        rows.add(made.batch_size * MASKS)
+        lengths |= {kept, hidden, kept + hidden}
+    whole = rows | {row * length for row in rows for length in lengths}
+    most = max(rows) * max(lengths) * made.encoder.width // ways
+    return {s for s in shapes if whole & set(s) and np.prod(s) > most}
+
+
+@pytest.mark.parametrize(
+    'attention, sizes', [('xla', MESHES[0]), ('blockwise', MESHES[1]), ('xla', MESHES[2])]
+)
+def test_activations_stay_with_their_rows(attention, sizes, capfd):
+    check(*compiled('mlm', sizes, model=section(attention=attention)), 'mlm')
+    assert 'full rematerialization' not in capfd.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('objective', OBJECTIVES)
+def test_whatever_is_learned(objective, capfd):
+    for sizes in MESHES:
+        check(*compiled(objective, sizes), objective)
+    assert 'full rematerialization' not in capfd.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('model', ['bert', 'modernbert'])
+def test_whatever_the_trunk(model, capfd):
+    for sizes, attention in zip(MESHES[1:], ('xla', 'blockwise')):
+        step, made = compiled('mlm', sizes, model=section(model, attention))
+        check(step, made, 'mlm')
+    assert 'full rematerialization' not in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_closer_look_too():
+    look = dict(every=2, on_collapse='warn')
+    check(*compiled('hybrid', MESHES[0], telemetry=look), 'hybrid', looks=1)
+
+
+@pytest.mark.slow
+def test_in_parts_and_unrolled_too():
+    check(*compiled('mlm', MESHES[0], accumulate=3), 'mlm', parts=3)
+    model = section(scan=False, remat='full')
+    check(*compiled('mlm', MESHES[0], model=model), 'mlm')
+
+
+@pytest.fixture
+def optimized():
+    jax.config.update('jax_disable_most_optimizations', False)
+    yield
+    jax.config.update('jax_disable_most_optimizations', True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(jax.device_count() < 8, reason='a part of the test below')
+def test_a_model_of_210m_fits_where_its_plan_says(optimized):
+    model = dict(name='transformer', preset='210m', attention='xla', remat='names')
+    data = dict(folder='', row_length=512, batch_size=16)
+    step, made = compiled('mlm', dict(fsdp=8), 128_256, model=model, data=data)
+    check(step, made, 'mlm')
+    taken = step.memory_analysis().temp_size_in_bytes
+    plan = memory.estimate(made, made.phases[0], parts=1, fused=False)
+    rows = made.batch_size // made.mesh.size
+    # The head is gathered, and its gradient is whole before it is summed up.
+    head = 2 * 128_256 * made.encoder.width * 4
+    planned = plan.gradients + rows * plan.kept + plan.work(rows) + head
+    assert taken < 1.15 * planned, f'{taken / 2**20:,.0f} MiB of {planned / 2**20:,.0f}'
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(jax.device_count() > 4, reason='it is this one')
+def test_eight_devices_too():
+    # The number of devices is fixed when jax starts.
+    flags = os.environ['XLA_FLAGS'].replace('device_count=4', 'device_count=8')
+    done = subprocess.run(
+        [sys.executable, '-m', 'pytest', '-n', '0', '-k', 'learned or 210m', __file__],
+        env=os.environ | {'XLA_FLAGS': flags},
+        capture_output=True,
+        text=True,
+        timeout=590,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_what_is_sent_is_seen():
+    """The reader of programs, on one that is known: a sum over two of four devices, five
+    times in a loop."""
+    mesh = sharding.make_mesh(data=2, fsdp=2)
+    spec = jax.sharding.PartitionSpec(('data', 'fsdp'))
+
+    @jax.jit
+    @functools.partial(jax.shard_map, mesh=mesh, in_specs=spec, out_specs=spec)
+    def summed(x):
+        def turn(x, _):
+            return jnp.tanh(jax.lax.psum(x, 'fsdp') + x), None
+
+        return jax.lax.scan(turn, x, length=5)[0]
+
+    text = summed.lower(jnp.ones((8, 3))).compile().as_text()
+    (found,) = hlo.collectives(text)
+    assert (found.kind, found.group, found.bytes, found.times) == ('all-reduce', 2, 24, 5)
+    assert (2, 3) in hlo.arrays(text)
+
+
+def test_rows_are_held_within_whatever_is_around_them():
+    mesh = sharding.make_mesh(data=2, fsdp=2)
+    x_BLD = jnp.arange(8 * 3 * 4.0).reshape(8, 3, 4)
+
+    def twice(x):
+        return sharding.by_rows(x) * 2
+
+    def layers(x):
+        return jax.lax.scan(lambda x, _: (jax.checkpoint(twice)(x), None), x, length=1)[0]
+
+    def split(x):
+        spec = jax.sharding.PartitionSpec(sharding.ROWS)
+        return jax.shard_map(twice, in_specs=spec, out_specs=spec)(x)
+
+    def part(x):
+        """The shape of a device's part of what is held."""
+        held = jax.jit(twice)(x)
+        return held.sharding.shard_shape(held.shape)
+
+    assert part(x_BLD) == (8, 3, 4)
+    with jax.set_mesh(mesh):
+        for way in (twice, layers, jax.vmap(twice, in_axes=1, out_axes=1), split):
+            assert (jax.jit(way)(x_BLD) == 2 * x_BLD).all(), way
+        assert part(x_BLD) == (2, 3, 4)
+        assert part(x_BLD[:6]) == (6, 3, 4)
+
+
+@pytest.mark.parametrize('sizes', [dict(fsdp=4), dict(fsdp=2), dict(fsdp=2, tensor=2)])
+def test_what_is_looked_up_is_exact_and_so_are_its_gradients(sizes):
+    mesh = sharding.make_mesh(**sizes)
+    rng = np.random.default_rng(0)
+    table_VD = rng.integers(-9, 9, (24, 8)).astype(np.float32)
+    ids_BL, out_BLD = rng.integers(0, 24, (8, 3)), rng.integers(-9, 9, (8, 3, 8))
+
+    @jax.jit
+    def both(table_VD):
+        found_BLD, back = jax.vjp(lambda t: sharding.look_up(t, ids_BL), table_VD)
+        return found_BLD, back(out_BLD.astype(np.float32))[0]
+
+    place = jax.NamedSharding(mesh, sharding.spec('embedding', table_VD.shape, mesh))
+    with jax.set_mesh(mesh):
+        found_BLD, gradient_VD = both(jax.device_put(table_VD, place))
+    assert (found_BLD == table_VD[ids_BL]).all()
+    expected_VD = np.zeros_like(table_VD)
+    np.add.at(expected_VD, ids_BL, out_BLD)
+    assert (gradient_VD == expected_VD).all()

@@ -1,0 +1,337 @@
+"""Several processes are one: data, losses, checkpoints, and the wish to stop."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+
+from jepa_text.parallel import exits
+from jepa_text.parallel import processes as distributed
+from jepa_text.running import metrics
+from jepa_text.training import train
+
+PROGRAM = tiny.__file__
+STEPS = 24
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp('tiny')
+
+
+def settings(folder, **changes):
+    """Losses that one step forgets and the next one remembers would show."""
+    changes = {
+        'mesh': dict(data=-1, fsdp=1, tensor=1),
+        'phases': (dict(objective=dict(name='mlm', rate=0.3)),),
+        'evaluate': dict(every=STEPS, rate=0.15, most_rows=12),
+        'checkpoint': dict(every=100, keep=2),
+        **changes,
+    }
+    (folder / 'changes.json').write_text(json.dumps(changes))
+    return tiny.config(folder, **changes)
+
+
+def pair(folder, *arguments):
+    """The same program in two processes of two devices each."""
+    with socket.socket() as probe:
+        probe.bind(('localhost', 0))
+        port = probe.getsockname()[1]
+    environment = os.environ | {
+        'JAX_COORDINATOR_ADDRESS': f'localhost:{port}',
+        'JAX_NUM_PROCESSES': '2',
+        'JAX_DISABLE_MOST_OPTIMIZATIONS': '1',
+        'JAX_COMPILATION_CACHE_DIR': str(folder / 'cache'),
+        'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
+        'XLA_FLAGS': '--xla_force_host_platform_device_count=2',
+    }
+    return [
+        subprocess.Popen(
+            [sys.executable, *arguments],
+            env=environment | {'JAX_PROCESS_ID': str(index)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index in (0, 1)
+    ]
+
+
+def ends(processes):
+    """Exit codes and what was said."""
+    try:
+        said = [process.communicate(timeout=300)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [process.returncode for process in processes], said
+
+
+def wait_for(workdir, step):
+    """Returns when the run has written the metrics of a step."""
+    path, deadline = Path(workdir) / metrics.FILE, time.monotonic() + 240
+    while time.monotonic() < deadline:
+        text = path.read_text() if path.exists() else ''
+        if any(json.loads(x)['step'] >= step for x in text.splitlines() if x[-1] == '}'):
+            return
+        time.sleep(0.01)
+    raise TimeoutError(f'{path} has no step {step}: {text[-300:]}')
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group('jobs of several processes, one at a time')
+def test_two_processes_are_one_and_resume_each_other(folder, tmp_path):
+    mesh = dict(data=-1, fsdp=1, tensor=2, dcn_data=2)
+    config = settings(folder, mesh=mesh, steps=STEPS)
+    alone = config | {'mesh': dict(data=-1, fsdp=1, tensor=1)}
+    train.train(alone, tmp_path / 'straight')
+    # One process, told to stop early on...
+    thread = threading.Thread(target=stop_me, args=(tmp_path / 'run', 1))
+    thread.start()
+    with pytest.raises(exits.Stopped, match='the state is saved'):
+        train.train(alone, tmp_path / 'run')
+    thread.join()
+    first = stopped_at(tmp_path / 'run')
+    # ... then two, of which one is told to stop ...
+    processes = pair(folder, PROGRAM, folder, tmp_path / 'run')
+    try:
+        wait_for(tmp_path / 'run', STEPS - 6)
+        processes[1].send_signal(signal.SIGTERM)
+        codes, said = ends(processes)
+    finally:
+        for process in processes:
+            process.kill()
+    assert codes == [exits.RESUME, exits.RESUME], said
+    assert 'SIGTERM: the state will be saved' in said[1]
+    assert first < STEPS - 6 <= stopped_at(tmp_path / 'run') < STEPS
+    # ... and one again, to the end.
+    train.train(alone, tmp_path / 'run')
+    compare(tmp_path / 'run', tmp_path / 'straight')
+
+
+def stop_me(workdir, step):
+    wait_for(workdir, step)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def stopped_at(workdir):
+    sealed = (Path(workdir) / 'checkpoints').glob('*/SEAL.json')
+    return max(int(path.parent.name) for path in sealed)
+
+
+def compare(first, second):
+    """The same lines: counts exactly, losses to 1e-5."""
+    logs = [tiny.log(workdir) for workdir in (first, second)]
+    assert [line['step'] for line in logs[0]] == [line['step'] for line in logs[1]]
+    for one, other in zip(*logs):
+        assert one.keys() == other.keys()
+        for key in ('train/tokens', 'train/masked_tokens'):
+            assert one.get(key) == other.get(key)
+        for key in one:
+            np.testing.assert_allclose(one[key], other[key], rtol=1e-5, err_msg=key)
+
+
+@pytest.mark.parametrize(
+    ('environ', 'who'),
+    [
+        ({}, None),
+        ({'JAX_COORDINATOR_ADDRESS': 'host:1'}, 'environment'),
+        ({'SLURM_STEP_NODELIST': 'n[1-4]', 'SLURM_NTASKS': '4'}, 'slurm'),
+        # A batch script alone, and one task alone.
+        ({'SLURM_JOB_ID': '7', 'SLURM_NTASKS': '4'}, None),
+        ({'SLURM_STEP_NODELIST': 'n1', 'SLURM_NTASKS': '1'}, None),
+        ({'OMPI_COMM_WORLD_SIZE': '2'}, 'mpi'),
+        ({'KUBERNETES_SERVICE_HOST': 'x', 'JOB_COMPLETION_INDEX': '0'}, 'kubernetes'),
+        ({'KUBERNETES_SERVICE_HOST': 'x'}, None),
+        ({'TPU_WORKER_HOSTNAMES': 'a,b'}, 'tpu'),
+        ({'TPU_WORKER_HOSTNAMES': 'a'}, None),
+        ({'TPU_WORKER_HOSTNAMES': 'a', 'MEGASCALE_COORDINATOR_ADDRESS': 'a'}, 'tpu'),
+    ],
+)
+def test_who_started_several_processes(environ, who):
+    assert distributed.announced({'JAX_PLATFORMS': 'cpu', **environ}) == who
+
+
+def test_an_unknown_choice_is_named():
+    with pytest.raises(ValueError, match='auto, on, off'):
+        distributed.start('yes')
+
+
+@pytest.mark.parametrize('given', [{}, {'JAX_NUM_PROCESSES': 'two'}])
+def test_an_environment_that_says_too_little(given, monkeypatch):
+    def initialize(num_processes=None, **_):
+        if num_processes is None:
+            raise ValueError('Number of processes must be defined.')
+
+    updated = []
+    monkeypatch.setattr('jax.distributed.initialize', initialize)
+    monkeypatch.setattr('jax.config.update', lambda *setting: updated.append(setting))
+    environ = {'JAX_COORDINATOR_ADDRESS': 'localhost:1', **given}
+    with pytest.raises(ValueError, match='JAX_PROCESS_ID'):
+        distributed.start('auto', environ)
+    assert ('jax_enable_preemption_service', False) in updated
+
+
+def test_alone_there_is_nothing_to_agree_on():
+    with pytest.raises(KeyError), distributed.together('this'):
+        raise KeyError
+    ran = []
+    distributed.first(lambda: ran.append(1), 'this')
+    distributed.same('the rows', 'abc')
+    vote = distributed.Vote()
+    assert ran == [1] and [vote(False), vote(True), vote(False)] == [False, True, False]
+
+
+# What each process does alone, and how all of them must take it: in a file, as others
+# write to stdout.
+QUARREL = """
+    import pathlib
+    import sys
+    import jax
+    from jepa_text.running import distributed, exits
+    distributed.start()
+    me, vote = jax.process_index(), distributed.Vote(lag=1)
+    said = [[vote(me == 1 and call == 1) for call in range(4)]]
+    config_error = exits.ConfigError('bad config')
+    for error in (config_error, ValueError('of a library'), OSError('disk'), KeyError(1)):
+        try:
+            with distributed.together('the test'):
+                if me == 1:
+                    raise error
+        except Exception as raised:
+            said.append(f'{type(raised).__name__} {raised}')
+    try:
+        distributed.same('The rows', f'rows of {me}')
+    except ValueError as raised:
+        said.append(raised)
+    pathlib.Path(sys.argv[1], str(me)).write_text('\\n'.join(map(str, said)))
+"""
+
+
+def test_what_one_process_knows_all_get_to_know(folder, tmp_path):
+    processes = pair(folder, '-c', textwrap.dedent(QUARREL), str(tmp_path))
+    codes, said = ends(processes)
+    assert codes == [0, 0], said
+    lines = [(tmp_path / name).read_text().splitlines() for name in ('0', '1')]
+    assert lines[0][0] == lines[1][0] == '[False, False, True, False]'
+    assert lines[1][1:5] == [
+        'ConfigError bad config',
+        'ValueError of a library',
+        'OSError disk',
+        'KeyError 1',
+    ]
+    assert [line.split()[0] for line in lines[0][1:5]] == [
+        'ConfigError',
+        *3 * ['RuntimeError'],
+    ]
+    assert all('failed on process 1' in line for line in lines[0][1:5])
+    assert all('differ between process 0 and 1' in line[5] for line in lines)
+
+
+@pytest.mark.parametrize(
+    'ask',
+    [
+        lambda: distributed.first(str, 'inner'),
+        lambda: distributed.same('The rows', 'abc'),
+        lambda: distributed.from_first(1),
+        lambda: distributed.highest(1),
+        lambda: distributed.Vote()(False),
+        lambda: distributed.together('inner').__enter__(),
+    ],
+)
+def test_nobody_asks_the_others_within_a_block(ask):
+    with (
+        pytest.raises(RuntimeError, match='within the block "outer"'),
+        distributed.together('outer'),
+    ):
+        ask()
+    ask()  # outside it is answered, also after an error inside
+
+
+def test_all_talk_goes_through_the_file_that_guards_it():
+    package = Path(distributed.__file__).parents[1]
+    talks = [
+        path.relative_to(package).as_posix()
+        for path in package.rglob('*.py')
+        if 'multihost_utils' in path.read_text()
+    ]
+    assert talks == ['parallel/processes.py']
+
+
+def test_orbax_which_meets_the_others_too_is_not_called_within_a_block(
+    folder, tmp_path, monkeypatch
+):
+    from orbax.checkpoint._src.multihost import multihost
+
+    met = []
+    monkeypatch.setattr(
+        multihost,
+        'sync_global_processes',
+        lambda *_, **__: met.append(distributed._BLOCK.get()),
+    )
+    short = dict(steps=2, evaluate=dict(every=0, rate=0.15, most_rows=12))
+    config = settings(folder, **short, checkpoint=dict(every=1, keep=2))
+    train.train(config, tmp_path / 'first')
+    begins = config | {'start': dict(path=str(tmp_path / 'first')), 'model': {}}
+    train.train(begins, tmp_path / 'second')
+    train.train(begins, tmp_path / 'second')
+    assert met and set(met) == {''}
+
+
+# Only process 0 seals; that it failed, both must say, in the same call.
+SEALING = """
+    import pathlib
+    import sys
+    from types import SimpleNamespace
+    import jax
+    import jax.numpy as jnp
+    import flax.struct
+    import numpy as np
+    from jax.sharding import NamedSharding, PartitionSpec
+    from jepa_text.running import checkpoint, distributed, seal
+    distributed.start()
+    @flax.struct.dataclass
+    class State:
+        step: jax.Array
+    def state(step):
+        mesh = jax.make_mesh((jax.device_count(),), ('all',))
+        return State(jax.device_put(np.int32(step), NamedSharding(mesh, PartitionSpec())))
+    def broken(folder):
+        raise OSError(5, 'Input/output error')
+    whole, said = seal.seal, []
+    with checkpoint.Checkpointer(pathlib.Path(sys.argv[1], 'run')) as store:
+        store.save(state(1), {}, wait=True)
+        seal.seal = broken
+        store.save(state(2), {})
+        try:
+            store.wait()
+        except RuntimeError as raised:
+            said.append(str(raised))
+        seal.seal = whole
+        said.append(store.last_step)
+        store.save(state(2), {}, wait=True)
+        said.append(store.last_step)
+    me = str(jax.process_index())
+    pathlib.Path(sys.argv[1], me).write_text('\\n'.join(map(str, said)))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group('jobs of several processes, one at a time')
+def test_a_save_that_one_process_could_not_end_failed_for_all(folder, tmp_path):
+    processes = pair(folder, '-c', textwrap.dedent(SEALING), str(tmp_path))
+    codes, said = ends(processes)
+    assert codes == [0, 0], said
+    first, second = ((tmp_path / name).read_text().splitlines() for name in ('0', '1'))
+    assert 'Input/output error' in first[0] and 'failed on another process' in second[0]
+    assert first[1:] == second[1:] == ['1', '2']

@@ -1,0 +1,90 @@
+"""The table from path and shape to axes of the mesh."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from jepa_text.parallel import sharding
+
+
+def test_rest_of_the_devices():
+    assert dict(sharding.make_mesh().shape) == {'data': 4, 'fsdp': 1, 'tensor': 1}
+    assert dict(sharding.make_mesh(fsdp=2).shape) == {'data': 2, 'fsdp': 2, 'tensor': 1}
+    assert dict(sharding.make_mesh(1, -1, 2).shape) == {'data': 1, 'fsdp': 2, 'tensor': 2}
+
+
+@pytest.mark.parametrize(
+    'sizes', [dict(data=3), dict(fsdp=3), dict(data=0), dict(data=-1, fsdp=-1)]
+)
+def test_sizes_that_do_not_fit(sizes):
+    with pytest.raises(ValueError, match='4 devices'):
+        sharding.make_mesh(**sizes)
+
+
+def test_moments_and_target_lie_as_their_parameters():
+    mesh = sharding.make_mesh(data=1, fsdp=2, tensor=2)
+    for path in ('params/encoder', 'target', 'opt_state/0/mu/encoder'):
+        stacked = sharding.spec(f'{path}/layers/ffn/up/kernel', (3, 8, 8), mesh)
+        assert stacked == P(None, 'fsdp', 'tensor')
+        assert sharding.spec(f'{path}/layers/ffn/down/kernel', (3, 8, 8), mesh) == P(
+            None, 'tensor', 'fsdp'
+        )
+        assert sharding.spec(f'{path}/embedding', (31, 8), mesh) == P(None, 'fsdp')
+        assert sharding.spec(f'{path}/norm/scale', (8,), mesh) == P(None)
+    for leaf in ('layers/ffn/up/kernel', 'embedding', 'norm/scale'):
+        assert sharding.spec(f'opt_state/0/age/encoder/{leaf}', (), mesh) == P()
+
+
+def test_an_unknown_leaf_is_an_error():
+    with pytest.raises(ValueError, match='params/new/thing'):
+        sharding.spec('params/new/thing', (3,), sharding.make_mesh())
+
+
+def test_batch_is_split_over_data_and_fsdp():
+    mesh = sharding.make_mesh(data=2, fsdp=2)
+    placed = sharding.put_batch({'x': jax.numpy.zeros((8, 3))}, mesh)['x']
+    assert placed.sharding.shard_shape(placed.shape) == (2, 3)
+
+
+def test_every_process_reads_its_rows_and_no_others():
+    # Four hosts of two devices: data 8; data 4 with tensor 2; tensor over two hosts.
+    alone = {p: {2 * p, 2 * p + 1} for p in range(4)}
+    assert sharding.parts_of_batch(alone) == {p: (p, 4) for p in range(4)}
+    # Rings of a TPU's torus put a host's devices apart.
+    apart = {0: {0, 2}, 1: {1, 3}}
+    assert sharding.parts_of_batch(apart) == {0: (0, 2), 1: (1, 2)}
+    shared = {0: {0}, 1: {0}, 2: {1}, 3: {1}}
+    assert sharding.parts_of_batch(shared) == {0: (0, 2), 1: (0, 2), 2: (1, 2), 3: (1, 2)}
+    assert sharding.part_of_batch(sharding.make_mesh()) == (0, 1)
+    for held in ({0: {0, 1}, 1: {1, 2}}, {0: {0, 1}, 1: {2}}):
+        with pytest.raises(ValueError, match='some share only a part'):
+            sharding.parts_of_batch(held)
+
+
+@pytest.mark.parametrize('sizes', [dict(dcn_data=2), dict(dcn_data=3), dict(dcn_data=0)])
+def test_slices_must_be_there(sizes):
+    with pytest.raises(ValueError, match='the number of processes here, 1'):
+        sharding.make_mesh(**sizes)
+
+
+def test_what_is_offloaded_lies_on_the_host():
+    mesh = sharding.make_mesh()
+    tree = {
+        'params': {'a': {'scale': jax.numpy.ones(4)}},
+        'opt_state': {'age': {'a': {'scale': 0}}},
+    }
+    tree = jax.eval_shape(lambda: tree)
+    places = sharding.shardings(tree, mesh, 'opt_state')
+    assert places['opt_state']['age']['a']['scale'].memory_kind == 'pinned_host'
+    assert places['params']['a']['scale'].memory_kind != 'pinned_host'
+
+
+def test_a_call_on_a_cpu_has_ended():
+    @jax.jit
+    def slow(x):
+        return jax.lax.fori_loop(0, 300, lambda _, x: jnp.tanh(x @ x), x)
+
+    x = jnp.ones((256, 256))
+    slow(x).block_until_ready()
+    assert sharding.one_by_one(sharding.make_mesh(), slow)(x).is_ready()

@@ -1,0 +1,105 @@
+"""Bars on a terminal, plain lines elsewhere, aligned tables."""
+
+import io
+
+import jax.numpy as jnp
+import pytest
+
+from jepa_text.report import console
+
+
+class Clock:
+    def __init__(self):
+        self.time = 100.0
+
+    def __call__(self):
+        return self.time
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_without_a_terminal_progress_is_a_few_plain_lines():
+    stream, now = io.StringIO(), Clock()
+    with console.Progress('mlm', 1000, stream=stream, now=now) as progress:
+        for step in range(1, 1001):
+            now.time += 0.01
+            progress.update(step, loss=jnp.float32(5.25), tokens_per_second=12_345.6)
+        progress.log('done [100%]')
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 12 and '\x1b' not in stream.getvalue()
+    assert lines[-2].split('  ') == [
+        'mlm',
+        '100%',
+        '1,000/1,000',
+        'loss 5.250',
+        '12.3k tokens/s',
+        '0:10 spent',
+        '0:00 left',
+    ]
+    assert lines[-1] == 'done [100%]'
+
+
+def test_a_slow_run_prints_every_ten_seconds_and_the_last_step():
+    stream, now = io.StringIO(), Clock()
+    with console.Progress('mlm', 100_000, start=50, stream=stream, now=now) as progress:
+        for step in range(51, 101):
+            now.time += 3
+            progress.update(step, description='clm' if step < 75 else None)
+    lines = stream.getvalue().splitlines()
+    assert 12 <= len(lines) <= 15
+    assert lines[0].startswith('clm  ') and lines[-1].startswith('clm  ')
+    assert '100/100,000' in lines[-1] and '83:15:00 left' in lines[-1]
+
+
+def test_on_a_terminal_progress_draws_a_bar(monkeypatch):
+    monkeypatch.setenv('TERM', 'xterm-256color')
+    monkeypatch.setenv('COLUMNS', '110')
+    stream = Terminal()
+    with console.Progress('mlm', 10, stream=stream) as progress:
+        progress.update(5, loss=4.5, tokens_per_second=2e6)
+        progress.log('a line [with brackets]')
+        progress.update(10)
+    shown = stream.getvalue()
+    assert '10/10' in shown and 'loss 4.500' in shown and '2M tokens/s' in shown
+    assert '\x1b[' in shown and 'a line [with brackets]' in shown
+
+
+def test_a_dumb_terminal_gets_plain_lines(monkeypatch):
+    monkeypatch.setenv('TERM', 'dumb')
+    stream = Terminal()
+    with console.Progress('mlm', 2, stream=stream) as progress:
+        progress.update(2)
+    assert '\x1b' not in stream.getvalue() and '2/2' in stream.getvalue()
+
+
+ROWS = [['untrained', 7.65, None], ['clm [x]', 4.3125, 819]]
+
+
+def test_a_plain_table_is_aligned():
+    stream = io.StringIO()
+    console.table('Held out', ['model', 'loss', 'tokens'], ROWS, stream)
+    assert stream.getvalue().splitlines() == [
+        '',
+        'Held out',
+        '---------  -----  ------',
+        'model       loss  tokens',
+        '---------  -----  ------',
+        'untrained  7.650       –',
+        'clm [x]    4.312     819',
+    ]
+
+
+def test_a_rich_table_shows_every_cell(monkeypatch):
+    monkeypatch.setenv('TERM', 'xterm-256color')
+    stream = Terminal()
+    console.table('Held out', ['model', 'loss', 'tokens'], ROWS, stream)
+    for text in ('Held out', 'untrained', '7.650', 'clm [x]', '–'):
+        assert text in stream.getvalue()
+
+
+def test_a_table_row_must_fit():
+    with pytest.raises(ValueError, match='2 columns but this row'):
+        console.table('t', ['a', 'b'], [[1]], io.StringIO())

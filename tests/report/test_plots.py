@@ -1,0 +1,152 @@
+"""Figures hold the numbers they were given, are deterministic and leave no state."""
+
+import doctest
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from jepa_text.report import plots
+
+pytest.importorskip('matplotlib')
+STEPS = np.arange(10)
+RUNS = {'mlm': (STEPS, 7 - 0.1 * STEPS), 'clm': (STEPS, 7 - 0.3 * STEPS)}
+BARS = {'untrained': (0.5, 0.4, 0.6), 'mlm': (0.7, 0.65, 0.75)}
+
+
+def png(figure):
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format='png', metadata={'Software': None})
+    return buffer.getvalue()
+
+
+def lines(figure):
+    return {line.get_label(): line for line in figure.axes[0].lines}
+
+
+def texts(figure):
+    return {text.get_text() for text in figure.axes[0].texts}
+
+
+MAKERS = {
+    'curves': lambda: plots.curves(RUNS, 'Loss', 'nats', {'unigram': 6.4}, {'mlm': 4}),
+    'spectra': lambda: plots.spectra({'a': [3.0, 1.0, 0.0], 'b': [1.0]}, 'Spectrum'),
+    'bars': lambda: plots.bars_with_intervals(BARS, 'Probe', 'accuracy', {'chance': 0.4}),
+}
+
+
+@pytest.mark.parametrize('name', MAKERS)
+def test_a_figure_can_be_drawn_and_is_the_same_every_time(name):
+    first = png(MAKERS[name]())
+    assert first.startswith(b'\x89PNG') and first == png(MAKERS[name]())
+
+
+def test_curves_draw_the_values_with_their_references():
+    figure = MAKERS['curves']()
+    for name, (steps, values) in RUNS.items():
+        np.testing.assert_array_equal(lines(figure)[name].get_xdata(), steps)
+        np.testing.assert_array_equal(lines(figure)[name].get_ydata(), values)
+    assert texts(figure) == {'unigram', 'mlm'}
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ['mlm', 'clm']
+    assert figure.axes[0].get_ylabel() == 'nats' and figure.get_suptitle() == 'Loss'
+
+
+def test_a_run_keeps_its_colour_when_others_are_empty_or_baselines_come_first():
+    empty = {'mlm': ((), ()), 'clm': RUNS['clm']}
+    colours = [
+        lines(plots.curves(runs, '', ''))['clm'].get_color()
+        for runs in (RUNS, empty, {'untrained': RUNS['mlm'], **RUNS})
+    ]
+    assert len(set(colours)) == 1
+    assert lines(plots.curves(RUNS, '', ''))['mlm'].get_color() != colours[0]
+
+
+@pytest.mark.parametrize('points', [5, 30])
+def test_no_two_runs_look_alike(points):
+    steps = np.arange(points)
+    many = {f'run {i}': (steps, steps * (i + 1.0)) for i in range(40)}
+    drawn = lines(plots.curves(many, '', ''))
+    looks = {
+        (line.get_color(), str(line._dash_pattern), line.get_marker())
+        for line in drawn.values()
+    }
+    assert len(looks) == 40
+    # Where only colors can tell them apart, as in the charts of an analysis.
+    assert len({plots.shade(place) for place in range(18)}) == 18
+    # In gray, those of one hue are told apart by dashes and markers.
+    same_hue = [drawn[f'run {i}'] for i in (0, 6, 12, 18)]
+    assert len({str(line._dash_pattern) for line in same_hue}) == 4
+    assert doctest.testmod(plots).failed == 0
+
+
+def test_noise_is_drawn_under_its_mean_and_schedules_keep_their_corners():
+    steps = np.arange(400)
+    noise = np.random.default_rng(0).normal(size=400)
+    ramp = np.minimum(steps / 100, 1.0)
+    noisy = plots.curves({'a': (steps, noise)}, '', '')
+    assert len(noisy.axes[0].lines) == 2
+    assert np.std(lines(noisy)['a'].get_ydata()) < 0.5 * np.std(noise)
+    exact = plots.curves({'a': (steps, ramp)}, '', '')
+    np.testing.assert_array_equal(lines(exact)['a'].get_ydata(), ramp)
+
+
+def test_smoothing_is_unbiased_at_the_ends_and_leaves_gaps_alone():
+    values = np.full(50, 3.0)
+    values[20] = np.nan
+    smooth = plots._running_mean(values, 4)
+    assert np.isnan(smooth[20])
+    np.testing.assert_allclose(np.delete(smooth, 20), 3.0)
+
+
+def test_nothing_to_draw_is_still_a_figure():
+    for figure in (plots.curves({}, 't', 'y'), plots.spectra({'a': [0.0]}, 't')):
+        assert png(figure) and not figure.legends
+
+
+def test_spectra_are_relative_and_end_at_zero():
+    line = lines(MAKERS['spectra']())['a']
+    np.testing.assert_allclose(line.get_ydata(), [1, 1 / 3])
+    np.testing.assert_array_equal(line.get_xdata(), [1, 2])
+
+
+def test_bars_show_values_and_names():
+    figure = MAKERS['bars']()
+    assert [bar.get_width() for bar in figure.axes[0].patches] == [0.5, 0.7]
+    assert texts(figure) == {'0.5', '0.7'}
+    assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == list(BARS)
+
+
+def test_a_run_of_unequal_lengths_raises():
+    with pytest.raises(ValueError, match=r"run 'a' has steps \(3,\) and values \(2,\)"):
+        plots.curves({'a': ([1, 2, 3], [1, 2])}, 'Loss', '')
+
+
+def test_a_value_outside_of_its_interval_raises():
+    with pytest.raises(ValueError, match=r"'a' is 0.9, outside of \[0.1, 0.2\]"):
+        plots.bars_with_intervals({'a': (0.9, 0.1, 0.2)}, 'Probe', '')
+
+
+def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'matplotlib.figure', None)
+    with pytest.raises(ImportError, match=r'jepa-text\[viz\]'):
+        plots.curves(RUNS, '', '')
+
+
+def test_pyplot_is_never_imported(tmp_path):
+    code = (
+        'import sys\n'
+        'from jepa_text import plots\n'
+        'plots.curves({"a": ([0, 1], [1, 2])}, "t", "y").savefig(sys.argv[1])\n'
+        'assert "matplotlib.pyplot" not in sys.modules\n'
+    )
+    subprocess.run([sys.executable, '-c', code, str(tmp_path / 'x.png')], check=True)
+
+
+def test_a_constant_with_rounding_is_drawn_flat():
+    steps = np.arange(50)
+    values = 0.5 + 1e-8 * (steps % 2)
+    axes = plots.curves({'run': (steps, values)}, 'lambda', '').axes[0]
+    low, high = axes.get_ylim()
+    assert low < 0 < 0.5 < 1 < high

@@ -1,0 +1,144 @@
+"""A run that saved a state does not begin again at step 0 by itself."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import tiny
+
+from jepa_text import main
+from jepa_text.files import seal
+from jepa_text.parallel import exits
+from jepa_text.running import anew, metrics, restore
+from jepa_text.training import train
+
+CHANGES = dict(
+    steps=4,
+    phases=(dict(objective=dict(name='mlm')),),
+    checkpoint=dict(every=2, keep=2),
+    evaluate=dict(every=0, rate=0.15, most_rows=16),
+)
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+    """(config, workdir) of a run that took its four steps."""
+    folder = tmp_path_factory.mktemp('anew')
+    config = tiny.config(folder, **CHANGES)
+    train.train(config, folder / 'run')
+    return config, folder / 'run'
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    """The same, to be damaged."""
+    config, workdir = finished
+    shutil.copytree(workdir, tmp_path / 'run')
+    return config, tmp_path / 'run'
+
+
+def damage_all(workdir):
+    for step in (workdir / 'checkpoints').iterdir():
+        file = step / 'meta' / 'metadata'
+        file.write_bytes(b'[' + file.read_bytes()[1:])
+
+
+def files(folder):
+    """{name: content} of what a run tells, but for the lock and TensorBoard's."""
+    return {
+        path.name: path.read_bytes()
+        for path in Path(folder).iterdir()
+        if path.is_file() and path.name != 'lock' and 'tfevents' not in path.name
+    }
+
+
+def test_no_good_checkpoint_is_refused_and_nothing_is_touched(run):
+    config, workdir = run
+    damage_all(workdir)
+    before = files(workdir)
+    with pytest.raises(exits.ConfigError, match='2 saved checkpoints, and none is good'):
+        train.train(config, workdir)
+    assert files(workdir) == before
+    assert restore.steps(workdir / 'checkpoints') == [2, 4]
+
+
+def test_a_folder_of_checkpoints_that_is_gone_is_refused(run):
+    config, workdir = run
+    shutil.rmtree(workdir / 'checkpoints')
+    before = files(workdir)
+    with pytest.raises(exits.ConfigError, match='checkpoints is gone'):
+        train.train(config, workdir)
+    assert files(workdir) == before
+
+
+def test_restart_begins_anew_and_keeps_the_old_files(run, capsys):
+    config, workdir = run
+    damage_all(workdir)
+    before = files(workdir)
+    train.train(config, workdir, restart=True)
+    aside = workdir / anew.ASIDE
+    assert str(aside) in capsys.readouterr().out
+    assert restore.steps(aside / 'checkpoints') == [2, 4]
+    kept = files(aside)
+    assert kept == {name: before[name] for name in kept}
+    assert {metrics.FILE, 'started.json'} <= kept.keys()
+    assert tiny.log(workdir) == tiny.log(aside)
+    # Said again, as a launcher does that repeats its command: it goes on.
+    train.train(config, workdir, restart=True)
+    assert 'not needed' in capsys.readouterr().out
+    assert not (workdir / f'{anew.ASIDE}-2').exists()
+
+
+def test_a_run_that_saved_nothing_yet_begins_again_by_itself(run):
+    config, workdir = run
+    for step in (workdir / 'checkpoints').iterdir():
+        (step / seal.NAME).unlink()  # killed before the first was sealed
+    train.train(config, workdir)
+    assert restore.steps(workdir / 'checkpoints') == [2, 4]
+
+
+def test_files_of_others_are_no_damage(run):
+    config, workdir = run
+    for folder in (workdir, workdir / 'checkpoints', workdir / 'checkpoints' / '4'):
+        (folder / '.DS_Store').write_text('icons')
+    (workdir / 'checkpoints' / '7').write_text('a file that is called as a step')
+    log = (workdir / metrics.FILE).read_bytes()
+    state = train.train(config, workdir)
+    assert int(state.step) == 4
+    assert (workdir / metrics.FILE).read_bytes() == log
+
+
+def test_an_error_of_the_disk_is_no_damage(run, monkeypatch):
+    config, workdir = run
+    before = files(workdir)
+    newest = str(workdir / 'checkpoints' / '4' / 'state')
+    scan = os.scandir
+
+    def denied(path):
+        if str(path) == newest:
+            raise PermissionError(13, 'Permission denied', str(path))
+        return scan(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, 'scandir', denied)
+        with pytest.raises(PermissionError, match='4 cannot be read') as caught:
+            train.train(config, workdir)
+    assert exits.code_of(caught.value) == exits.FAILED
+    assert files(workdir) == before
+    # The error was passing: nothing was lost.
+    assert int(train.train(config, workdir).step) == 4
+
+
+def test_the_flag_reaches_the_run(monkeypatch, tmp_path):
+    (tmp_path / 'c.py').write_text(
+        'from ml_collections import ConfigDict\ndef get_config(): return ConfigDict()'
+    )
+    seen = []
+    monkeypatch.setattr(
+        'jepa_text.training.train.train', lambda *_, **given: seen.append(given)
+    )
+    command = ['jepa-text', 'train', f'--config={tmp_path}/c.py', '--workdir=x']
+    for words in ([], ['--restart'], ['--restart=false'], ['--norestart']):
+        assert main.main([*command, *words]) == exits.DONE
+    assert seen == [{}, {'restart': True}, {}, {}]

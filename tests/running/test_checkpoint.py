@@ -1,0 +1,517 @@
+"""What is saved comes back bit for bit or not at all, whatever happens in between."""
+
+import contextlib
+import errno
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from jepa_text.files import seal
+from jepa_text.running import checkpoint, restore
+
+
+@flax.struct.dataclass
+class State:
+    step: jax.Array
+    params: dict
+    target: Any
+    opt_state: Any
+
+
+def _state(step, width=8, target=False):
+    rng = np.random.default_rng(step)
+    params = {
+        'encoder': {
+            'kernel': jnp.asarray(rng.standard_normal((width, 4)), jnp.float32),
+            'half': jnp.asarray(rng.standard_normal((width, 3)), jnp.bfloat16),
+        },
+        'ids': jnp.asarray(rng.integers(0, 99, (5,)), jnp.int32),
+        'nothing': {},
+    }
+    chain = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
+    opt_state = chain.init(params['encoder'])
+    grads = jax.tree.map(jnp.ones_like, params['encoder'])
+    _, opt_state = chain.update(grads, opt_state, params['encoder'])
+    kept = params['encoder'] if target else None
+    return State(jnp.int32(step), params, kept, opt_state)
+
+
+def _abstract(state):
+    return jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
+    )
+
+
+def _assert_same(left, right):
+    assert jax.tree.structure(left) == jax.tree.structure(right)
+    for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
+        assert a.dtype == b.dtype
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def _save(folder, *steps, **options):
+    with checkpoint.Checkpointer(folder, **options) as store:
+        for step in steps:
+            assert store.save(_state(step), {'cursor': step * 10}) is True
+
+
+def _steps(folder):
+    return sorted(p.name for p in folder.iterdir())
+
+
+def _largest(folder):
+    return max(
+        (p for p in (folder / 'state').rglob('*') if p.is_file()),
+        key=lambda p: p.stat().st_size,
+    )
+
+
+def _flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@contextlib.contextmanager
+def _small_disk(path, size):
+    """A real, full-able disk for those who may mount one (root)."""
+    path.mkdir()
+    command = ['mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', str(path)]
+    if (
+        not shutil.which('mount')
+        or subprocess.run(command, capture_output=True).returncode
+    ):
+        pytest.skip('this user may not mount a tmpfs')
+    try:
+        yield path
+    finally:
+        subprocess.run(['umount', '-l', str(path)], check=True)
+
+
+# There and back
+
+
+@pytest.mark.parametrize('target', [False, True])
+def test_state_and_meta_come_back_bit_for_bit(tmp_path, target):
+    state = _state(7, target=target)
+    meta = {'cursor': 3, 'history': [{'start': 0, 'name': 'clm'}], 'none': None}
+    with checkpoint.Checkpointer(tmp_path / 'run') as store:
+        assert store.newest_good() is None
+        assert store.last_step is None
+        assert store.save(state, meta, wait=True) is True
+        assert store.last_step == 7
+    with checkpoint.Checkpointer(tmp_path / 'run') as store:
+        assert store.last_step == 7
+        assert store.newest_good() == (7, meta)
+        restored = store.restore(7, _abstract(state))
+    _assert_same(restored, state)
+    assert type(restored.opt_state[1][0]) is type(state.opt_state[1][0])
+
+
+def test_tuples_in_the_meta_come_back_as_lists(tmp_path):
+    with checkpoint.Checkpointer(tmp_path) as store:
+        store.save(_state(1), {'betas': (0.9, 0.95)})
+        assert store.newest_good() == (1, {'betas': [0.9, 0.95]})
+
+
+def test_relative_folder_works(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _save('run', 1)
+    assert restore.newest_good('run') == (1, {'cursor': 10})
+
+
+def test_one_device_to_four_and_back_is_exact(tmp_path):
+    mesh = jax.make_mesh((4,), ('data',), axis_types=(AxisType.Auto,))
+
+    def spread(x):
+        rows = x.ndim == 2 and x.shape[0] % 4 == 0
+        spec = P('data') if rows else P()
+        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=NamedSharding(mesh, spec))
+
+    state = _state(1)
+    with checkpoint.Checkpointer(tmp_path) as store:
+        store.save(state, {})
+        on_four = store.restore(1, jax.tree.map(spread, state))
+        assert len(on_four.params['encoder']['kernel'].sharding.device_set) == 4
+        assert on_four.params['encoder']['kernel'].sharding.spec == P('data')
+        _assert_same(on_four, state)
+        store.save(on_four.replace(step=on_four.step + 1), {})
+        on_one = store.restore(2, _abstract(state))
+        assert len(on_one.params['encoder']['kernel'].sharding.device_set) == 1
+        _assert_same(on_one, state.replace(step=jnp.int32(2)))
+
+
+def test_donating_the_state_after_save_does_not_change_what_is_saved(tmp_path):
+    double = jax.jit(lambda s: jax.tree.map(lambda x: x + x, s), donate_argnums=0)
+    kernel = np.random.default_rng(0).standard_normal((1000, 1000), np.float32)
+    # A result of jit: XLA owns its memory and may reuse it, unlike that of numpy.
+    params = jax.jit(lambda x: {'kernel': x + 0})(kernel)
+    state = State(jnp.int32(1), params, None, ())
+    with checkpoint.Checkpointer(tmp_path) as store:
+        store.save(state, {})
+        jax.block_until_ready(double(state.params))
+    params = restore.part(tmp_path, 1, {'params': {'kernel': _shape(1000, 1000)}})[
+        'params'
+    ]
+    assert np.array_equal(params['kernel'], kernel)
+
+
+def _shape(*shape, dtype=jnp.float32):
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def test_step_can_be_read_by_plain_orbax(tmp_path):
+    _save(tmp_path, 3)
+    state = _state(3)
+    wanted = ocp.args.Composite(state=ocp.args.StandardRestore(_abstract(state)))
+    with ocp.CheckpointManager(tmp_path) as manager:
+        assert manager.all_steps() == [3]
+        _assert_same(manager.restore(3, args=wanted).state, state)
+
+
+# Refusals
+
+
+def test_saves_must_go_forward_also_after_reopening(tmp_path):
+    with checkpoint.Checkpointer(tmp_path) as store:
+        store.save(_state(5), {})
+        with pytest.raises(ValueError, match='Step 5 cannot be saved.*must go forward'):
+            store.save(_state(5), {})
+    with checkpoint.Checkpointer(tmp_path) as store:
+        with pytest.raises(ValueError, match='step 5 is there already'):
+            store.save(_state(4), {})
+        assert store.save(_state(6), {}) is True
+
+
+def test_meta_that_is_no_json_and_leaf_that_is_no_array_are_refused(tmp_path):
+    with checkpoint.Checkpointer(tmp_path) as store:
+        with pytest.raises(ValueError, match='meta of step 1 .* is not JSON'):
+            store.save(_state(1), {'array': np.ones(3)})
+        with pytest.raises(ValueError, match='leaf target of the state is 0.5, a float'):
+            store.save(_state(1).replace(target=0.5), {})
+        assert store.save(_state(1), {}) is True
+
+
+@pytest.mark.parametrize('options', [{'keep': 0}, {'keep_every': 0}])
+def test_keeping_nothing_is_refused(tmp_path, options):
+    with pytest.raises(ValueError, match='must be at least 1'):
+        checkpoint.Checkpointer(tmp_path, **options)
+
+
+def test_folder_that_cannot_be_made_is_explained(tmp_path):
+    (tmp_path / 'file').write_text('')
+    with pytest.raises(OSError, match='checkpoint folder .* cannot be used'):
+        checkpoint.Checkpointer(tmp_path / 'file')
+
+
+# Damage and crashes
+
+
+def _delete(path):
+    path.unlink()
+
+
+def _truncate(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+@pytest.mark.parametrize('damage', [_flip, _truncate, _delete])
+def test_damaged_newest_step_falls_back_with_one_warning(tmp_path, caplog, damage):
+    _save(tmp_path, 1, 2, 3)
+    damage(_largest(tmp_path / '3'))
+    assert restore.newest_good(tmp_path) == (2, {'cursor': 20})
+    assert _steps(tmp_path) == ['1', '2', '3'], 'reading moves nothing'
+    caplog.clear()
+    with checkpoint.Checkpointer(tmp_path) as store:
+        assert store.newest_good() == (2, {'cursor': 20})
+        passed = [r for r in caplog.records if 'is passed over' in r.getMessage()]
+        assert len(passed) == 1
+        assert str(tmp_path / '3') in passed[0].getMessage()
+        assert _steps(tmp_path) == ['1', '2', 'damaged-3']
+        _assert_same(store.restore(2, _abstract(_state(2))), _state(2))
+        assert store.save(_state(3), {'cursor': 31}) is True
+        assert store.newest_good() == (3, {'cursor': 31})
+
+
+def test_damage_that_happens_while_open_is_seen(tmp_path, caplog):
+    with checkpoint.Checkpointer(tmp_path) as store:
+        store.save(_state(1), {})
+        store.save(_state(2), {})
+        assert store.newest_good()[0] == 2
+        _flip(_largest(tmp_path / '2'))
+        assert store.newest_good()[0] == 1
+        with pytest.raises(ValueError, match='cannot be trusted: the contents of'):
+            store.restore(2, _abstract(_state(2)))
+
+
+def test_all_damaged_is_none_and_starts_again(tmp_path):
+    _save(tmp_path, 1)
+    _flip(_largest(tmp_path / '1'))
+    with checkpoint.Checkpointer(tmp_path) as store:
+        assert store.newest_good() is None
+        assert store.save(_state(1), {}, wait=True) is True
+    _flip(_largest(tmp_path / '1'))
+    _save(tmp_path, 1)
+    assert _steps(tmp_path) == ['1', 'damaged-1', 'damaged-1-2']
+
+
+def test_leftovers_are_cleaned_on_opening(tmp_path, caplog):
+    _save(tmp_path, 1, 2, 3, 4)
+    for step in ('2', '4'):
+        (tmp_path / step / seal.NAME).unlink()
+    (tmp_path / '5.orbax-checkpoint-tmp' / 'state').mkdir(parents=True)
+    (tmp_path / 'deleting-0' / 'state').mkdir(parents=True)
+    with checkpoint.Checkpointer(tmp_path) as store:
+        assert store.last_step == 3
+    assert 'no SEAL.json' in caplog.text
+    assert _steps(tmp_path) == ['3', 'damaged-2', 'damaged-4']
+
+
+def test_step_is_sealed_soon_without_another_call(tmp_path):
+    with checkpoint.Checkpointer(tmp_path) as store:
+        store.save(_state(1), {})
+        deadline = time.monotonic() + 10
+        while restore.newest_good_step(tmp_path) != 1:
+            assert time.monotonic() < deadline, 'never sealed'
+            time.sleep(0.02)
+
+
+CHILD = """
+import sys, jax, jax.numpy as jnp, numpy as np
+from types import SimpleNamespace
+import flax.struct
+from jepa_text.running import checkpoint
+
+@flax.struct.dataclass
+class State:
+    step: jax.Array
+    params: dict
+
+base = np.random.default_rng(0).standard_normal((5, 1_500_000), np.float32)
+def state(step):
+    return State(jnp.int32(step), {f'p{i}': base[i] + np.float32(step) for i in range(5)})
+
+with checkpoint.Checkpointer(sys.argv[1], keep=2) as store:
+    first = (store.last_step or 0) + 1
+    for step in range(first, first + 1000):
+        store.save(state(step), {'step': step})
+        print(step, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_kill_in_the_middle_of_a_save_leaves_an_exact_earlier_step(tmp_path):
+    """Five kills -9 at different moments of saving 30 MB, each resuming the last one."""
+    base = np.random.default_rng(0).standard_normal((5, 1_500_000), np.float32)
+    wanted = {
+        'step': _shape(dtype=jnp.int32),
+        'params': {f'p{i}': _shape(1_500_000) for i in range(5)},
+    }
+    for delay in (0.0, 0.05, 0.12, 0.25, 0.4):
+        before = restore.newest_good_step(tmp_path) or 0
+        code = [sys.executable, '-c', CHILD, str(tmp_path)]
+        with subprocess.Popen(code, stdout=subprocess.PIPE, text=True) as child:
+            accepted = [int(child.stdout.readline()) for _ in range(2)]
+            time.sleep(delay)
+            child.send_signal(signal.SIGKILL)
+            accepted += [int(line) for line in child.stdout]
+        assert accepted[0] == before + 1, 'the child resumed from the newest good step'
+        step, meta = restore.newest_good(tmp_path)
+        # Accepting a step waits for the one before, so that one is never lost.
+        assert max(accepted) - 1 <= step <= max(accepted) + 1
+        assert meta == {'step': step}
+        state = restore.state(tmp_path, step, wanted)
+        assert int(state['step']) == step
+        for i in range(5):
+            assert np.array_equal(state['params'][f'p{i}'], base[i] + np.float32(step))
+
+
+# Retention
+
+
+def test_retention_keeps_the_newest_and_the_multiples(tmp_path):
+    _save(tmp_path, *range(1, 9), keep=2, keep_every=3)
+    assert _steps(tmp_path) == ['3', '6', '7', '8']
+
+
+def test_only_good_step_is_never_removed_before_a_newer_one_is_sealed(
+    tmp_path, monkeypatch
+):
+    whole, seen = seal.seal, []
+
+    def watch(folder):
+        seen.append((folder.name, restore.newest_good_step(tmp_path)))
+        whole(folder)
+
+    monkeypatch.setattr(seal, 'seal', watch)
+    _save(tmp_path, 1, 2, 3, keep=1)
+    assert seen == [('1', None), ('2', 1), ('3', 2)]
+    assert _steps(tmp_path) == ['3']
+
+
+def test_failed_seal_keeps_the_old_step_and_raises_on_the_next_call(
+    tmp_path, monkeypatch
+):
+    with checkpoint.Checkpointer(tmp_path, keep=1) as store:
+        store.save(_state(1), {}, wait=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(seal, 'seal', _raise(OSError(errno.EIO, 'Input/output error')))
+            store.save(_state(2), {})
+            with pytest.raises(RuntimeError, match='Step 2 could not be saved') as caught:
+                store.wait()
+        assert isinstance(caught.value.__cause__, OSError)
+        assert store.newest_good()[0] == 1
+        store.wait()
+        assert store.save(_state(2), {}, wait=True) is True
+    assert _steps(tmp_path) == ['2']
+
+
+def _raise(error):
+    def fail(*args, **kwargs):
+        raise error
+
+    return fail
+
+
+def test_error_inside_the_block_is_not_hidden_by_that_of_the_last_save(
+    tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr(seal, 'seal', _raise(OSError(errno.EIO, 'Input/output error')))
+    with (
+        pytest.raises(ZeroDivisionError),
+        checkpoint.Checkpointer(tmp_path) as store,
+    ):
+        store.save(_state(1), {})
+        raise ZeroDivisionError
+    assert 'The last save failed as well' in caplog.text
+    with (
+        pytest.raises(RuntimeError, match='Step 1 could not be saved'),
+        checkpoint.Checkpointer(tmp_path) as store,
+    ):
+        store.save(_state(1), {})
+
+
+def test_old_step_that_cannot_be_removed_is_a_warning(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(shutil, 'rmtree', _raise(OSError(errno.EBUSY, 'busy')))
+    _save(tmp_path, 1, 2, keep=1)
+    assert 'could not be removed' in caplog.text
+    assert restore.newest_good_step(tmp_path) == 2
+
+
+def test_close_may_be_called_twice(tmp_path):
+    store = checkpoint.Checkpointer(tmp_path)
+    store.save(_state(1), {})
+    store.close()
+    store.close()
+    assert restore.newest_good_step(tmp_path) == 1
+
+
+# A full disk
+
+
+def test_no_room_is_an_alarm_while_training_and_an_error_at_the_end(
+    tmp_path, monkeypatch, caplog
+):
+    with checkpoint.Checkpointer(tmp_path) as store:
+        store.save(_state(1), {}, wait=True)
+        with monkeypatch.context() as patch:
+            free = SimpleNamespace(free=1000)
+            patch.setattr(shutil, 'disk_usage', lambda folder: free)
+            state = _state(2, width=10_000)
+            assert store.save(state, {}) is False
+            needed = 1.2 * sum(x.nbytes for x in jax.tree.leaves(state)) / 1e6
+            assert f'needs {needed:.1f} MB and the disk has 0.0 MB free' in caplog.text
+            assert 'Free some space' in caplog.text
+            with pytest.raises(OSError, match='Step 2 cannot be saved') as caught:
+                store.save(state, {}, wait=True)
+            assert caught.value.errno == errno.ENOSPC
+        assert store.last_step == 1
+        assert store.save(_state(2), {}, wait=True) is True
+    assert _steps(tmp_path) == ['1', '2']
+
+
+def test_disk_that_fills_up_while_saving(tmp_path, monkeypatch, caplog):
+    """A real full disk behind a preflight that was told otherwise."""
+    monkeypatch.setattr(shutil, 'disk_usage', lambda folder: SimpleNamespace(free=10**12))
+    with _small_disk(tmp_path / 'disk', '4m') as disk:
+        _fill_and_recover(disk, caplog)
+
+
+def _fill_and_recover(disk, caplog):
+    def big(step):
+        noise = np.random.default_rng(0).standard_normal((8, 200_000), np.float32)
+        return State(jnp.int32(step), {'noise': jnp.asarray(noise)}, None, ())
+
+    with checkpoint.Checkpointer(disk) as store:
+        store.save(_state(1), {}, wait=True)
+        assert store.save(big(2), {}) is True, 'nobody knows yet'
+        store.wait()
+        told = [r for r in caplog.records if r.levelno == logging.WARNING]
+        assert len(told) == 1
+        assert f'full while step 2 was saved in {disk}' in told[0].getMessage()
+        assert _steps(disk) == ['1'], 'the space was given back'
+        with pytest.raises(OSError, match='The disk was full while step 3') as caught:
+            store.save(big(3), {}, wait=True)
+        assert 'No space left' in str(caught.value.__cause__)
+        assert store.newest_good() == (1, {})
+        assert store.save(_state(4), {}, wait=True) is True
+    assert not [r for r in caplog.records if r.name == 'absl' and r.levelno > 20]
+
+
+def test_save_that_fails_before_the_background_is_reported_at_once(tmp_path, monkeypatch):
+    with checkpoint.Checkpointer(tmp_path) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(store._orbax, 'save', _raise(ValueError('odd')))
+            with pytest.raises(RuntimeError, match='ValueError: odd'):
+                store.save(_state(1), {})
+            patch.setattr(store._orbax, 'save', _raise(OSError(errno.EDQUOT, 'quota')))
+            assert store.save(_state(1), {}) is False
+        assert store.save(_state(1), {}) is True
+
+
+# The terminal
+
+
+def test_nothing_is_printed_in_normal_use(tmp_path, capfd, caplog):
+    absl = logging.getLogger('absl')
+    caplog.set_level(logging.INFO, logger='absl')
+    filters = list(absl.filters)
+    _save(tmp_path, 1, 2)
+    with checkpoint.Checkpointer(tmp_path) as store:
+        store.restore(2, _abstract(_state(2)))
+    restore.newest_good(tmp_path)
+    assert absl.filters == filters
+    assert not [r for r in caplog.records if r.name == 'absl']
+    assert capfd.readouterr() == ('', '')
+
+
+def test_a_save_that_cannot_make_its_folder_leaves_no_thread_that_waits(tmp_path):
+    before = set(threading.enumerate())
+    with checkpoint.Checkpointer(tmp_path / 'run') as store:
+        store.save(_state(1), {}, wait=True)
+        shutil.rmtree(tmp_path / 'run')
+        (tmp_path / 'run').write_text('in the way')
+        with pytest.raises(RuntimeError, match='Step 2 could not be saved'):
+            store.save(_state(2), {}, wait=True)
+    left = set(threading.enumerate()) - before
+    deadline = time.monotonic() + 10
+    for thread in left:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    assert not [thread.name for thread in left if thread.is_alive()]

@@ -1,0 +1,52 @@
+"""What is not used any more goes: a model's parameters leave with the model."""
+
+import dataclasses
+import gc
+import weakref
+
+import jax
+import pytest
+
+from jepa_text import load
+from jepa_text.analysis import features
+from jepa_text.config import resolve
+from jepa_text.data import tokenizers
+from jepa_text.models import transformer
+from jepa_text.models.network import Network
+
+
+@pytest.fixture
+def model():
+    tokenizer = tokenizers.load(tokenizers.BUNDLED)
+    objective = resolve.build(
+        'objectives', dict(name='mlm'), tokenizer=tokenizer, length=32, steps=1
+    )
+    encoder = transformer.make('tiny', vocab_size=tokenizer.vocab_size, depth=1)
+    network = Network(encoder, objective)
+    return load.Pretrained(
+        network, jax.jit(lambda: network.init(0))(), tokenizer, 32, 'made up'
+    )
+
+
+def test_a_model_that_was_used_is_freed(model):
+    model.encode(['The whale.'])
+    model.encode(['The whale.'], layer=0, pool='max')
+    model.fill('The <mask>.')
+    digest = features.identity(model)
+    features.of(model, ['The whale.', 'The sea.'])
+    other = dataclasses.replace(model, causal=True)
+    assert features.identity(other) != digest == features.identity(model)
+    other.encode(['The whale.'])
+    gone = [weakref.ref(each) for each in (model, other)]
+    gone += [weakref.ref(leaf) for leaf in jax.tree.leaves(model.params)]
+    # The fixture holds it, too.
+    object.__setattr__(model, 'params', {})
+    del model, other
+    gc.collect()
+    assert [ref() for ref in gone[1:]] == [None] * (len(gone) - 1)
+
+
+def test_a_function_of_a_model_is_compiled_once(model):
+    assert model._encode(1, 'mean') is model._encode(1, 'mean')
+    assert model._encode(1, 'mean') is not model._encode(0, 'mean')
+    assert model._words is model._words

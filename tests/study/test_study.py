@@ -1,0 +1,247 @@
+"""A study says what its runs are worth, checks before it trains, and loses nothing."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import tiny
+
+from jepa_text.study import probes, report, study
+
+SHAPE = {'geometry/uniformity': -1.5, 'geometry/effective_rank': 40.0}
+
+
+def results(**losses):
+    """The results of a study by its held-out masked losses."""
+    models = {name: SHAPE | {'heldout/mlm_loss': loss} for name, loss in losses.items()}
+    made = {'probes': {}, 'no_probe': {}, 'recipes': {}}
+    return made | {'models': models, 'unigram': 6.4, 'heldout_tokens': 1000}
+
+
+@pytest.mark.parametrize(
+    'losses, said, unsaid',
+    [
+        (
+            dict(a=5.0, b=5.5),
+            '`a` names hidden tokens best: 5.00 nats per token, 1.40 better',
+            'W',
+        ),
+        (dict(a=7.05), 'that token frequencies do not give: `a`.', 'Worse than untr'),
+        (
+            dict(a=7.05),
+            '7.05 nats per token, 0.65 worse than token frequencies alone',
+            '-0.65',
+        ),
+        (
+            dict(a=5.0, b=7.7),
+            'Worse than untrained at naming hidden tokens: `b`.',
+            '`a`,',
+        ),
+        (
+            dict(a=math.nan, b=5.0),
+            'Worse than untrained at naming hidden tokens: `a`.',
+            '-',
+        ),
+        (dict(a=math.nan, b=5.0), '`b` names hidden tokens best', 'nan'),
+    ],
+)
+def test_the_headline_says_what_the_runs_are_worth(losses, said, unsaid):
+    headline = report.headline(results(untrained=7.6, **losses))
+    assert said in headline and unsaid not in headline
+    # The untrained network is no run: it never names hidden tokens best.
+    assert '`untrained` names' not in report.headline(results(untrained=4.0, a=5.0))
+
+
+def test_a_run_is_judged_by_its_own_masked_loss():
+    """MNTP where that was trained; a run that predicts no tokens has none."""
+    found = results(a=5.0)
+    found['models']['b'] = SHAPE | {
+        'heldout/mntp_loss': 2.0,
+        'heldout/mntp_accuracy': 0.5,
+    }
+    found['models']['c'] = SHAPE
+    assert '`b` names hidden tokens best: 2.00' in report.headline(found)
+    rows = {row[0]: row[1:] for row in report._losses(found)['table']['rows']}
+    assert rows['b'][0] == 2.0 and rows['b'][2] == 0.5
+    assert rows['c'] == [None] * 4
+    found['models'] = {'c': SHAPE}
+    assert 'No run predicts tokens' in report.headline(found)
+
+
+def told(**scores):
+    """Results of a study with one probe: (score, bag) of each, intervals of 0.04."""
+    found = results(**dict.fromkeys(scores, 5.0))
+    for name, (score, bag) in scores.items():
+        key = 'representation/word_order'
+        ends = {f'{key}_low': score - 0.02, f'{key}_high': score + 0.02}
+        found['models'][name] |= {key: score, f'{key}_bag': bag} | ends
+    largest, tf_idf = (dict(balanced=x, accuracy=x) for x in (0.5, 0.52))
+    probe = dict(classes=2, learned=9, scored=9, documents=3, split='apart', left_out=0)
+    probe['controls'] = {'largest class': largest, 'TF-IDF': tf_idf}
+    return found | {'probes': {'word_order': probe}}
+
+
+def test_worse_than_untrained_and_no_better_than_a_control_are_headlines():
+    found = told(untrained=(0.6, 0.5), a=(0.5, 0.5), b=(0.7, 0.5))
+    said = report.headline(found)
+    assert said.startswith('Worse than untrained (0.600) in word_order: `a` (0.500).')
+    assert 'No run' not in said
+    # Of bags and TF-IDF, too: beyond is beyond all of them.
+    for a in ((0.61, 0.5), (0.7, 0.69)):
+        said = report.headline(told(untrained=(0.6, 0.5), a=a))
+        assert 'No run is clearly beyond every control in word_order.' in said
+
+
+def test_a_collapsed_run_is_a_headline_and_has_no_merit():
+    for shape in (
+        dict(uniformity=-1e-7),
+        dict(effective_rank=1.0),
+        dict(uniformity=math.nan),
+    ):
+        found = told(untrained=(0.5, 0.5), a=(0.9, 0.5))
+        found['models']['a'] |= {f'geometry/{key}': x for key, x in shape.items()}
+        said = report.headline(found)
+        assert said.startswith('Collapsed') and '`a`. No run is clearly beyond' in said
+
+
+def test_every_probe_stands_beside_all_of_its_controls():
+    found = told(untrained=(0.5, 0.48), a=(0.7, 0.51))
+    columns, rows = probes.table(found)
+    assert columns == ['balanced accuracy', 'word_order']
+    assert [row[1] for row in rows] == [0.5, 0.5, 0.52, 0.5, 0.48, 0.7, 0.51]
+    page = probes.section(found)
+    assert 'this one training run' in page['text'] and 'apart' in page['text']
+    assert page['table']['rows'][-2] == ['a', '0.700 (0.680 to 0.720)']
+    missing = found | {'probes': {}, 'no_probe': {'word_order': 'Too few.'}}
+    assert probes.section(missing)['text'] == 'No probe `word_order`: Too few.'
+
+
+@pytest.mark.parametrize('seeds', [1, 3, 4, 5])
+def test_a_verdict_between_recipes_takes_five_seeds(seeds):
+    names = {f'{name}-{n}': (name, n) for name in 'ab' for n in range(seeds)}
+    losses = {run: 4.0 + (name == 'b') + n / 50 for run, (name, n) in names.items()}
+    losses['b-0'] += 0.1
+    found = results(**losses) | {'recipes': names}
+    (row,) = probes.between(found)['table']['rows']
+    assert row[:3] == ['a', 'b', 'masked loss'] and row[3] == pytest.approx(-1, abs=0.2)
+    count = f'{seeds} seed' + 's' * (seeds > 1)
+    none = f'no verdict: {count}, 5 needed'
+    assert row[4] == none if seeds < 5 else row[4].startswith('a is below b (p = ')
+
+
+@pytest.fixture(scope='module')
+def own_text(tmp_path_factory):
+    """A study of one run of two steps on text without any fields."""
+    pytest.importorskip('sklearn')
+    folder = tmp_path_factory.mktemp('study')
+    rng = np.random.default_rng(0)
+    sentences = [f'The {" ".join(rng.choice(tiny.NOUNS, 11))} end.' for _ in range(3000)]
+    parts = [' '.join(sentences[n : n + 15]) for n in range(0, len(sentences), 15)]
+    (folder / 'own.txt').write_text('\n\n'.join(parts))
+    source = dict(name='text', path=str(folder / 'own.txt'), heldout_every=4)
+    config = tiny.config(folder, steps=2, baseline='none', evaluate=dict(every=0))
+    config |= dict(
+        telemetry=dict(every=0, on_collapse='warn'), checkpoint=dict(every=2, keep=1)
+    )
+    config['prepare'] = dict(source=source, tokenizer='bundled', row_length=32, shards=1)
+    config['data']['folder'] = ''
+    mlm = (dict(objective=dict(name='mlm')),)
+    config['runs'] = (dict(name='a', phases=mlm),)
+    config['study'] = dict(tasks=('word_order', 'bigram_shift'), label='', sentences=())
+    return config, folder
+
+
+def test_a_study_of_text_without_fields_has_probes_with_controls(own_text, capsys):
+    config, folder = own_text
+    found = study.study(config, folder / 'out')
+    assert found['recipes'] == {'a': ['a', 0]}
+    saved = json.loads((folder / 'out' / 'results.json').read_text())['results']
+    for results in (found, saved):
+        assert set(results['probes']) == {'word_order', 'bigram_shift'}
+        for probe in results['probes'].values():
+            assert set(probe['controls']) == {'largest class', 'TF-IDF'}
+        for name in ('untrained', 'a'):
+            values = results['models'][name]
+            assert 0.3 < values['representation/word_order'] < 0.7
+            assert 0.3 < values['representation/word_order_bag'] < 0.7
+    page = (folder / 'out' / 'report.html').read_text()
+    said = capsys.readouterr().out
+    for words in (
+        'largest class',
+        'TF-IDF',
+        'bag of embeddings of a',
+        'held-out documents',
+    ):
+        assert words in page and words in said
+
+
+@pytest.mark.slow
+def test_what_was_measured_of_a_model_is_not_lost(own_text, monkeypatch, capsys):
+    """The evaluation of the second run fails; then only that is done."""
+    config, folder = own_text
+    runs = [config['runs'][0], config['runs'][0] | {'name': 'b'}]
+    config = config | {'runs': runs, 'study': {'tasks': [], 'sentences': [SENTENCE]}}
+    load, broken = study.load.load, [True]
+
+    def fails_once(path):
+        if path.name == 'b' and broken:
+            broken.pop()
+            raise RuntimeError('no memory')
+        return load(path)
+
+    monkeypatch.setattr(study.load, 'load', fails_once)
+    with pytest.raises(RuntimeError, match='no memory'):
+        study.study(config, folder / 'kept')
+    capsys.readouterr()
+    found = study.study(config, folder / 'kept')
+    said = capsys.readouterr().out
+    assert 'evaluating b' in said and 'a: complete' in said
+    assert 'evaluating a' not in said and 'evaluating untrained' not in said
+    assert set(found['models']) == {'untrained', 'a', 'b'}
+    # One seed, one network, one stream: the two runs are the same.
+    (prediction,) = found['predictions']
+    assert prediction['models']['a'] == prediction['models']['b']
+    assert study.study(config, folder / 'kept') == found
+    assert 'evaluating' not in capsys.readouterr().out
+    # Another checkpoint is another model.
+    seal = next((folder / 'kept' / 'b' / 'checkpoints').glob('*/SEAL.json'))
+    before = study._question(config, folder / 'kept', 'b')
+    seal.write_text(seal.read_text() + ' ')
+    assert study._question(config, folder / 'kept', 'b') != before
+
+
+SENTENCE = ['The whale saw the <mask>.', 'captain']
+
+
+@pytest.mark.parametrize(
+    'changes, says',
+    [
+        (dict(runs=()), 'A study needs `runs`'),
+        (dict(names=('a', 'a')), "'a' is no name for a run"),
+        (dict(names=('a', 'rows')), "'rows' is no name for a run"),
+        (dict(names=('a', 'b/c')), "'b/c' is no name for a run"),
+        (dict(sentences=[('No hidden token.', 'x')]), 'with one <mask>'),
+        (dict(sentences=[('<mask> ' + 'whale ' * 99, 'x')]), 'but the runs read 30'),
+        (dict(second=dict(name='mlm', rate=7)), "run 'b': .*rate"),
+    ],
+)
+def test_what_would_fail_after_training_is_told_before(own_text, changes, says):
+    config, folder = own_text
+    first = config['runs'][0]
+    runs = [first | {'name': name} for name in changes.get('names', ('a', 'b'))]
+    if 'second' in changes:
+        runs[1]['phases'] = (dict(objective=changes['second']),)
+    section = dict(tasks=(), sentences=changes.get('sentences', ()))
+    config = config | dict(runs=changes.get('runs', runs), study=section)
+    with pytest.raises(ValueError, match=says):
+        study.study(config, folder / 'told')
+    assert not (folder / 'told' / 'a').exists()
+
+
+def test_a_label_that_no_document_has_is_told_before_training(own_text):
+    config, folder = own_text
+    config = config | dict(study=config['study'] | dict(label='author'))
+    with pytest.raises(ValueError, match="label='author', but .* it has: title"):
+        study.study(config, folder / 'label')
+    assert not (folder / 'label' / 'a').exists()

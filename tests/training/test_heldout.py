@@ -1,0 +1,282 @@
+"""What held-out losses say: as the objective predicts, over the bytes it predicts."""
+
+import functools
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny
+
+from jepa_text import load
+from jepa_text.config import resolve
+from jepa_text.data import pipeline, prepare, tokenizers
+from jepa_text.measures import frequencies
+from jepa_text.models import transformer
+from jepa_text.models.network import Network
+from jepa_text.objectives import mntp
+from jepa_text.objectives.base import Objective
+from jepa_text.parallel import sharding
+from jepa_text.running import metrics
+from jepa_text.training import train
+from jepa_text.training.evals import heldout
+
+LENGTH = 32
+CYCLE = ('the', 'whale', 'saw', 'one', 'captain', 'and', 'his', 'sister')
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    """Rows whose every token follows from its neighbors: pieces of one cycle of words."""
+    folder = tmp_path_factory.mktemp('cycle')
+    texts = {
+        ' '.join((CYCLE * 8)[begin : begin + length])
+        for begin in range(len(CYCLE))
+        for length in range(16, 50)
+    }
+    (folder / 'text.txt').write_text('\n\n'.join(sorted(texts)))
+    prepare.prepare(
+        source={'name': 'text', 'path': str(folder / 'text.txt'), 'heldout_every': 9},
+        tokenizer=tokenizers.load(tokenizers.BUNDLED),
+        folder=folder / 'rows',
+        row_length=LENGTH,
+        shards=2,
+    )
+    return folder
+
+
+def config(folder, *objectives, **changes):
+    """A run on the cycle, with a phase for each objective."""
+    given = dict(
+        data=dict(folder=str(folder / 'rows'), row_length=LENGTH, batch_size=16),
+        telemetry=dict(every=0, on_collapse='warn'),
+        phases=tuple(
+            dict(objective=one, **({} if one is objectives[-1] else {'steps': 1}))
+            for one in objectives
+        ),
+    )
+    return tiny.config(folder, **(given | changes))
+
+
+def heldout_of(log):
+    """The last value of every name that a run has written."""
+    return {key: value for line in log for key, value in line.items()}
+
+
+def test_mntp_is_scored_as_it_predicts(folder, tmp_path):
+    """What a run has all but learned is as little on held-out rows of the same text."""
+    steps = 60
+    schedule = dict(name='wsd', peak=1e-2, warmup=0.1, decay=0.3)
+    objective = dict(name='mntp', rate=0.15)
+    section = dict(every=steps, rate=0.15, most_rows=99)
+    changes = dict(steps=steps, schedule=schedule, log_every=steps, evaluate=section)
+    train.train(config(folder, objective, **changes), tmp_path / 'run')
+    log = heldout_of(metrics.read(tmp_path / 'run'))
+    assert log['train/mntp_loss'] < 0.5
+    # Other masks and documents; at the wrong place it is above 3.
+    assert abs(log['heldout/mntp_loss'] - log['train/mntp_loss']) < 0.3
+    assert log['heldout/mntp_accuracy'] > 0.85
+    # Where the token stands, this head names the one after it.
+    assert 'heldout/mlm_loss' not in log
+
+
+SCORED = {
+    'mlm': ['mlm', 'clm'],
+    'clm': ['clm', 'mlm'],
+    'mntp': ['mntp', 'clm'],
+    'hybrid': ['mlm', 'clm'],
+    'ijepa': ['mlm', 'clm'],
+    'sentence': ['mlm', 'clm'],
+}
+
+
+def network_of(section, length=LENGTH):
+    tokenizer = tokenizers.load(tokenizers.BUNDLED)
+    objective = resolve.build(
+        'objectives', section, tokenizer=tokenizer, length=length, steps=1
+    )
+    encoder = transformer.make('tiny', vocab_size=tokenizer.vocab_size, depth=1)
+    return Network(encoder, objective)
+
+
+@pytest.mark.parametrize('name', resolve.names('objectives'))
+def test_every_objective_says_how_it_is_scored(name):
+    parts = dict(parts=[dict(name='mntp'), dict(name='clm'), dict(name='mlm')])
+    section = dict(name=name) | (parts if name == 'mixture' else {})
+    found = heldout.scorings([network_of(section)])
+    expected = SCORED.get(name, ['mntp', 'clm', 'mlm'])
+    assert list(found) == expected
+    rates = {found[one]['rate'] for one in found if one != 'clm'}
+    assert rates <= {0.15}
+
+
+@pytest.mark.parametrize(
+    'section',
+    [
+        *(dict(name=name) for name in SCORED),
+        dict(name='mlm', shift=1),
+        dict(name='clm', prefix=(0.1, 0.5)),
+        dict(name='hybrid', mlm=dict(name='mlm', rate=0.2)),
+        dict(name='mixture', parts=[dict(name='mntp'), dict(name='clm')]),
+        dict(
+            name='mixture', parts=[dict(name='clm', prefix=(0.1, 0.5)), dict(name='mlm')]
+        ),
+    ],
+)
+def test_a_section_is_judged_as_its_objective_says(section):
+    expected = next(iter(heldout.scorings([network_of(section)])))
+    assert frequencies.kind_of(section) == expected
+    values = {f'heldout/{kind}_loss': 1.0 for kind in ('clm', 'mlm', 'mntp', 'prefix')}
+    values |= {f'heldout/{expected}_loss': 2.0, frequencies.UNIGRAM: 5.0}
+    (said,) = frequencies.sentences(values, expected)
+    assert '2.000 nats per token' in said
+
+
+def test_the_reading_of_an_objective_is_that_of_its_score():
+    left = heldout.scorings([network_of(dict(name='mlm', attends='left', rate=0.4))])
+    assert left['mlm']['attends'] == 'left' and left['mlm']['rate'] == 0.15
+    inside = dict(name='hybrid', mlm=dict(attends='left'))
+    assert heldout.scorings([network_of(inside)])['mlm']['attends'] == 'left'
+    prefix = heldout.scorings([network_of(dict(name='clm', prefix=(0.2, 0.5)))])
+    assert list(prefix) == ['prefix', 'clm', 'mlm']
+    assert prefix['prefix']['prefix'] == (0.2, 0.5)
+
+
+def test_the_last_phase_says_how_a_run_is_scored():
+    clm, mntp, left, mlm = map(
+        network_of,
+        (
+            dict(name='clm'),
+            dict(name='mntp'),
+            dict(name='mlm', attends='left'),
+            dict(name='mlm'),
+        ),
+    )
+    assert list(heldout.scorings([clm, mntp])) == ['mntp', 'clm']
+    assert list(heldout.scorings([mntp, clm, mlm])) == ['mlm', 'clm', 'mntp']
+    assert heldout.scorings([mlm, left])['mlm']['attends'] == 'left'
+    assert heldout.scorings([left, mlm])['mlm']['attends'] == 'both'
+
+
+class Wordless(Objective):
+    """Predicts no tokens: it has no lm_head."""
+
+    def modules(self, encoder):
+        return {}
+
+    def corrupt(self, example, rng, step=0):
+        return example | {'inputs': example['tokens']}
+
+    def counts(self, batch):
+        return {'tokens': jnp.sum(batch['segment_ids'] > 0)}
+
+    def terms(self, params, view):
+        batch = view.batch
+        hidden_BLD = view.apply(
+            'encoder',
+            params,
+            batch['inputs'],
+            batch['segment_ids'],
+            batch['positions'],
+            causal=False,
+        )
+        return {'tokens': jnp.mean(hidden_BLD**2)}, {}, {}
+
+    def passes(self, encoder, rows, length):
+        return []
+
+
+def test_a_run_without_words_is_told_and_goes_on(folder, tmp_path, monkeypatch, capsys):
+    """Its phase is not scored, in words; the phase that names tokens is."""
+    monkeypatch.setattr(mntp, 'make', lambda tokenizer, length, steps: Wordless())
+    changes = dict(steps=3, checkpoint=dict(every=1, keep=3))
+    changes |= dict(evaluate=dict(every=1, rate=0.15, most_rows=16))
+    train.train(
+        config(folder, dict(name='mntp'), dict(name='mlm'), **changes), tmp_path / 'run'
+    )
+    log = metrics.read(tmp_path / 'run')
+    scored = {line['step'] for line in log if 'heldout/mlm_loss' in line}
+    assert scored == {2, 3}
+    said = capsys.readouterr().err
+    first = load.load(tmp_path / 'run', step=1)
+    assert 'lm_head' not in first.params
+    assert np.isfinite(first.encode(['The whale'])).all()
+    with pytest.raises(ValueError, match='has no word head'):
+        first.fill('The <mask>')
+    assert said.count('phase 0: its objective has no lm_head') == 1
+    assert (
+        heldout.scorings([Network(transformer.make('tiny', vocab_size=8), Wordless())])
+        == {}
+    )
+
+
+TEXTS = (
+    'Call me Ishmael. Some years ago—never mind how long precisely—',
+    ' \n\n\ttabs   and  spaces ',
+    '<mask> <pad> <bos>',
+    'naïve Ünïcödé 𝔘𝔫𝔦𝔠𝔬𝔡𝔢 中文字 😀👩‍👩‍👧',
+    '1234567 0.5 "don\'t"',
+)
+
+
+@pytest.mark.parametrize('text', TEXTS)
+def test_the_bytes_of_tokens_add_up_to_the_text(text):
+    tokenizer = tokenizers.load(tokenizers.BUNDLED)
+    bytes_V = heldout.token_bytes(tokenizer)
+    assert bytes_V[tokenizer.encode(text)].sum() == len(text.encode())
+    assert not bytes_V[list(tokenizer.special_ids)].any()
+
+
+def test_bits_per_byte_are_of_the_bytes_predicted(folder):
+    """bits per byte * ln 2 * bytes of the predicted tokens = their nats, summed here from
+    the logits; of a document in one piece, these are all bytes of its text."""
+    tokenizer = tokenizers.load(tokenizers.BUNDLED)
+    rows = pipeline.Rows(folder / 'rows', 'heldout')
+    network = network_of(dict(name='clm'))
+    params = jax.jit(functools.partial(network.init, 0))()
+    mesh = sharding.make_mesh(devices=jax.devices()[:1])
+    most = 6
+    evaluator = heldout.Evaluator(
+        [network], rows, tokenizer, mesh, batch_size=4, most_rows=most
+    )
+    found = evaluator.run(params, network)
+    texts, nats = [], 0.0
+
+    @jax.jit
+    def surprise(params, row):
+        inputs = (row[key][None] for key in ('tokens', 'segment_ids', 'positions'))
+        hidden_BLD = network.apply('encoder', params, *inputs, causal=True)
+        embedding_VD = params['encoder']['embedding']
+        logits_LV = network.apply('lm_head', params, hidden_BLD, embedding_VD)[0]
+        scores_LV = jax.nn.log_softmax(logits_LV)
+        return -jnp.take_along_axis(scores_LV[:-1], row['tokens'][1:, None], axis=1)[:, 0]
+
+    for index in range(most):
+        row = rows[index]
+        loss_L = np.asarray(surprise(params, row), np.float64)
+        for piece in range(1, row['segment_ids'].max() + 1):
+            (where,) = np.nonzero(row['segment_ids'] == piece)
+            nats += loss_L[where[1:] - 1].sum()
+            # The first token of a piece is given: here it is <bos>, or of the text.
+            texts.append(tokenizer.decode(row['tokens'][where[1:]]))
+    size = sum(len(text.encode()) for text in texts)
+    assert size < rows.manifest['splits']['heldout']['bytes']
+    assert found['heldout/bits_per_byte'] * math.log(2) * size == pytest.approx(
+        nats, rel=1e-5
+    )
+
+
+def test_bytes_of_lossy_tokens_add_up_over_a_split(folder):
+    """Word pieces lose case and spaces: scaled, all of a split have its bytes."""
+    rows = pipeline.Rows(folder / 'rows', 'heldout')
+    ours = tokenizers.load(tokenizers.BUNDLED)
+    content = json.loads(ours.content) | {
+        'decoder': {'type': 'WordPiece', 'prefix': '##', 'cleanup': True}
+    }
+    lossy = tokenizers.parse(content, 'test')
+    bytes_V = heldout.token_bytes(lossy, rows)
+    total = (heldout.token_counts(rows, len(rows)) * bytes_V.astype(np.float64)).sum()
+    assert total == pytest.approx(rows.manifest['splits']['heldout']['bytes'], rel=1e-6)
+    assert not bytes_V[list(lossy.special_ids)].any()

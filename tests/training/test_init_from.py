@@ -1,0 +1,635 @@
+"""A run begins with another model: what stays, what is new; resuming is exact."""
+
+import dataclasses
+import functools
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+
+import hf_cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny
+from numpy.testing import assert_allclose, assert_array_equal
+from test_hf_import import tensors_of
+
+from jepa_text import export, load
+from jepa_text.config import resolve
+from jepa_text.data import prepare, tokenizers
+from jepa_text.optim import optimizers
+from jepa_text.running import restore, workdir
+from jepa_text.training import begin, convert, first_state, init_from, recipe, train
+from jepa_text.training import state as states
+
+MLM = (dict(objective=dict(name='mlm')),)
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp('warm')
+
+
+@pytest.fixture(scope='module')
+def old(folder):
+    """A run of 6 steps of CLM, two layers."""
+    config = tiny.config(
+        folder,
+        steps=6,
+        model=dict(name='transformer', preset='tiny', scan=True),
+        phases=(dict(objective=dict(name='clm')),),
+        evaluate=dict(every=6, rate=0.15, most_rows=16),
+    )
+    train.train(config, folder / 'old')
+    return folder / 'old'
+
+
+def config_of(folder, old, steps=4, **changes):
+    """A run of MLM that begins with the old one; what is not given, that decides."""
+    section = dict(path=str(old)) | changes.pop('start', {})
+    given = dict(start=section, model={}, phases=MLM, steps=steps, log_every=1)
+    given |= dict(evaluate=dict(every=4, rate=0.15, most_rows=16))
+    return tiny.config(folder, **(given | changes))
+
+
+def begun(config, folder, modules=('encoder', 'lm_head')):
+    """(recipe, the state that a run of this config begins with), not trained.
+
+    What does not come from the start is made only for more than these modules.
+    """
+    config = init_from.complete(recipe.plain(config), folder)
+    made = recipe.make(config)
+    phase = made.phases[0]
+    state = recipe.abstract_state(made, phase)
+    if set(state.params) - set(modules):
+        init = functools.partial(
+            states.create, phase.network, phase.objective, made.optimizer, made.seed
+        )
+        state = jax.jit(init, out_shardings=recipe.places(made, phase))()
+    folder.mkdir(exist_ok=True)
+    return made, first_state.begin(config['start'], made, state, folder)
+
+
+def paths(tree):
+    return {
+        optimizers.path_name(path): np.asarray(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+def same(one, other):
+    one, other = paths(one), paths(other)
+    assert one.keys() == other.keys()
+    for path, leaf in one.items():
+        assert_array_equal(leaf, other[path], err_msg=path)
+
+
+def test_a_run_goes_on_where_another_ended(folder, old, tmp_path, capsys):
+    """What begins measures what CLM measured at its end, on the same rows."""
+    made, state = begun(config_of(folder, old), tmp_path / 'new')
+    last = tiny.log(old)[-1]
+    found = made.evaluator.run(state.params, made.phases[0].network)
+    assert len(found) == 6 and last['step'] == 6
+    assert found == {name: last[name] for name in found}
+    record = json.loads((tmp_path / 'new' / init_from.FILE).read_text())
+    assert record['model']['preset'] == 'tiny' and record['tied'] is False
+    said = capsys.readouterr().out
+    assert 'old at step 6: clm' in said and all(line in said for line in record['lines'])
+
+
+def test_resuming_is_exact_and_asks_the_start_nothing(folder, old, tmp_path, monkeypatch):
+    config = config_of(folder, old, steps=6, checkpoint=dict(every=2, keep=3))
+    config['evaluate'] = dict(every=0)
+    straight = train.train(config, tmp_path / 'straight')
+    # As if killed between steps 4 and 6.
+    shutil.copytree(tmp_path / 'straight', tmp_path / 'cut')
+    shutil.rmtree(tmp_path / 'cut' / 'checkpoints' / '6')
+    for module, name in ((init_from, 'look'), (first_state, 'begin')):
+        monkeypatch.setattr(module, name, _never)
+    again = train.train(config, tmp_path / 'cut')
+    assert tiny.fingerprint(again) == tiny.fingerprint(straight)
+    assert tiny.log(tmp_path / 'cut') == tiny.log(tmp_path / 'straight')
+    with pytest.raises(ValueError, match='start.head'):
+        changed = config | {'start': config['start'] | {'head': 'new'}}
+        train.train(changed, tmp_path / 'cut')
+    # The run can be loaded, and so be a start itself.
+    assert load.load(tmp_path / 'cut').network.encoder.depth == 2
+
+
+def _never(*_):
+    raise AssertionError('a resumed run asked its start')
+
+
+def test_layout_and_positions_may_differ(folder, old, tmp_path):
+    """Unrolled instead of scanned, another base of the rotary positions."""
+    model = dict(scan=False, rope_theta=50_000.0)
+    made, state = begun(config_of(folder, old, model=model), tmp_path / 'new')
+    encoder = made.phases[0].network.encoder
+    assert (encoder.rope_theta, encoder.scan, encoder.width) == (50_000.0, False, 64)
+    kept = load.load(old).params
+    assert 'layer_1' in state.params['encoder']
+    same(state.params['lm_head'], kept['lm_head'])
+    stacked = convert.transformer.stack_layers(state.params['encoder'])
+    same(stacked, kept['encoder'])
+
+
+def extended(folder, words=('<new>', 'whalebone')):
+    """The bundled tokenizer with more words, the first of them before all others."""
+    backend = tokenizers.load(tokenizers.BUNDLED).backend
+    made = tokenizers.backend_library.Tokenizer.from_str(backend.to_str())
+    made.add_tokens(list(words))
+    made.save(str(folder / 'tokenizer.json'))
+    return tokenizers.load(folder / 'tokenizer.json')
+
+
+def test_old_words_keep_their_scores_in_a_larger_vocabulary(folder, old, tmp_path):
+    tokenizer = extended(tmp_path)
+    prepare.prepare(
+        source={'name': 'text', 'path': str(folder / 'text.txt'), 'heldout_every': 9},
+        tokenizer=tokenizer,
+        folder=tmp_path / 'rows',
+        row_length=tiny.LENGTH,
+    )
+    data = dict(folder=str(tmp_path / 'rows'), row_length=tiny.LENGTH, batch_size=8)
+    made, state = begun(config_of(folder, old, data=data), tmp_path / 'new')
+    model, count = load.load(old), tokenizer.vocab_size - 2
+    embedding_VD = np.asarray(state.params['encoder']['embedding'])
+    before_VD = np.asarray(model.params['encoder']['embedding'])
+    assert embedding_VD.shape[0] == count + 2
+    assert_array_equal(embedding_VD[:count], before_VD)
+    assert_allclose(embedding_VD[count:], np.stack([before_VD.mean(0)] * 2), atol=1e-7)
+    rng = np.random.default_rng(0)
+    ids = jnp.asarray(rng.integers(8, count, (2, 16)), jnp.int32)
+
+    def scores(network, params):
+        ones, places = jnp.ones_like(ids), jnp.broadcast_to(jnp.arange(16), ids.shape)
+        hidden = network.apply('encoder', params, ids, ones, places, causal=False)
+        return network.apply('lm_head', params, hidden, params['encoder']['embedding'])
+
+    found = jax.jit(functools.partial(scores, made.phases[0].network))(state.params)
+    wanted = jax.jit(functools.partial(scores, model.network))(model.params)
+    # Wider products add up in another order: equal rows, scores equal but for that.
+    assert_allclose(found[..., :count], wanted, atol=1e-6)
+
+
+def test_words_are_found_by_their_text(tmp_path):
+    def words(name, listed):
+        (tmp_path / name).mkdir()
+        hf_cases.write_tokenizer(tmp_path / name, listed)
+        return tokenizers.load(tmp_path / name / 'tokenizer.json')
+
+    first = words('a', ['<pad>', '<bos>', '<eos>', '<mask>', 'w4', 'w5', 'w6'])
+    other = words('b', ['<mask>', '<pad>', '<bos>', '<eos>', 'w6', 'w4', 'x', 'y'])
+    rows_V = convert.word_rows(first, other, have=8, want=10)
+    assert rows_V.tolist() == [3, 0, 1, 2, 6, 4, -1, -1, -1, -1]
+    # A row that is there for no word keeps its place.
+    assert convert.word_rows(first, first, 9, 9).tolist() == list(range(9))
+    params = {
+        'encoder': {'embedding': jnp.arange(16.0).reshape(8, 2)},
+        'lm_head': {'output': {'kernel': jnp.arange(8.0)[None]}, 'bias': jnp.arange(8.0)},
+    }
+    moved = convert.with_words(params, rows_V, known=7)
+    expected = [3, 0, 1, 2, 6, 4, 3, 3, 3, 3]
+    assert_allclose(moved['encoder']['embedding'][:, 0] / 2, expected, atol=1e-6)
+    assert_allclose(moved['lm_head']['output']['kernel'][0], expected, atol=1e-6)
+    assert_allclose(moved['lm_head']['bias'], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    'old, new, how, rows, copies',
+    [
+        (3, 6, 'stack', [0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 1]),
+        (3, 6, 'interleave', [0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1]),
+        (2, 3, 'identity', [0, 0, 1], [0, 1, 0]),
+        (5, 3, 'first', [0, 1, 2], [0, 0, 0]),
+        (5, 3, 'spread', [0, 2, 4], [0, 0, 0]),
+        (5, 1, 'spread', [0], [0]),
+        (3, 3, None, [0, 1, 2], [0, 0, 0]),
+    ],
+)
+def test_layers_are_copied_by_number(old, new, how, rows, copies):
+    found, is_copy = convert.layer_rows(old, new, how)
+    assert (found.tolist(), is_copy.astype(int).tolist()) == (rows, copies)
+
+
+def test_ways_that_do_not_lead_there_are_told():
+    with pytest.raises(ValueError, match="'stack' or 'interleave' or 'identity'"):
+        convert.layer_rows(2, 4, 'first')
+    with pytest.raises(ValueError, match="'first' or 'spread'; it is None"):
+        convert.layer_rows(4, 2, None)
+
+
+def test_identity_copies_change_nothing(folder, old, tmp_path):
+    section = dict(depth=5, scan=False)
+    config = config_of(folder, old, model=section, start=dict(layers='identity'))
+    made, state = begun(config, tmp_path / 'new')
+    model = load.load(old)
+    rows = [model.row(text) for text in ('The whale saw.', 'A captain of the union.')]
+    batch = model.pad(rows, 2)
+
+    def hidden(network, params):
+        return jax.jit(lambda p: network.apply('encoder', p, *batch, causal=False))(
+            params
+        )
+
+    deep, flat = hidden(made.phases[0].network, state.params), hidden(*model_of(old))
+    assert_allclose(deep, flat, atol=1e-6)
+    # With any copy heard, it is another function.
+    layer = state.params['encoder']['layer_1']
+    assert not np.asarray(layer['ffn']['down']['kernel']).any()
+    layer['ffn'] = state.params['encoder']['layer_0']['ffn']
+    assert np.abs(hidden(made.phases[0].network, state.params) - deep).max() > 1e-3
+
+
+def model_of(workdir):
+    found = load.load(workdir)
+    return found.network, found.params
+
+
+def test_a_bert_has_no_identity_copies(old):
+    params = {'embedding_norm': {}, 'embedding': jnp.ones((9, 2))}
+    params['layers'] = {'ffn_norm': {'scale': jnp.ones((2, 2))}}
+    deeper = params | {'layers': {'ffn_norm': {'scale': jnp.ones((4, 2))}}}
+    tokenizer = tokenizers.load(tokenizers.BUNDLED)
+    trees = [{'encoder': x, 'lm_head': {}} for x in (params, deeper)]
+
+    def fit(layers):
+        how = init_from.Start(path='x', layers=layers)
+        return first_state.fit(trees[0], tokenizer, trees[1], tokenizer, how)
+
+    with pytest.raises(ValueError, match="as it norms .*'stack' or 'interleave'"):
+        fit('identity')
+    assert 'layers    4, stack of 2' in fit('stack')[1]
+
+
+@pytest.mark.parametrize(
+    'changes, how, theta, window',
+    [
+        ({}, None, [1e4, None], [None, 4]),
+        (dict(rope_theta=5e5), None, [5e5, None], [None, 4]),
+        (dict(depth=4), 'stack', [1e4, None, 1e4, None], [None, 4, None, 4]),
+        (dict(depth=4), 'interleave', [1e4, 1e4, None, None], [None, None, 4, 4]),
+        (dict(depth=1, rope_theta=5.0), 'first', [5.0], [None]),
+        (dict(rope_theta=[1.0, 2.0], window=3), None, [1.0, 2.0], [None, 3]),
+    ],
+)
+def test_what_is_listed_by_layer_goes_with_the_layers(changes, how, theta, window):
+    """And layers without positions stay so."""
+    section = dict(name='transformer', depth=2, rope_theta=[1e4, None], window=[None, 4])
+    found = init_from._changed(section, changes, how)
+    assert (found['rope_theta'], found['window']) == (theta, window)
+    assert found['depth'] == len(theta)
+    if len(theta) == 4:
+        with pytest.raises(ValueError, match='say how, start.layers='):
+            init_from._changed(section, changes, None)
+
+
+@pytest.mark.parametrize(
+    ('section', 'shift'),
+    [
+        (dict(name='clm'), 1),
+        (dict(name='mlm'), 0),
+        (dict(name='mntp'), 1),
+        (dict(name='hybrid'), 0),
+        (dict(name='mixture', parts=(dict(name='clm'), dict(name='mlm'))), 0),
+        (dict(name='mixture', parts=(dict(name='clm'), dict(name='mntp'))), 1),
+    ],
+)
+def test_where_a_hidden_token_is_named(section, shift):
+    tokenizer = tokenizers.load(tokenizers.BUNDLED)
+    objective = resolve.build(
+        'objectives', section, tokenizer=tokenizer, length=16, steps=1
+    )
+    assert load._shift(objective) == shift
+
+
+def test_a_run_of_clm_is_read_to_the_left(folder, old, tmp_path):
+    """By load as by what is exported; words are then named one before them."""
+    model, (exported, _) = load.load(old), export.of_run(old)
+    for one in (model, exported, load.untrained(old)):
+        assert one.causal and one.shift == 1
+    texts = ['The whale saw.', 'The whale spoke.']
+    first, second = model.encode(texts, pool='cls')
+    assert_array_equal(first, second)
+    both = dataclasses.replace(model, causal=False).encode(texts, pool='cls')
+    assert np.abs(both[0] - both[1]).max() > 0
+    export.write(exported, tmp_path / 'out')
+    again = load.load(f'hf:{tmp_path / "out"}')
+    text = 'The whale saw the <mask>.'
+    for one, two in zip(model.fill(text)[0], again.fill(text)[0], strict=True):
+        assert one[0] == two[0] and abs(one[1] - two[1]) < 1e-5
+
+
+def test_what_did_not_fit_can_be_corrected_in_the_same_folder(folder, old, tmp_path):
+    """Until a step is saved; what the run that failed had found is not believed."""
+    path, seal = tmp_path / 'run', tmp_path / 'run' / 'checkpoints' / '1' / 'SEAL.json'
+    wrong = recipe.plain(config_of(folder, old, model=dict(depth=3)))
+
+    def opened(config):
+        with workdir.open_workdir(path, config, begin.MAY_CHANGE, begin.settled(config)):
+            return json.loads((path / 'config.json').read_text())
+
+    opened(wrong)
+    stale = {'model': {'name': 'nothing'}, 'tied': True, 'family': None, 'lines': []}
+    (path / init_from.FILE).write_text(json.dumps(stale))
+    right = wrong | {'start': wrong['start'] | {'layers': 'interleave'}}
+    assert init_from.complete(right, path)['model']['preset'] == 'tiny'
+    assert opened(right)['start']['layers'] == 'interleave'
+    # Times that a baseline was matched by are those of the config there.
+    timed = right | {'baseline': {'by': 'time', 'ratios': [1.5]}}
+    with pytest.raises(ValueError, match='belongs to a run with another config'):
+        opened(timed)
+    seal.parent.mkdir(parents=True)
+    seal.write_text('')
+    with pytest.raises(ValueError, match='belongs to a run with another config'):
+        opened(wrong)
+    assert init_from.complete(right, path)['model']['name'] == 'nothing'
+
+
+def test_rows_in_the_words_of_another_start_are_told(folder, foreign, tmp_path):
+    config = config_of(folder, f'hf:{foreign}', prepare=dict(tokenizer='start'))
+    with pytest.raises(
+        ValueError, match='The rows in .* are not in the words.*Name another data.folder'
+    ):
+        train.train(config, tmp_path / 'run')
+    assert not (tmp_path / 'run').exists()
+    # A run that is resumed, or names its words itself, asks the start nothing.
+    named = config | {'prepare': dict(tokenizer='bundled')}
+    init_from.check_words(named, tmp_path / 'run')
+    (tmp_path / 'run' / 'checkpoints' / '1').mkdir(parents=True)
+    for file in (init_from.FILE, 'checkpoints/1/SEAL.json'):
+        (tmp_path / 'run' / file).write_text('')
+    gone = config | {'start': dict(path='hf:gone')}
+    init_from.check_words(gone, tmp_path / 'run')
+
+
+def test_heads(folder, old, tmp_path):
+    """Kept, made anew, or, where it was tied, a copy of the embedding."""
+    kept = load.load(old).params
+    config = config_of(folder, old, start=dict(head='new'))
+    _, anew = begun(config, tmp_path / 'a', modules=())
+    kernels = [np.asarray(x['lm_head']['output']['kernel']) for x in (anew.params, kept)]
+    assert np.abs(kernels[0] - kernels[1]).max() > 1e-3
+    same(anew.params['encoder'], kept['encoder'])
+    tied = (dict(objective=dict(name='mlm', tied=True)),)
+    with pytest.raises(ValueError, match="tied=True would throw away.*start.head='new'"):
+        begun(config_of(folder, old, phases=tied), tmp_path / 'b')
+    params = {'encoder': {'embedding': jnp.ones((4, 2))}, 'lm_head': {}}
+    shapes = {'lm_head': {'output': {'kernel': jnp.zeros((2, 4))}}}
+    made = states.with_head(params, shapes)
+    assert_array_equal(made['lm_head']['output']['kernel'], np.ones((2, 4)))
+
+
+def test_new_weights_are_those_of_a_run_without_a_start(folder, old, tmp_path, capsys):
+    """The same model from scratch: what a start is worth is measured against it."""
+    config = config_of(folder, old, start=dict(weights='new'))
+    _, state = begun(config, tmp_path / 'a', modules=())
+    made = recipe.make(init_from.complete(recipe.plain(config)))
+    fresh = jax.jit(functools.partial(made.phases[0].network.init, made.seed))()
+    same(state.params, fresh)
+    assert 'shape and words alone' in capsys.readouterr().out
+
+
+def test_moments_are_kept_where_they_fit(folder, old, tmp_path):
+    """Another objective, with modules of its own, which start afresh."""
+    section = dict(name='hybrid', predictor_width=16)
+    config = config_of(
+        folder,
+        old,
+        start=dict(optimizer='kept'),
+        phases=(dict(objective=section),),
+    )
+    _, state = begun(config, tmp_path / 'new')
+    assert int(state.step) == 0
+    saved = restore.leaves(old / 'checkpoints', 6)
+    moments = {k: v for k, v in paths(state.opt_state).items() if 'mu/encoder' in k}
+    assert moments and all(np.abs(v).max() > 0 for v in moments.values())
+    assert f'opt_state/{next(iter(moments))}' in saved
+    assert not any(
+        np.any(v) for k, v in paths(state.opt_state).items() if '/predictor/' in k
+    )
+    same(state.target, state.params['encoder'])
+    same(state.params['encoder'], load.load(old).params['encoder'])
+    for changes, says in (
+        (dict(optimizer=dict(name='sgd')), 'was trained by'),
+        (dict(model=dict(depth=3)), r'encoder/layers/.* is \(2, .* there and \(3, '),
+    ):
+        config = config_of(folder, old, **{**changes, 'start': dict(optimizer='kept')})
+        with pytest.raises(ValueError, match=says):
+            begun(config, tmp_path / 'bad')
+
+
+@pytest.mark.parametrize('name', ['adamw', pytest.param('muon', marks=pytest.mark.slow)])
+@pytest.mark.parametrize('scan', [False, True])
+def test_moments_are_kept_with_another_scan(folder, tmp_path, name, scan):
+    """They take a step as the start itself would, but for rounding."""
+    config = tiny.config(
+        folder,
+        steps=2,
+        model=dict(name='transformer', preset='tiny', scan=not scan),
+        optimizer=dict(name=name),
+        phases=MLM,
+        evaluate=dict(every=0, rate=0.15, most_rows=16),
+    )
+    train.train(config, tmp_path / 'old')
+    after = []
+    for now in (scan, not scan):
+        changed = config_of(
+            folder,
+            tmp_path / 'old',
+            start=dict(optimizer='kept'),
+            optimizer=dict(name=name),
+            model=dict(scan=now),
+        )
+        made, state = begun(changed, tmp_path / f'scan {now}', modules=())
+        assert ('layers' in state.params['encoder']) == now
+        grads = jax.tree.map(jnp.ones_like, state.params)
+        update = jax.jit(made.optimizer.update)
+        updates, _ = update(grads, state.opt_state, state.params)
+        after.append(convert.with_scan((state.params, updates), False, 2))
+    same(after[0][0], after[1][0])
+    jax.tree.map(functools.partial(assert_allclose, rtol=1e-5, atol=1e-6), *after)
+
+
+def test_layers_of_different_ages_are_not_scanned_with_their_moments():
+    layers = {
+        f'layer_{i}': {'age': jnp.int32(i), 'mu': jnp.ones(2), 'nu': jnp.ones(2)}
+        for i in range(2)
+    }
+    with pytest.raises(ValueError, match='are not of one age'):
+        convert.with_scan({'encoder': layers}, True, 2)
+
+
+@pytest.mark.parametrize(
+    'section, says',
+    [
+        (dict(paht='x'), "Did you mean 'path'"),
+        (dict(path='x', head='tied'), "head='tied'"),
+        (dict(path='x', weights='none'), "weights='none'"),
+        (dict(path='x', weights='new', optimizer='kept'), 'weights that are new'),
+        (dict(path='x', head='new', optimizer='kept'), "head='new' has no moments"),
+        (dict(path='x', layers='twice'), "layers='twice'"),
+        (dict(path='hf:x', step=3), 'neither steps nor moments'),
+        (dict(path='x', become=dict(mask='auto')), 'about models of others'),
+        (dict(path='nowhere'), 'holds no config.json'),
+    ],
+)
+def test_sections_that_mean_nothing(folder, section, says):
+    config = recipe.plain(tiny.config(folder, start=section, model={}))
+    with pytest.raises((ValueError, FileNotFoundError), match=says):
+        init_from.complete(config)
+
+
+def test_a_model_of_another_shape_is_told(folder, old, tmp_path):
+    with pytest.raises(ValueError, match='ffn/up/kernel is .* there and .* here'):
+        begun(config_of(folder, old, model=dict(ffn_width=96)), tmp_path / 'a')
+    with pytest.raises(ValueError, match='start.layers='):
+        begun(config_of(folder, old, model=dict(depth=3)), tmp_path / 'b')
+    whole = dict(name='transformer', preset='tiny', qk_norm=True)
+    with pytest.raises(ValueError, match='q_norm/scale is not in the start'):
+        begun(config_of(folder, old, model=whole), tmp_path / 'c')
+
+
+@pytest.fixture(scope='module')
+def foreign(folder):
+    """A Llama whose words are whole, in a folder of Hugging Face's format."""
+    path = folder / 'llama'
+    path.mkdir()
+    hf_cases.write(path, hf_cases.CASES['llama_tied'][0], tensors_of('llama_tied'))
+    words = [w for w in hf_cases.WORDS if w != '<mask>'] + ['w40']
+    hf_cases.write_tokenizer(path, words)
+    return path
+
+
+def test_a_decoder_of_others_becomes_an_encoder(folder, foreign, tmp_path):
+    text = '\n\n'.join(' '.join(hf_cases.WORDS[4 + i : 20 + i]) for i in range(16))
+    (tmp_path / 'text.txt').write_text(text)
+    source = {'name': 'text', 'path': str(tmp_path / 'text.txt'), 'heldout_every': 4}
+    config = config_of(
+        folder,
+        f'hf:{foreign}',
+        start=dict(become=dict(mask='auto')),
+        steps=2,
+        prepare=dict(source=source, tokenizer='start', row_length=16, shards=1),
+        data=dict(folder=str(tmp_path / 'rows'), row_length=16, batch_size=8),
+        phases=(dict(objective=dict(name='mntp')),),
+        optimizer=dict(name='adamw', rates=(('layer_[01]/', 0.0),)),
+        schedule=1e-3,
+        evaluate=dict(every=0),
+    )
+    state = train.train(config, tmp_path / 'run')
+    imported = load.load(f'hf:{foreign}', become={})
+    model = load.load(tmp_path / 'run')
+    assert model.tokenizer.fingerprint == imported.tokenizer.fingerprint
+    assert (model.shift, model.params['lm_head']) == (1, {})
+    assert model.network.encoder.depth == 4
+    record = json.loads((tmp_path / 'run' / init_from.FILE).read_text())
+    assert record['family'] == 'llama' and any('mask' in x for x in record['lines'])
+    before, after = paths(imported.params), paths(state.params)
+    for path in after:
+        moved = before[path] != after[path]
+        if '/layers/' in path:
+            assert not moved[:2].any() and moved[2:].any(), path
+        else:
+            assert moved.any(), path
+
+
+# Rates.
+
+
+def params_of(scan):
+    """What a tiny encoder of three layers would have, in either layout."""
+    rng = np.random.default_rng(0)
+
+    def made(*shape):
+        return jnp.asarray(rng.standard_normal(shape), jnp.float32)
+
+    layers = {'up': {'kernel': made(3, 4, 6)}, 'norm': {'scale': made(3, 4)}}
+    encoder = {'embedding': made(8, 4), 'layers': layers, 'norm': {'scale': made(4)}}
+    return {'encoder': encoder if scan else unstacked(encoder)}
+
+
+unstacked = convert.transformer.unstack_layers
+
+
+@pytest.mark.parametrize('name', ['adamw', 'muon', 'sgd'])
+@pytest.mark.parametrize('scan', [True, False])
+def test_rates_multiply_updates_exactly(name, scan):
+    params = params_of(scan)
+    grads = jax.tree.map(jnp.cos, params)
+    rates = (
+        ('layer_0/', 0.0),
+        ('layer_1/', 0.5),
+        ('kernel$', 0.25),
+        ('embedding', 0.125),
+    )
+
+    def updates(section):
+        optimizer = optimizers.make(section)
+        return jax.jit(optimizer.update)(grads, optimizer.init(params), params)
+
+    plain, state = updates({'name': name})
+    scaled, its = updates({'name': name, 'rates': rates})
+    same(state, its)
+    if scan:
+        plain, scaled = ({'encoder': unstacked(x['encoder'])} for x in (plain, scaled))
+    plain, scaled = paths(plain), paths(scaled)
+    for path, leaf in plain.items():
+        factor = 0.25 if path.endswith('kernel') else 1.0
+        factor *= 0.125 if 'embedding' in path else 1.0
+        factor *= {'layer_0': 0.0, 'layer_1': 0.5}.get(path.split('/')[1], 1.0)
+        assert_array_equal(scaled[path], leaf * np.float32(factor), err_msg=path)
+
+
+def test_rates_that_match_nothing_are_told():
+    section = {'name': 'adamw', 'rates': (('layer_7/', 0.0),)}
+    with pytest.raises(ValueError, match="'layer_7/' matches no parameter.*encoder/"):
+        optimizers.check_rates(section, [params_of(True)])
+    # One pair is not a list of pairs.
+    for rates in (('embedding$', 0.0), 'embedding$', 0.0):
+        with pytest.raises(
+            ValueError, match=r"pairs of a pattern.*\(\('embedding\$', 0.1"
+        ):
+            optimizers.check_rates({'rates': rates}, [params_of(True)])
+
+
+# The config.
+
+
+def test_the_config_of_continued_pretraining(old, foreign, tmp_path):
+    path = Path(__file__).parents[2] / 'configs' / 'cpt.py'
+    spec = importlib.util.spec_from_file_location('cpt', path)
+    cpt = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(cpt)
+    for argument, steps, peak_at_0 in (
+        (f'hf:{foreign},2k', 2000, True),
+        (f'{old},22k,mntp', 22_000, False),
+        (f'{old},500', 500, False),
+    ):
+        config = recipe.plain(cpt.get_config(argument))
+        assert config['steps'] == steps
+        whole = init_from.complete(config)
+        model = resolve.build('models', whole['model'], vocab_size=40)
+        assert model.dtype == 'bfloat16' and model.depth in (2, 4)
+        schedule = recipe.schedules.make(config['schedule'], steps)
+        assert (float(schedule(0)) > 4e-4) == peak_at_0
+        assert float(schedule(steps // 2)) < 5.1e-4 and float(schedule(steps - 1)) == 0.0
+        assert float(schedule(steps - 2001 if steps > 2000 else 0)) > 0
+        objective = config['phases'][0]['objective']['name']
+        assert objective == ('mntp' if 'mntp' in argument else 'mlm')
+    desk = recipe.plain(cpt.get_config(f'{old},300,mlm,desk'))
+    assert desk['data']['folder'].startswith('runs/rows-128-old-')
+    assert desk['steps'] == 300
+    # Rows are of the words of one start, whatever else is called so.
+    arguments = [
+        f'{path},2k,mlm{size}'
+        for path in ('hf:a/x', 'hf:b/x', 'runs/x')
+        for size in ('', ',desk')
+    ]
+    folders = [cpt.get_config(one).data.folder for one in arguments]
+    assert len(set(folders)) == 6 and 'runs/rows-cpt-x-' in folders[0]
+    for argument in (f'{old},soon', f'{old},2k,clm', f'{old},2k,mlm,big'):
+        with pytest.raises(ValueError, match='soon|clm|big'):
+            cpt.get_config(argument)

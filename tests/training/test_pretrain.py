@@ -1,0 +1,102 @@
+"""The papers at their real scale: every preset is a run, with their numbers."""
+
+import inspect
+
+import jax
+import numpy as np
+import pytest
+import test_configs
+
+from jepa_text.data import prepare
+from jepa_text.optim import schedules
+from jepa_text.parallel import sharding
+from jepa_text.training import outline, recipe
+
+PRETRAIN = test_configs.module('pretrain')
+PRESETS = list(test_configs.module('presets').presets())
+# With the head of its own: arXiv 2507.00994.
+WITH_HEAD = {'210m': 310_266_624, '610m': 755_625_600, '1b': 1_409_482_944}
+
+
+def built(argument):
+    """The config and outline of an argument, on 64 devices that are not here."""
+    config = recipe.plain(PRETRAIN.get_config(argument))
+    words = config['plan']['vocab_size']
+    return config, outline.make(config, sharding.abstract_mesh(64), words)
+
+
+def count(phase, modules):
+    params = jax.eval_shape(lambda: phase.network.init(0))
+    leaves = jax.tree.leaves({name: params[name] for name in modules})
+    return sum(leaf.size for leaf in leaves)
+
+
+@pytest.mark.parametrize('preset', PRESETS)
+def test_every_preset_is_a_run(preset):
+    config, made = built(f'{preset},210m')
+    assert config['name'] == f'{preset}_210m'
+    for phase in made.phases:
+        assert count(phase, ('encoder', 'lm_head')) == WITH_HEAD['210m']
+        state = outline.abstract_state(made, phase)
+        assert (state.target is not None) == phase.objective.has_target
+        batch = outline.abstract_batch(phase, 8, made.length, made.tokenizer)
+        loss = jax.eval_shape(outline.loss(phase), state.params, state, batch)
+        assert loss.shape == ()
+
+
+@pytest.mark.parametrize('size', WITH_HEAD)
+def test_sizes_and_steps_of_2507_00994(size):
+    config, made = built(f'clm_mlm,{size}')
+    assert count(made.phases[1], ('encoder', 'lm_head')) == WITH_HEAD[size]
+    # 192 devices of 12 sequences of 1,024 on average.
+    assert made.batch_size * made.length == 192 * 12 * 1024
+    assert [(p.start, p.stop) for p in made.phases] == [(0, 10_500), (10_500, 42_000)]
+    rate = schedules.make(config['schedule'], made.steps)
+    at = [0, 1999, 20_000, 40_000, 41_999]
+    expected = [2.5e-7, 5e-4, 5e-4, 4.9975e-4, 0.0]
+    np.testing.assert_allclose([rate(k) for k in at], expected, rtol=1e-4, atol=1e-12)
+
+
+def test_the_rows_that_differ_from_2507_00994_are_told_and_so_made():
+    """What the text says of <bos>, lengths and documents here is what `prepare` does."""
+    told = ' '.join(PRETRAIN.__doc__.split())
+    for words in (
+        'no <bos>',
+        'of 12 to 2,036 tokens',
+        'across the documents',
+        'packing=',
+    ):
+        assert words in told
+    assert 'as arXiv 2507.00994 did' not in told
+    section = PRETRAIN.get_config('clm_mlm,210m').prepare
+    given = inspect.signature(prepare.prepare).parameters
+    assert section.get('add_bos', given['add_bos'].default)
+    assert section.get('packing', given['packing'].default) == 'best_fit'
+    assert section.row_length == 2048
+
+
+def test_all_that_is_learned_decays_but_the_balance():
+    config, made = built('jepa_mlm_paper,210m')
+    state = outline.abstract_state(made, made.phases[0])
+    masked = recipe.optimizers.mask(state.params, config['optimizer']['decay_paths'])
+    assert not any(jax.tree.leaves(masked.pop('balance')))
+    assert all(jax.tree.leaves(masked))
+
+
+def test_size_of_2606_05173():
+    """18,914,304 in blocks there, with biases; 15,627,264 in the embedding."""
+    _, made = built('jepa_mlm_paper')
+    encoder = count(made.phases[0], ('encoder',))
+    assert encoder - 15_627_264 == pytest.approx(18_914_304, rel=0.01)
+    assert count(made.phases[0], ('predictor',)) == pytest.approx(2_965_376, rel=0.3)
+    assert made.steps * made.batch_size == 3 * 6_400_000
+    assert made.encoder.width // made.encoder.heads == 64
+
+
+@pytest.mark.parametrize(
+    ('argument', 'words'),
+    [('mlmm', "'mlmm' is not one of clm, mlm"), ('mlm,7b', "size '7b' is not one of")],
+)
+def test_unknown_arguments_are_named(argument, words):
+    with pytest.raises(ValueError, match=words):
+        PRETRAIN.get_config(argument)

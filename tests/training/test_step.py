@@ -1,0 +1,504 @@
+"""The update and the phases: exactness where it is claimed."""
+
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from jepa_text.config import resolve
+from jepa_text.models import transformer
+from jepa_text.models.network import Network, key_of
+from jepa_text.objectives.base import View
+from jepa_text.objectives.latent import diagnostics
+from jepa_text.optim import optimizers, schedules
+from jepa_text.parallel import sharding
+from jepa_text.training import state as states
+from jepa_text.training import step
+
+V, L, B = 31, 16, 8
+TOKENIZER = types.SimpleNamespace(vocab_size=V, mask_id=3, special_ids=(0, 1, 2, 3))
+
+
+MADE = {}
+
+
+def setup(*given, **options):
+    """The same object for the same arguments, so that it is compiled once."""
+    key = repr((given, sorted(options.items())))
+    if key not in MADE:
+        MADE[key] = make(*given, **options)
+    return MADE[key]
+
+
+def make(name, accumulate=1, clip_norm=1.0, optimizer=None, look_every=0, **section):
+    objective = resolve.build(
+        'objectives', {'name': name, **section}, tokenizer=TOKENIZER, length=L, steps=50
+    )
+    encoder = transformer.make('tiny', vocab_size=V, depth=1, scan=False)
+    network = Network(encoder, objective)
+    optimizer = optimizers.make(optimizer or {'name': 'adamw'})
+    schedule = schedules.make({'name': 'wsd', 'peak': 1e-2, 'warmup': 2, 'decay': 5}, 50)
+    run = step.make_step(
+        network,
+        objective,
+        optimizer,
+        schedule,
+        phase_start=0,
+        look_every=look_every,
+        clip_norm=clip_norm,
+        accumulate=accumulate,
+    )
+    return types.SimpleNamespace(
+        objective=objective,
+        network=network,
+        optimizer=optimizer,
+        step=jax.jit(run),
+        raw=run,
+        create=jax.jit(lambda: states.create(network, objective, optimizer, 0)),
+    )
+
+
+def batch_of(objective, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(B):
+        # Rows of unequal length, so that a mean of means would differ.
+        length = int(rng.integers(4, L))
+        row = {
+            'tokens': np.where(np.arange(L) < length, rng.integers(4, V, L), 0),
+            'segment_ids': (np.arange(L) < length).astype(int),
+            'positions': np.arange(L),
+        }
+        row = {key: value.astype(np.int32) for key, value in row.items()}
+        rows.append(objective.corrupt(row, rng))
+    return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+
+
+def close(a, b, **tolerance):
+    jax.tree.map(lambda x, y: assert_allclose(x, y, **tolerance), a, b)
+
+
+def equal(a, b):
+    jax.tree.map(assert_array_equal, a, b)
+
+
+@pytest.mark.parametrize('name', ['clm', 'mlm', 'hybrid'])
+def test_accumulated_is_whole(name):
+    plain = dict(name='sgd')
+    whole, parts = setup(name, optimizer=plain), setup(name, 4, optimizer=plain)
+    batch = batch_of(whole.objective)
+    one, one_metrics = whole.step(whole.create(), batch)
+    four, four_metrics = parts.step(parts.create(), batch)
+    close(four.params, one.params, atol=1e-6)
+    for key in ('train/loss', 'train/grad_norm'):
+        assert_allclose(four_metrics[key], one_metrics[key], rtol=1e-5)
+
+
+def test_parts_save_memory_in_steps_with_a_closer_look_too():
+    def taken(accumulate):
+        run = setup('hybrid', accumulate, look_every=1)
+        batch = {
+            key: np.concatenate([rows] * 16)
+            for key, rows in batch_of(run.objective).items()
+        }
+        compiled = run.step.lower(jax.eval_shape(run.create), batch).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    assert taken(8) < taken(1) / 3
+
+
+@pytest.mark.parametrize('look_every', [0, 2])
+def test_the_gradients_wait_for_the_closer_look(look_every):
+    """A compiler may else hold the gradients of both; CPU's does either way (LOG.md)."""
+    run = setup('hybrid', look_every=look_every)
+    state, batch = jax.eval_shape(run.create), batch_of(run.objective)
+    program = jax.make_jaxpr(run.raw)(state, batch).jaxpr
+    names = [equation.primitive.name for equation in program.eqns]
+    assert names.count('optimization_barrier') == bool(look_every)
+    if look_every:
+        after = program.eqns[names.index('optimization_barrier') + 1 :]
+        read = {id(x) for equation in after for x in equation.invars}
+        given = program.invars[: len(jax.tree.leaves(state))]
+        assert not read & {id(x) for x in given}
+
+
+@pytest.mark.parametrize('rule', ['softmin', 'normalised'])
+def test_parts_of_the_first_step_weigh_both_losses_the_same(rule):
+    plain = dict(optimizer=dict(name='sgd'), balance=dict(name=rule))
+    whole, parts = setup('hybrid', **plain), setup('hybrid', 4, **plain)
+    batch = batch_of(whole.objective)
+    one, one_metrics = whole.step(whole.create(), batch)
+    four, four_metrics = parts.step(parts.create(), batch)
+    close(four.params, one.params, atol=1e-6)
+    assert_allclose(four_metrics['jepa/lambda'], one_metrics['jepa/lambda'], rtol=1e-5)
+
+
+@pytest.mark.parametrize('on, sample', [('rows', 1024), ('tokens', 1024), ('tokens', 24)])
+def test_sigreg_weighs_the_same_in_parts(on, sample):
+    """Of vectors that are all the same, where it is N times a constant."""
+    rule = dict(name='sigreg', weight=0.1, directions=8, on=on, sample=sample)
+    objective = setup('hybrid', latent=dict(regularise=rule)).objective
+    where_BM = np.random.default_rng(0).random((B, 6)) < 0.8
+    where_BM[:, 0] = True
+
+    def penalty(where_BM):
+        counts = {'sigreg': jnp.int32(whole)}
+        memory = {'key': jax.random.key_data(key_of(0))}
+        view = types.SimpleNamespace(step=jnp.int32(0), counts=counts, memory=memory)
+        rows = len(where_BM)
+        ones_BMD, ones_BD = jnp.ones((rows, 6, 4)), jnp.ones((rows, 4))
+        return float(objective.penalty(view, ones_BMD, where_BM, ones_BD)['sigreg'])
+
+    whole = where_BM.sum()
+    parts = sum(penalty(where_BM[part::4]) for part in range(4))
+    assert_allclose(parts, penalty(where_BM), rtol=0.15)
+
+
+def test_target_moves_by_one_minus_momentum_exactly():
+    run = setup('hybrid', latent=dict(momentum=0.75))
+    before = run.create()
+    after, _ = run.step(before, batch_of(run.objective))
+    expected = jax.tree.map(
+        lambda p, t: 0.25 * p + 0.75 * t, after.params['encoder'], before.target
+    )
+    close(after.target, expected, rtol=1e-6, atol=1e-8)
+
+
+def test_gradient_is_clipped_to_the_norm():
+    run = setup('mlm', clip_norm=0.01, optimizer=dict(name='sgd'))
+    before = run.create()
+    after, metrics = run.step(before, batch_of(run.objective))
+    moved = jax.tree.map(lambda a, b: a - b, after.params, before.params)
+    assert metrics['train/grad_norm'] > 0.01
+    rate = metrics['train/learning_rate']
+    assert_allclose(optax.tree.norm(moved) / rate, 0.01, rtol=1e-2)
+
+
+def test_a_step_that_is_not_finite_changes_counters_only():
+    run = setup('hybrid')
+    state, _ = run.step(run.create(), batch_of(run.objective))
+    broken = state.replace(
+        params={
+            **state.params,
+            'lm_head': jax.tree.map(lambda x: x * np.nan, state.params['lm_head']),
+        }
+    )
+    batch = batch_of(run.objective, 1)
+    after, metrics = run.step(broken, batch)
+    equal(
+        (after.params, after.target, after.opt_state),
+        (broken.params, broken.target, broken.opt_state),
+    )
+    assert (int(after.skipped), int(after.skipped_in_row), int(after.step)) == (1, 1, 2)
+    assert not np.isfinite(metrics['train/loss'])
+    healed, _ = run.step(after.replace(params=state.params), batch)
+    assert (int(healed.skipped), int(healed.skipped_in_row)) == (1, 0)
+
+
+@pytest.mark.parametrize('name', ['hybrid', 'sentence'])
+def test_lambda_zero_trains_as_mlm_bit_for_bit(name):
+    hybrid = setup(name, balance=0.0, mlm=dict(rate=0.3), clip_norm=1e9)
+    mlm = setup('mlm', rate=0.3, clip_norm=1e9)
+    a, b = hybrid.create(), mlm.create()
+    for seed in range(3):
+        # Both would hide the same of it: tests/test_objectives.py.
+        batch = batch_of(hybrid.objective, seed)
+        a, _ = hybrid.step(a, batch)
+        b, _ = mlm.step(b, batch)
+    for name in ('encoder', 'lm_head'):
+        equal(a.params[name], b.params[name])
+
+
+def test_sigmoid_weight_drifts_by_the_sum_of_learning_rates():
+    """jepa_mlm 2.3: w(t) is about the sum of learning rates under Adam."""
+    balance = dict(name='sigmoid', initial=0.5, low=0.0, high=1.0)
+    run = setup('hybrid', balance=balance)
+    state, rates = run.create(), 0.0
+    for seed in range(10):
+        state, metrics = run.step(state, batch_of(run.objective, seed))
+        rates += float(metrics['train/learning_rate'])
+    assert_allclose(state.params['balance']['logit'], rates, rtol=0.05)
+
+
+def test_sigmoid_weight_rests_at_its_clamp_and_never_decays():
+    run = setup('hybrid', balance=dict(name='sigmoid', initial=0.5, low=0.5, high=0.502))
+    state = run.create()
+    for seed in range(6):
+        state, metrics = run.step(state, batch_of(run.objective, seed))
+    assert_allclose(metrics['jepa/lambda'], 0.502, rtol=1e-6)
+    masked = optimizers.mask(state.params, r'(kernel|embedding)$')
+    assert masked['balance']['logit'] is False
+
+
+MESHES = {
+    4: (dict(), dict(data=1, fsdp=4), dict(data=2, fsdp=1, tensor=2)),
+    8: (dict(data=2, fsdp=2, tensor=2),),
+}
+
+
+@pytest.mark.slow
+def test_devices_agree():
+    """Data, fsdp, tensor and mixed meshes against one device, over twenty steps."""
+    run = setup('hybrid')
+    batches = [batch_of(run.objective, seed) for seed in range(20)]
+    expected, losses = run.create(), []
+    for batch in batches:
+        expected, metrics = run.step(expected, batch)
+        losses.append(metrics['train/loss'])
+    for sizes in MESHES[jax.device_count()]:
+        mesh = sharding.make_mesh(**sizes)
+        places = sharding.shardings(jax.eval_shape(run.create), mesh)
+        state = jax.jit(run.create, out_shardings=places)()
+        go = jax.jit(
+            run.raw,
+            in_shardings=(places, sharding.batch_sharding(mesh)),
+            out_shardings=(places, sharding.replicated(mesh)),
+            donate_argnums=0,
+        )
+        go = sharding.within(mesh, go)
+        for batch, loss in zip(batches, losses):
+            state, metrics = go(state, sharding.put_batch(batch, mesh))
+            assert_allclose(metrics['train/loss'], loss, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_eight_devices_agree_too():
+    # The number of devices is fixed when jax starts.
+    flags = '--xla_force_host_platform_device_count=8'
+    done = subprocess.run(
+        [sys.executable, '-m', 'pytest', f'{__file__}::test_devices_agree'],
+        env=os.environ | {'XLA_FLAGS': flags},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_entering_a_phase_keeps_what_it_can():
+    clm, hybrid = setup('clm'), setup('hybrid')
+    state, _ = clm.step(clm.create(), batch_of(clm.objective))
+    enter = dict(network=hybrid.network, objective=hybrid.objective, seed=0)
+    after = states.enter_phase(state, optimizer=hybrid.optimizer, **enter)
+    for name in ('encoder', 'lm_head'):
+        equal(after.params[name], state.params[name])
+        equal(after.opt_state[0].mu[name], state.opt_state[0].mu[name])
+    equal(after.target, state.params['encoder'])
+    close(after.params['predictor'], hybrid.create().params['predictor'], rtol=1e-6)
+    ages = after.opt_state[0].age
+    assert set(jax.tree.leaves(jax.tree.map(int, ages['encoder']))) == {1}
+    assert set(jax.tree.leaves(jax.tree.map(int, ages['predictor']))) == {0}
+    assert int(after.step) == 1
+    head = states.enter_phase(
+        state, optimizer=hybrid.optimizer, reset='/lm_head/', **enter
+    )
+    assert all((x == 0).all() for x in jax.tree.leaves(head.opt_state[0].mu['lm_head']))
+    equal(head.opt_state[0].mu['encoder'], state.opt_state[0].mu['encoder'])
+    everything = states.enter_phase(
+        state, optimizer=hybrid.optimizer, reset='.*', **enter
+    )
+    assert all((x == 0).all() for x in jax.tree.leaves(everything.opt_state))
+    back = states.enter_phase(after, clm.network, clm.objective, clm.optimizer, seed=0)
+    assert back.target is None and set(back.params) == {'encoder', 'lm_head'}
+
+
+@pytest.mark.parametrize('name', ['adamw', 'muon'])
+@pytest.mark.parametrize('b2', [0.95, 0.999])
+def test_what_is_new_after_a_switch_first_moves_by_the_rate(name, b2):
+    """And so does what begins anew; all else goes on."""
+    optimizer = dict(name=name, b2=b2, weight_decay=0.0)
+    before, after = (
+        setup('clm', optimizer=optimizer),
+        setup('hybrid', optimizer=optimizer),
+    )
+    state = before.create()
+    for seed in range(4):
+        state, _ = before.step(state, batch_of(before.objective, seed))
+    enter = dict(network=after.network, objective=after.objective, seed=0)
+    state = states.enter_phase(
+        state, optimizer=after.optimizer, reset='/lm_head/', **enter
+    )
+    new, metrics = after.step(state, batch_of(after.objective, 9))
+    rate = float(metrics['train/learning_rate'])
+
+    def largest(*parts):
+        """Of what Adam moves; entries whose gradient is tiny move less, beside eps."""
+        moved = jax.tree.map(lambda a, b: jnp.abs(a - b).max() / rate, new, old)
+        leaves = jax.tree_util.tree_leaves_with_path(moved)
+        named = {optimizers.path_name(path): float(leaf) for path, leaf in leaves}
+        return [
+            move
+            for path, move in named.items()
+            if path.split('/')[0] in parts
+            and not (name == 'muon' and re.search(optimizers.HIDDEN, path))
+        ]
+
+    new, old = new.params, state.params
+    begun = largest('predictor', 'lm_head')
+    assert begun
+    assert_allclose(begun, 1, rtol=1e-2)
+    assert max(abs(move - 1) for move in largest('encoder')) > 0.05
+
+
+def test_runs_with_different_objectives_start_from_one_encoder():
+    first, second = setup('mlm').create(), setup('hybrid').create()
+    equal(first.params['encoder'], second.params['encoder'])
+    equal(first.params['lm_head'], second.params['lm_head'])
+
+
+def test_state_is_all_there_is():
+    fields = {field.name for field in dataclasses.fields(states.TrainState)}
+    assert fields == {
+        'step', 'params', 'target', 'memory', 'opt_state', 'skipped', 'skipped_in_row'
+    }  # fmt: skip
+    assert {x.dtype for x in jax.tree.leaves(setup('hybrid').create().target)} == {
+        jnp.dtype('float32')
+    }
+
+
+@pytest.mark.parametrize('section', ['hybrid', 'ijepa', 'sentence'])
+def test_the_closer_look_is_at_the_gradient_of_each_loss(section):
+    run = setup(section, look_every=1)
+    state, batch = run.create(), batch_of(run.objective)
+    view = View(
+        apply=run.network.apply,
+        target=state.target,
+        memory=state.memory,
+        batch=batch,
+        step=state.step,
+        counts=run.objective.counts(batch),
+    )
+
+    @jax.jit
+    def gradient(name):
+        def loss(encoder):
+            terms, *_ = run.objective.terms({**state.params, 'encoder': encoder}, view)
+            return jnp.stack([terms['latent'], terms['tokens']]) @ name
+
+        tree = jax.grad(loss)(state.params['encoder'])
+        return jax.flatten_util.ravel_pytree(tree)[0]
+
+    latent, tokens = (gradient(row) for row in jnp.eye(2))
+    looked = jax.jit(run.objective.look)(state.params, view)
+    assert set(looked) == set(run.objective.look_names)
+    assert {x.dtype for x in looked.values()} == {jnp.dtype('float32')}
+    norms = np.linalg.norm(latent), np.linalg.norm(tokens)
+    cosine = latent @ tokens / (norms[0] * norms[1])
+    found = [looked[name] for name in diagnostics.GRADIENTS]
+    assert_allclose(found, [*norms, cosine], rtol=1e-4, atol=1e-5)
+    assert abs(norms[0] - norms[1]) > 1e-2
+
+
+def test_the_closer_look_is_taken_when_due_and_kept_until_the_next():
+    run = setup('hybrid', look_every=2)
+    state, seen = run.create(), []
+    for seed in range(4):
+        state, metrics = run.step(state, batch_of(run.objective, seed))
+        seen.append([float(metrics[name]) for name in run.objective.look_names])
+    assert seen[0] == seen[1] and seen[2] == seen[3] and seen[0] != seen[2]
+    assert np.isfinite(seen).all()
+
+
+def test_what_is_not_measured_is_no_number():
+    """Without looks, in a batch without latents, and after a first step that failed."""
+    never, due = setup('hybrid', look_every=0), setup('hybrid', look_every=9)
+    batch = batch_of(never.objective)
+    _, metrics = never.step(never.create(), batch)
+    assert not set(never.objective.look_names) & set(metrics)
+    empty = batch | {'target_mask': np.zeros_like(batch['target_mask'])}
+    state, metrics = never.step(never.create(), empty)
+    signs = [metrics[f'jepa/{name}'] for name in ('target_std', 'cosine', 'lambda')]
+    assert np.isnan(signs).all() and int(state.skipped) == 0
+    broken = due.create()
+    broken = broken.replace(params=jax.tree.map(lambda x: x * jnp.nan, broken.params))
+    failed, _ = due.step(broken, batch)
+    assert int(failed.skipped) == 1
+    _, metrics = due.step(failed.replace(params=due.create().params), batch)
+    assert np.isnan([metrics[name] for name in due.objective.look_names]).all()
+    assert diagnostics.collapse(metrics) == {}
+
+
+@pytest.mark.parametrize(
+    'rule, accumulate', [('softmin', 1), ('normalised', 4), ('gradient_ratio', 1)]
+)
+def test_balances_with_a_memory_learn_it_outside_the_gradient(rule, accumulate):
+    run = setup('hybrid', accumulate, look_every=1, balance=dict(name=rule))
+    state = run.create()
+    for seed in range(4):
+        state, metrics = run.step(state, batch_of(run.objective, seed))
+    assert 0 < float(metrics['jepa/lambda']) < 1
+    before = run.create().memory
+    moved = {
+        name
+        for name, value in state.memory.items()
+        if name != 'look' and not np.array_equal(value, before[name])
+    }
+    assert moved
+
+
+@pytest.mark.parametrize(
+    'asked, every, wanted', [(0, 20, 20), (100, 20, 20), (5, 20, 5), (100, 0, 100)]
+)
+def test_a_balance_is_measured_as_often_as_it_asks(asked, every, wanted):
+    balance = dict(name='gradient_ratio', every=every) if every else 0.5
+    objective = setup('hybrid', balance=balance).objective
+    assert step._interval(objective, asked) == wanted
+
+
+def test_gradient_ratio_learns_without_telemetry():
+    run = setup('hybrid', look_every=0, balance=dict(name='gradient_ratio', ratio=0.5))
+    state, _ = run.step(run.create(), batch_of(run.objective))
+    _, metrics = run.step(state, batch_of(run.objective, 1))
+    assert float(metrics['jepa/lambda']) != 0.5
+    assert float(metrics['jepa/latent_grad_norm']) > 0
+
+
+def test_gradient_ratio_keeps_its_ratio():
+    balance = dict(name='gradient_ratio', ratio=1.0, momentum=0.0)
+    run = setup('hybrid', look_every=1, balance=balance, optimizer=dict(name='sgd'))
+    state = run.create()
+    for _ in range(8):
+        state, metrics = run.step(state, batch_of(run.objective, 0))
+    weight = float(metrics['jepa/lambda'])
+    latent = weight * float(metrics['jepa/latent_grad_norm'])
+    tokens = (1 - weight) * float(metrics['jepa/token_grad_norm'])
+    assert_allclose(latent / tokens, 1.0, rtol=0.1)
+
+
+def test_the_embedding_is_shared_when_only_layers_are_averaged():
+    run = setup('hybrid', latent=dict(ema='layers', momentum=0.9))
+    state, _ = run.step(run.create(), batch_of(run.objective))
+    equal(state.target['embedding'], state.params['encoder']['embedding'])
+    moved = jax.tree.map(
+        lambda t, p: np.abs(t - p).max(), state.target, state.params['encoder']
+    )
+    assert moved['layer_0']['ffn']['up']['kernel'] > 0
+
+
+def test_without_ema_there_is_no_target_and_a_regulariser_joins():
+    latent = dict(
+        momentum=None,
+        stop_gradient=False,
+        distance='mse',
+        regularise=dict(name='sigreg', weight=0.1, directions=8),
+    )
+    run = setup('hybrid', latent=latent)
+    state = run.create()
+    assert state.target is None
+    after, metrics = run.step(state, batch_of(run.objective))
+    assert np.isfinite(metrics['train/loss']) and metrics['jepa/sigreg'] > 0
+
+
+def test_prototypes_move_their_centre():
+    run = setup('hybrid', latent=dict(distance='prototypes', prototypes=8))
+    state, _ = run.step(run.create(), batch_of(run.objective))
+    assert (np.asarray(state.memory['centre']) != 0).any()

@@ -1,0 +1,215 @@
+"""Phases after one another: what is accepted at the start runs when its turn comes."""
+
+import functools
+import re
+
+import jax
+import numpy as np
+import pytest
+import tiny
+from numpy.testing import assert_array_equal
+
+from jepa_text.parallel import sharding
+from jepa_text.study import study
+from jepa_text.training import recipe, switches, train
+from jepa_text.training import state as states
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp('switches')
+    tiny.rows(path)
+    return path
+
+
+def made(folder, *sections, at_switch=None, **changes):
+    """The recipe of phases of these objectives, two steps each."""
+    phases = [dict(steps=2, objective=section) for section in sections]
+    if at_switch:
+        phases[-1]['at_switch'] = at_switch
+    config = tiny.config(
+        folder,
+        steps=2 * len(phases),
+        phases=phases,
+        evaluate=dict(every=0, rate=0.15, most_rows=0),
+        telemetry=dict(every=2, on_collapse='warn'),
+        **changes,
+    )
+    config = recipe.plain(config)
+    built = recipe.make(config)
+    return built, config
+
+
+def begun(built):
+    """The first state of a recipe, on the host."""
+    first = built.phases[0]
+    create = functools.partial(
+        states.create, first.network, first.objective, built.optimizer, built.seed
+    )
+    state = jax.jit(create, out_shardings=recipe.places(built, first))()
+    return jax.tree.map(np.array, state)
+
+
+def run(built):
+    """A step of each phase."""
+    state = begun(built)
+    for phase in built.phases:
+        if phase.index:
+            state = switches.enter(built, phase, state)
+        rows = [
+            phase.corrupt(built.rows[i], np.random.default_rng(i), phase.start)
+            for i in range(built.batch_size)
+        ]
+        batch = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+        step = recipe.compiled(built, phase)
+        state, values = step(state, sharding.put_batch(batch, built.mesh))
+        assert np.isfinite(values['train/loss']), phase.index
+
+
+def entered(*sections, folder):
+    """The state in which the second of two phases starts after a first whose optimizer
+    holds 7 everywhere, and its recipe."""
+    built, config = made(folder, *sections)
+    switches.check(built, config['phases'])
+    state = begun(built)
+    sevens = jax.tree.map(lambda x: np.full_like(x, 7), state.opt_state)
+    state = state.replace(opt_state=sevens)
+    state = switches.enter(built, built.phases[1], state)
+    return jax.device_get(state), built
+
+
+def draw(rng):
+    """The section of an objective with options at random."""
+
+    def some(**options):
+        kept = [name for name in options if rng.random() < 0.5]
+        return {name: options[name] for name in kept}
+
+    token = some(tied=True, logits_mib=0, z_weight=1e-4)
+    latent = some(
+        momentum=[None, 0.9][rng.integers(2)],
+        ema=['all', 'layers'][rng.integers(2)],
+        distance=['prototypes', 'info_nce', 'mse'][rng.integers(3)],
+        prototypes=int(rng.choice([4, 8])),
+        regularise=dict(name=str(rng.choice(['sigreg', 'vicreg'])), weight=0.1),
+    )
+    rules = ('fixed', 'sigmoid', 'softmin', 'normalised', 'gradient_ratio')
+    rule = str(rng.choice(rules))
+    both = dict(
+        mlm=token,
+        latent=latent,
+        balance=0.5 if rule == 'fixed' else dict(name=rule),
+        predictor_width=int(rng.choice([16, 32])),
+    )
+    sized = dict(predictor_depth=1, predictor_heads=2)
+    kind = str(rng.choice(['mlp', 'transformer', 'identity']))
+    return [
+        lambda: dict(name='mlm', **token, **some(rate=[0.1, 0.4], sampler='iid')),
+        lambda: dict(name='clm', **token, **some(prefix=(0.1, 0.5))),
+        lambda: dict(name='mntp', **token),
+        lambda: dict(
+            name='mixture', parts=[dict(name=name, **token) for name in ('mlm', 'clm')]
+        ),
+        lambda: dict(name='hybrid', predictor=kind, **both, **sized),
+        lambda: dict(name='ijepa', masks=1, **both, **sized),
+        lambda: dict(name='sentence', **both),
+    ][rng.integers(7)]()
+
+
+def try_at_random(folder, seed):
+    """Was it accepted? Then it ran; else the words name both phases."""
+    rng = np.random.default_rng(seed)
+    sections = [draw(rng) for _ in range(2)]
+    optimizer = dict(name=str(rng.choice(['adamw', 'muon'])))
+    reset = rng.choice(['', '.*', '/encoder/', '/predictor/', '/mu/'])
+    at_switch = dict(reset=str(reset)) if reset else None
+    try:
+        built, config = made(folder, *sections, optimizer=optimizer, at_switch=at_switch)
+        switches.check(built, config['phases'])
+    except ValueError as error:
+        names = [section['name'] for section in sections]
+        named = f'phase 1 ({names[1]}) cannot follow phase 0 ({names[0]}): '
+        assert named in str(error), error
+        return False
+    run(built)
+    return True
+
+
+@pytest.mark.slow
+def test_switches_that_are_accepted_run(folder):
+    accepted = [try_at_random(folder, seed) for seed in range(12)]
+    assert 2 < sum(accepted) < 12
+
+
+HYBRID = dict(name='hybrid', predictor_width=16)
+IJEPA = dict(
+    name='ijepa', masks=1, predictor_width=16, predictor_depth=1, predictor_heads=2
+)
+
+
+def test_a_tied_head_that_gets_a_kernel_starts_as_the_embedding(folder):
+    state, built = entered(dict(name='mlm', tied=True), dict(name='clm'), folder=folder)
+    kernel_DV = state.params['lm_head']['output']['kernel']
+    assert_array_equal(kernel_DV, state.params['encoder']['embedding'].T)
+    adam = state.opt_state[0]
+    for tree in adam:
+        assert not tree['lm_head']['output']['kernel'].any()
+        assert (tree['encoder']['embedding'] == 7).all()
+    assert switches.begun_anew(built, built.phases[1]) == []
+
+
+@pytest.mark.parametrize('before', [HYBRID, {**IJEPA, 'predictor_width': 32}, IJEPA])
+def test_a_predictor_of_other_shapes_begins_anew(folder, before):
+    state, built = entered(before, IJEPA, folder=folder)
+    is_same = before is IJEPA
+    for tree in state.opt_state[0]:
+        assert {x.max() for x in jax.tree.leaves(tree['predictor'])} == {7 * is_same}
+        assert {x.min() for x in jax.tree.leaves(tree['encoder'])} == {7}
+    assert switches.begun_anew(built, built.phases[1]) == ['predictor'] * (not is_same)
+
+
+@pytest.mark.parametrize(
+    'sections, at_switch, words',
+    [
+        (
+            (dict(name='clm'), dict(name='mlm', tied=True)),
+            None,
+            r'phase 1 \(mlm\) cannot follow phase 0 \(clm\): .* kernel of its own',
+        ),
+        (
+            (dict(name='clm'), dict(name='mlm')),
+            dict(reset='/predictor/'),
+            r"phase 1 \(mlm\) cannot .*reset='/predictor/' matches nothing",
+        ),
+        (
+            (dict(name='clm'), HYBRID),
+            dict(reset='/nu/'),
+            r"phase 1 \(hybrid\) cannot .*='/nu/' matches a part .* not '0/(age|mu)/",
+        ),
+    ],
+)
+def test_what_cannot_follow_is_refused_before_anything_is_written(
+    folder, tmp_path, sections, at_switch, words
+):
+    _, config = made(folder, *sections, at_switch=at_switch)
+    with pytest.raises(ValueError, match=words):
+        train.train(config, tmp_path / 'run')
+    assert not [path for path in tmp_path.rglob('*') if path.is_file()]
+
+
+def test_a_study_is_refused_before_its_first_run_trains(folder, tmp_path):
+    """Of two runs the second cannot switch."""
+    _, good = made(folder, dict(name='clm'), dict(name='mlm'))
+    _, bad = made(folder, dict(name='clm'), dict(name='mlm', tied=True))
+    (tmp_path / 'rows').symlink_to(good['data']['folder'])
+    config = good | {'study': dict(sentences=())}
+    with pytest.raises(ValueError, match="run 'bad': phase 1 .* cannot follow phase 0"):
+        study._check(config, {'good': good, 'bad': bad}, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_run_says_what_begins_anew(folder, tmp_path, capsys):
+    _, config = made(folder, HYBRID, {**HYBRID, 'predictor_width': 32})
+    assert int(train.train(config, tmp_path / 'run').step) == 4
+    said = re.sub(r'\s+', ' ', ''.join(capsys.readouterr()))
+    assert 'phase 1: predictor begins anew' in said

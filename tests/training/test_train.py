@@ -1,0 +1,331 @@
+"""Whole runs: kill and resume, phases, guards, and every way to start one wrongly."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import tiny
+
+from jepa_text import load
+from jepa_text.cost import flops
+from jepa_text.parallel import exits
+from jepa_text.running import metrics
+from jepa_text.training import recipe, train
+
+STEPS = 24
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    """Rows, settings of the child and its compilation cache."""
+    path = tmp_path_factory.mktemp('tiny')
+    tiny.rows(path)
+    (path / 'changes.json').write_text('{}')
+    return path
+
+
+def child(folder, workdir):
+    """A run in a process of its own, which can be killed."""
+    environment = os.environ | {
+        'JAX_COMPILATION_CACHE_DIR': str(folder / 'cache'),
+        'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
+        'XLA_FLAGS': '',
+    }
+    return subprocess.Popen(
+        [sys.executable, tiny.__file__, folder, workdir],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process):
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err
+    return out.split()[-1]
+
+
+def kill_at(folder, workdir, step, jitter):
+    """Starts the run and kills it -9 soon after it has written the metrics of a step."""
+    process = child(folder, workdir)
+    path = workdir / 'metrics.jsonl'
+    deadline = time.monotonic() + 100
+    while time.monotonic() < deadline and process.poll() is None:
+        text = path.read_text() if path.exists() else ''
+        if any(json.loads(x)['step'] >= step for x in text.splitlines() if x[-1] == '}'):
+            break
+        time.sleep(0.002)
+    time.sleep(jitter)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.communicate()
+    return process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_is_the_straight_run_bit_for_bit(folder, tmp_path):
+    straight = finish(child(folder, tmp_path / 'straight'))
+    rng = random.Random(0)
+    # In the first phase, around its last step and the switch, and in the second phase.
+    kills = [
+        kill_at(folder, tmp_path / 'killed', step, rng.random() * 0.1)
+        for step in (1, 7, 12, 13, 21)
+    ]
+    assert sum(kills) >= 4, 'the kills came too late to mean anything'
+    assert finish(child(folder, tmp_path / 'killed')) == straight
+    assert tiny.log(tmp_path / 'killed') == tiny.log(tmp_path / 'straight')
+
+
+def test_a_finished_run_says_so_and_does_nothing(folder, tmp_path):
+    config = tiny.config(folder, steps=4, phases=(dict(objective=dict(name='mlm')),))
+    first = train.train(config, tmp_path / 'run')
+    written = (tmp_path / 'run' / 'metrics.jsonl').read_bytes()
+    again = train.train(config, tmp_path / 'run')
+    assert tiny.fingerprint(again) == tiny.fingerprint(first)
+    assert (tmp_path / 'run' / 'metrics.jsonl').read_bytes() == written
+
+
+@pytest.mark.slow
+def test_phases_learn_and_are_remembered(folder, tmp_path):
+    config = tiny.config(folder, steps=STEPS)
+    state = train.train(config, tmp_path / 'run')
+    log = metrics.read(tmp_path / 'run')
+    losses = dict(zip(*metrics.series(log, 'heldout/mlm_loss')))
+    assert set(losses) == {0, 8, 12, 16, 24}
+    assert losses[24] < losses[0] - 1
+    assert state.target is not None and set(state.params) >= {'predictor', 'balance'}
+    names = {key for line in log for key in line}
+    assert {
+        'train/loss', 'train/clm_loss', 'train/mlm_loss', 'train/mlm_accuracy',
+        'train/grad_norm', 'train/learning_rate', 'jepa/loss', 'jepa/lambda',
+        'train/tokens', 'train/masked_tokens', 'train/perplexity', 'jepa/grad_ratio',
+        'jepa/effective_rank',
+        'jepa/cosine', 'jepa/target_std', 'jepa/prediction_std', 'jepa/momentum',
+        'heldout/mlm_loss', 'heldout/clm_loss', 'heldout/bits_per_byte',
+        'throughput/tokens_per_second', 'throughput/step_time',
+    } <= names  # fmt: skip
+    model = load.load(tmp_path / 'run')
+    vectors = model.encode(['The whale saw the captain.', 'A letter'])
+    assert vectors.shape == (2, 64) and np.isfinite(vectors).all()
+    answers = model.fill('The <mask> of union saw <mask>.', top=4)
+    assert [len(found) for found in answers] == [4, 4]
+    for name in ('encoder', 'lm_head'):
+        jax.tree.map(
+            np.testing.assert_array_equal, model.params[name], state.params[name]
+        )
+    begun = load.untrained(tmp_path / 'run').encode(['The whale saw the captain.'])
+    assert np.abs(begun - vectors[:1]).max() > 1e-2
+
+
+def test_vectors_do_not_depend_on_company(folder, tmp_path):
+    config = tiny.config(folder, steps=2, phases=(dict(objective=dict(name='mlm')),))
+    train.train(config, tmp_path / 'run')
+    model = load.load(tmp_path / 'run')
+    texts = ['The whale.', 'The captain of the union saw a letter.', 'Garden']
+    together = model.encode(texts)
+    alone = np.concatenate([model.encode([text]) for text in texts])
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+    for layer in (0, 1, -2, -1):
+        for pool in ('mean', 'max', 'cls', 'last'):
+            assert np.isfinite(model.encode(texts, layer=layer, pool=pool)).all()
+    # As if trained on a GPU, with a kernel that is not here.
+    saved = json.loads((tmp_path / 'run' / 'config.json').read_text())
+    saved['model']['attention'] = 'cudnn'
+    (tmp_path / 'run' / 'config.json').write_text(json.dumps(saved))
+    elsewhere = load.load(tmp_path / 'run').encode(texts)
+    np.testing.assert_array_equal(elsewhere, together)
+
+
+@pytest.mark.slow
+def test_machinery_changes_no_bit(folder, tmp_path):
+    """Offloading, a profile, and budgets told in other words."""
+    config = tiny.config(
+        folder,
+        steps=4,
+        phases=(dict(objective=dict(name='mlm')),),
+        mesh=dict(data=2, fsdp=2, tensor=1),
+    )
+    plain = train.train(config, tmp_path / 'plain')
+    data = {**config['data'], 'batch_size': 0, 'batch_per_device': 2}
+    budgeted = {**config, 'steps': 0, 'tokens': 4 * 8 * tiny.LENGTH - 5, 'data': data}
+    machinery = dict(
+        offload='optimizer', profile_steps=(2, 3), compilation_cache=str(tmp_path / 'c')
+    )
+    state = train.train(budgeted | machinery, tmp_path / 'other')
+    jax.config.update('jax_compilation_cache_dir', None)
+    assert tiny.fingerprint(state) == tiny.fingerprint(plain)
+    kinds = {leaf.sharding.memory_kind for leaf in jax.tree.leaves(state.opt_state)}
+    assert kinds == {'pinned_host'}
+    (trace,) = (tmp_path / 'other' / 'profile').rglob('*.xplane.pb')
+    stages = trace.read_bytes()
+    assert all(s in stages for s in (b'encoder', b'lm_head', b'optimizer', b'loss'))
+    # The same run again, differently run.
+    again = train.train(budgeted, tmp_path / 'other')
+    assert tiny.fingerprint(again) == tiny.fingerprint(plain)
+    last = metrics.read(tmp_path / 'other')[-2]  # then comes the evaluation
+    assert last['train/total_tokens'] == 4 * 8 * tiny.LENGTH
+    assert 0 < last['throughput/goodput'] < 1 and last['memory/host_gib'] > 0
+    assert 'throughput/mfu' not in last  # nobody knows the peak of a CPU
+
+
+def test_mfu_counts_real_tokens_only(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr('jepa_text.cost.hardware.peak', lambda kind: 1e12)
+    config = tiny.config(folder, steps=4, phases=(dict(objective=dict(name='mlm')),))
+    train.train(config, tmp_path / 'run')
+    (phase,) = recipe.make(recipe.plain(config)).phases
+    per_token = flops.per_token(phase.network, phase.objective, 8, tiny.LENGTH)
+    for line in metrics.read(tmp_path / 'run')[2:4]:
+        speed = line['throughput/tokens_per_second']
+        seconds = line['throughput/step_time']
+        assert np.isclose(speed * seconds, line['train/tokens'])
+        assert np.isclose(line['throughput/mfu'], speed / 4 * per_token / 1e12)
+
+
+def test_nan_stops_the_run_with_the_state_saved(folder, tmp_path):
+    config = tiny.config(
+        folder,
+        phases=(dict(objective=dict(name='mlm')),),
+        schedule=dict(name='constant', value=1e30),
+        checkpoint=dict(every=100, keep=2),
+        evaluate=dict(every=0, rate=0.15, most_rows=0),
+    )
+    with pytest.raises(FloatingPointError, match='3 times in a row'):
+        train.train(config, tmp_path / 'run')
+    model = load.load(tmp_path / 'run')
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(model.params))
+
+
+def watched(folder, **changes):
+    """A hybrid under a balance that leaves [0.1, 0.9], which stops where it collapses."""
+    objective = dict(name='hybrid', predictor_width=16, balance=changes.pop('balance'))
+    return tiny.config(
+        folder,
+        steps=3,
+        phases=(dict(objective=objective),),
+        telemetry=dict(every=changes.pop('every'), on_collapse='stop'),
+        evaluate=dict(every=0, rate=0.15, most_rows=0),
+        **changes,
+    )
+
+
+@pytest.mark.parametrize(
+    'balance, every',
+    [(0.95, 0), (dict(name='normalised', weight=0.97), 2), (dict(name='sigmoid'), 0)],
+)
+def test_a_healthy_run_is_not_stopped_for_collapse(
+    folder, tmp_path, capsys, monkeypatch, balance, every
+):
+    # The malloc of who calls from a notebook is no business of ours.
+    monkeypatch.delattr('jepa_text.running.allocator.keep_freed_memory')
+    config = watched(folder, balance=balance, every=every)
+    assert int(train.train(config, tmp_path / 'run').step) == 3
+    said = ''.join(capsys.readouterr())
+    assert 'collapse' not in said and 'lambda is' not in said
+    logged = {name for line in metrics.read(tmp_path / 'run') for name in line}
+    assert ('jepa/rank_share' in logged) == bool(every)
+
+
+def test_a_collapsed_run_is_stopped_where_it_is_measured(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr('jepa_text.objectives.latent.diagnostics.LEAST_RANK', 1.1)
+    unseen = watched(folder, balance=0.5, every=0)
+    assert int(train.train(unseen, tmp_path / 'unseen').step) == 3
+    with pytest.raises(exits.Diverged, match='step 1: the targets span .* is saved'):
+        train.train(watched(folder, balance=0.5, every=2), tmp_path / 'seen')
+    assert (tmp_path / 'seen' / 'checkpoints' / '1').is_dir()
+
+
+def change(config, path, value):
+    section = config
+    *parents, last = path.split('.')
+    for key in parents:
+        section = section[int(key) if key.isdigit() else key]
+    section[last] = value
+
+
+@pytest.mark.parametrize(
+    ('path', 'value', 'words'),
+    [
+        ('data.batch_size', 6, 'batch_size=6'),
+        ('data.row_length', 64, '32'),
+        ('model.name', 'transfomer', "'transformer'"),
+        ('model.preset', 'huge', '1b'),
+        ('optimizer.name', 'adam', 'adamw'),
+        ('optimizer.beta1', 0.9, 'beta1'),
+        ('mesh.data', 3, '4 devices'),
+        ('steps', 1, 'at least one step'),
+        ('tokens', 5, 'exactly one of steps and tokens'),
+        ('data.batch_per_device', 5, 'exactly one of data.batch_size'),
+        ('offload', 'all', "'optimizer'"),
+        ('profile_steps', [3, 2], 'profile_steps'),
+        ('watchdog', {'second': 3}, "'seconds'"),
+        ('phases.0.objective.name', 'clmm', "'clm'"),
+        ('phases.1.objective.rate', 0.3, "'rate'"),
+        ('phases.0.lenght', 3, 'lenght'),
+    ],
+)
+def test_configs_that_cannot_run_are_refused_before_anything_is_written(
+    folder, tmp_path, path, value, words
+):
+    config = recipe.plain(tiny.config(folder, mesh=dict(data=-1, fsdp=1, tensor=1)))
+    change(config, path, value)
+    with pytest.raises(ValueError, match=words):
+        train.train(config, tmp_path / 'run')
+    assert not (tmp_path / 'run').exists()
+
+
+def test_a_workdir_of_another_config_is_refused(folder, tmp_path):
+    config = tiny.config(folder, steps=2, phases=(dict(objective=dict(name='mlm')),))
+    train.train(config, tmp_path / 'run')
+    with pytest.raises(ValueError, match='schedule.peak'):
+        train.train(
+            config | {'schedule': config['schedule'] | {'peak': 1e-4}}, tmp_path / 'run'
+        )
+
+
+def test_rows_that_changed_are_refused_on_resume(folder, tmp_path):
+    config = tiny.config(folder, steps=4, phases=(dict(objective=dict(name='mlm')),))
+    train.train(config, tmp_path / 'run')
+    other = tiny.config(tmp_path, steps=4, phases=config['phases'])
+    path = tmp_path / 'run' / 'config.json'
+    moved = json.loads(path.read_text())
+    moved['data']['folder'] = other['data']['folder']
+    shards = sorted(Path(other['data']['folder']).glob('train-*'))
+    assert shards
+    moved['seed'] = 1
+    path.write_text(json.dumps(moved))
+    with pytest.raises(ValueError, match='seed'):
+        train.train(other | {'seed': 1}, tmp_path / 'run')
+
+
+@pytest.mark.parametrize(
+    ('phases', 'spans'),
+    [
+        ([dict(objective={})], [(0, 100)]),
+        ([dict(share=0.25, objective={}), dict(objective={})], [(0, 25), (25, 100)]),
+        (
+            [dict(steps=99, objective={}), dict(steps=1, objective={})],
+            [(0, 99), (99, 100)],
+        ),
+    ],
+)
+def test_phase_spans(phases, spans):
+    assert recipe.phase_spans(phases, 100) == spans
+
+
+def test_phase_spans_must_cover_the_run():
+    with pytest.raises(ValueError, match='100'):
+        recipe.phase_spans([dict(steps=99, objective={})], 100)
+
+
+def test_load_says_what_is_missing(tmp_path):
+    with pytest.raises(FileNotFoundError, match='config.json'):
+        load.load(tmp_path)
