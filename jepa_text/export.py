@@ -9,13 +9,9 @@
 A folder appears only once it is whole, was read back, and scores words as the model does.
 """
 
-import contextlib
 import dataclasses
 import json
 import math
-import os
-import shutil
-import uuid
 from pathlib import Path
 
 import jax
@@ -23,8 +19,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from jepa_text import load as loading
-from jepa_text.data import shards
-from jepa_text.files import paths
+from jepa_text.files import atomic, paths
 from jepa_text.hf import card, files, layout, load, names, outgoing, sentence, vocabulary
 from jepa_text.models import heads, pooling
 from jepa_text.running import restore
@@ -114,7 +109,7 @@ def write(
         'architecture': config['architectures'][0],
         'parameters': sum(x.size for x in (*leaves.values(), *own.values())),
     }
-    with _partial(folder) as partial:
+    with atomic.folder(folder) as partial:
         _write_json(partial / 'config.json', config)
         _write_tensors(leaves, own, family, partial, shard_bytes)
         vocabulary.write(partial, model, family, load.ends(model.tokenizer))
@@ -123,6 +118,7 @@ def write(
         about = (found['architecture'], found['parameters'], facts, license_name)
         (partial / 'README.md').write_text(card.text(model, *about), encoding='utf-8')
         found['difference'] = compared(model, partial, own)
+        check_free(folder)
     return found
 
 
@@ -210,22 +206,6 @@ def _differs(folder, how):
         f'{folder} was read back as another model: {how}. It was deleted. Please report '
         "this with the model's config."
     )
-
-
-@contextlib.contextmanager
-def _partial(folder):
-    """A folder beside the wanted one, which takes its name unless something is raised."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = folder.parent / f'.{folder.name}.partial-{uuid.uuid4().hex[:8]}'
-    partial.mkdir()
-    try:
-        yield partial
-        for path in (*filter(Path.is_dir, partial.iterdir()), partial):
-            shards.sync(path)
-        check_free(folder)
-        os.replace(partial, folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _write_tensors(leaves, own, family, folder, most):

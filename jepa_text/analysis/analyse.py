@@ -12,6 +12,7 @@ several training seeds of one name, as runs/a-0 and runs/a-1, also over these.
 """
 
 import csv
+import io
 import json
 import math
 import re
@@ -23,7 +24,7 @@ from jepa_text.analysis import features, findings, measuring, page, telling, thr
 from jepa_text.config import resolve
 from jepa_text.evaluation import controls
 from jepa_text.evaluation import task as tasks_
-from jepa_text.files import paths, seal
+from jepa_text.files import atomic, paths, seal
 from jepa_text.report import console
 from jepa_text.running import compilation, xla_flags
 
@@ -128,15 +129,13 @@ def _recipe(path, number):
 def write(folder, results):
     """analysis.json, analysis.csv and analysis.html, each by rename."""
     text = json.dumps(_for_json(results), indent=1, allow_nan=False)
-    _rename(folder / 'analysis.json', lambda file: file.write(text))
-
-    def rows(file):
-        writer = csv.DictWriter(file, COLUMNS, lineterminator='\n')
-        writer.writeheader()
-        for row in results['rows']:
-            writer.writerow({key: _cell(row[key]) for key in COLUMNS})
-
-    _rename(folder / 'analysis.csv', rows)
+    atomic.write(folder / 'analysis.json', text)
+    table = io.StringIO()
+    writer = csv.DictWriter(table, COLUMNS, lineterminator='\n')
+    writer.writeheader()
+    for row in results['rows']:
+        writer.writerow({key: _cell(row[key]) for key in COLUMNS})
+    atomic.write(folder / 'analysis.csv', table.getvalue())
     page.write(folder / 'analysis.html', results)
 
 
@@ -245,10 +244,3 @@ def _cell(value):
     """A value of the CSV: empty for what is not there."""
     missing = value is None or (isinstance(value, float) and not math.isfinite(value))
     return '' if missing else f'{value:.7g}' if isinstance(value, float) else value
-
-
-def _rename(path, fill):
-    scratch = path.with_name(f'{path.name}.tmp')
-    with open(scratch, 'w', encoding='utf-8', newline='') as file:
-        fill(file)
-    scratch.replace(path)

@@ -30,7 +30,7 @@ from array_record.python.array_record_data_source import ArrayRecordDataSource
 from jepa_text.config import resolve
 from jepa_text.data import rows as rows_on_disk
 from jepa_text.data import tokenizers
-from jepa_text.files import paths
+from jepa_text.files import paths, seal
 
 
 class Rows:
@@ -83,7 +83,7 @@ class Rows:
         """The first shard whose checksum is not the manifest's; the folder if none."""
         for entry in self.manifest['splits'][self.split]['files']:
             path = self.folder / entry['name']
-            if rows_on_disk.sha256(path) != entry['sha256']:
+            if seal.sha256(path) != entry['sha256']:
                 return path
         return self.folder
 

@@ -2,18 +2,13 @@
 
     source --tokenizer--> [bos] ids [eos] --packing--> rows --shuffled by seed--> shards
 
-Everything goes into a hidden folder beside the wanted one, is synced to the disk, and
-renamed at the very end: a folder that has a manifest is finished. What a killed writer
-leaves is called `.<name>.partial-*` and may be deleted. The tokens of one split are held
-in memory (2 or 4 bytes each), of its text one document. The same input gives the same
-bytes.
+A folder that has a manifest is finished. The tokens of one split are held in memory (2 or
+4 bytes each), of its text one document. The same input gives the same bytes.
 """
 
 import json
 import os
 import pathlib
-import shutil
-import uuid
 
 import numpy as np
 
@@ -21,7 +16,7 @@ from jepa_text.config import resolve
 from jepa_text.data import packing as packings
 from jepa_text.data import rows, tokenizing
 from jepa_text.data import shards as shard_files
-from jepa_text.files import paths
+from jepa_text.files import atomic, paths
 
 LEAST_ROW_LENGTH = 8
 
@@ -67,15 +62,15 @@ def prepare(
         return finished
     # Sources are looked up before anything is written: a wrong name costs nothing.
     corpus = {s: resolve.build('data/sources', source, split=s) for s in splits}
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = folder.parent / f'.{folder.name}.partial-{uuid.uuid4().hex[:8]}'
-    partial.mkdir()
     try:
-        manifest = _write(partial, corpus, tokenizer, settings)
-        shard_files.sync(partial)
-        return _publish(partial, folder, settings, manifest)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        with atomic.folder(folder) as partial:
+            return _write(partial, corpus, tokenizer, settings)
+    except OSError:
+        # Another process may have been first.
+        finished = _finished(folder, settings)
+        if finished is None:
+            raise
+        return finished
 
 
 def _check(row_length, packing, shards, splits, seed):
@@ -138,7 +133,7 @@ def _write(partial, corpus, tokenizer, settings):
         'dtype': rows.dtype_for(tokenizer.vocab_size, settings['row_length']),
         'row_length': settings['row_length'],
         'packing': settings['packing'],
-        'files': [shard_files.entry(partial / 'tokenizer.json')],
+        'files': [rows.entry(partial / 'tokenizer.json')],
         'splits': {},
     }
     # Of a corpus in files: how many were read, and what was left out.
@@ -184,23 +179,10 @@ def _write_split(partial, split, tokens, manifest, rng):
     for number, row_numbers in enumerate(shards):
         path = partial / rows.shard_name(split, number, len(shards))
         shard_files.write_shard(path, map(record, row_numbers))
-        entries.append(shard_files.entry(path) | {'rows': len(row_numbers)})
+        entries.append(rows.entry(path) | {'rows': len(row_numbers)})
     return {
         'tokens': packed.tokens,
         'rows': len(packed),
         'efficiency': packed.tokens / (len(packed) * row_length),
         'files': entries,
     }
-
-
-def _publish(partial, folder, settings, manifest):
-    """Renames the whole folder into place; if another process was first, takes its."""
-    try:
-        os.rename(partial, folder)
-    except OSError:
-        finished = _finished(folder, settings)
-        if finished is None:
-            raise
-        return finished
-    shard_files.sync_one(folder.parent)
-    return manifest

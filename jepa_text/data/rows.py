@@ -13,13 +13,12 @@ lengths of the pieces of documents in the row. What the lengths leave is padding
     positions     0 1 2 3  0 1 2 0
 """
 
-import hashlib
 import json
 import pathlib
 
 import numpy as np
 
-from jepa_text.files import paths
+from jepa_text.files import atomic, paths, seal
 
 FORMAT = 1
 MANIFEST = 'manifest.json'
@@ -69,24 +68,16 @@ def shard_name(split, number, count):
     return f'{split}-{number:05d}-of-{count:05d}.array_record'
 
 
-def sha256(path):
-    """The sha256 of a file, in hex."""
-    with open(path, 'rb') as file:
-        return hashlib.file_digest(file, 'sha256').hexdigest()
-
-
-def checksum(manifest):
-    """The sha256 of a manifest without its own checksum."""
-    content = {key: value for key, value in manifest.items() if key != 'checksum'}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def entry(path):
+    """What the manifest says about a file: name, bytes, sha256."""
+    return {'name': path.name, **seal.described(path)}
 
 
 def write_manifest(folder, manifest):
     """Writes manifest.json, sealed with its checksum, and returns it as read back."""
-    sealed = manifest | {'checksum': checksum(manifest)}
-    text = json.dumps(sealed, indent=2) + '\n'
-    pathlib.Path(folder, MANIFEST).write_text(text, encoding='utf-8')
-    return json.loads(text)
+    sealed = manifest | {'checksum': seal.checksum(manifest)}
+    atomic.write(pathlib.Path(folder, MANIFEST), json.dumps(sealed, indent=2) + '\n')
+    return json.loads(json.dumps(manifest))
 
 
 def read_manifest(folder):
@@ -103,8 +94,8 @@ def read_manifest(folder):
         )
     try:
         manifest = json.loads(path.read_text(encoding='utf-8'))
-        is_whole = manifest['checksum'] == checksum(manifest)
-    except (ValueError, KeyError, TypeError, RecursionError):
+        is_whole = manifest.pop('checksum') == seal.checksum(manifest)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         is_whole = False
     if not is_whole:
         raise ValueError(
@@ -144,7 +135,7 @@ def check_sums(folder, manifest):
     """Raises ValueError, naming the file, when one's sha256 is not the manifest's."""
     check_sizes(folder, manifest)
     for name, entry in files(manifest):
-        found = sha256(pathlib.Path(folder, name))
+        found = seal.sha256(pathlib.Path(folder, name))
         if found != entry['sha256']:
             raise ValueError(
                 f'{pathlib.Path(folder, name)} is damaged: its sha256 is {found[:16]}...'

@@ -7,8 +7,6 @@ import shutil
 
 from array_record.python import array_record_module
 
-from jepa_text.data import rows
-
 
 def write_shard(path, records):
     """Writes records to an ArrayRecord file, each readable on its own."""
@@ -56,27 +54,3 @@ def clear_disk_errors(folder):
             f'({error}). Free some space, or name a folder on another disk, and run the '
             'same command again. Nothing was left behind.',
         ) from error
-
-
-def entry(path):
-    """What the manifest says about a file: name, bytes, sha256."""
-    return {
-        'name': path.name,
-        'bytes': path.stat().st_size,
-        'sha256': rows.sha256(path),
-    }
-
-
-def sync(folder):
-    """Brings the files of a folder and its list of files to the disk."""
-    for path in [*folder.iterdir(), folder]:
-        sync_one(path)
-
-
-def sync_one(path):
-    """Brings one file, or the list of files of one folder, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

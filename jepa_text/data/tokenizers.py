@@ -25,7 +25,7 @@ import tokenizers as backend_library
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from jepa_text.data import tokenizer_check
-from jepa_text.files import paths, seal
+from jepa_text.files import atomic, paths
 
 BUNDLED = pathlib.Path(__file__).parent / 'bundled' / 'tokenizer.json'
 
@@ -109,7 +109,7 @@ class Tokenizer:
 
     def save(self, path):
         """Writes the tokenizer.json; `load` of it has the same fingerprint."""
-        seal.replace_file(path, self.content)
+        atomic.write(path, self.content)
 
     @functools.cached_property
     def starts_word(self):

@@ -6,7 +6,7 @@
 import json
 from pathlib import Path
 
-from jepa_text.files import seal
+from jepa_text.files import atomic, seal
 
 
 def once(path, config, compute):
@@ -21,7 +21,7 @@ def once(path, config, compute):
             return saved['results']
     made = {'config': config, 'results': json.loads(json.dumps(compute()))}
     path.parent.mkdir(parents=True, exist_ok=True)
-    seal.replace_file(path, json.dumps(made | {'sha256': seal.checksum(made)}, indent=1))
+    atomic.write(path, json.dumps(made | {'sha256': seal.checksum(made)}, indent=1))
     return made['results']
 
 

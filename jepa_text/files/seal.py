@@ -5,12 +5,13 @@ flush all that it writes, so a checkpoint counts only once it is sealed, and is 
 only while its seal still fits.
 """
 
-import errno
 import hashlib
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from jepa_text.files import atomic
 
 NAME = 'SEAL.json'
 
@@ -24,13 +25,11 @@ def seal(folder):
     folder = Path(folder)
     files = _files(folder)
     with ThreadPoolExecutor(_threads()) as pool:
-        entries = dict(
-            zip(files, pool.map(_flush_and_describe, files.values()), strict=True)
-        )
+        entries = dict(zip(files, pool.map(described, files.values()), strict=True))
     for parent, _, _ in os.walk(folder, topdown=False):
-        _flush_folder(parent)
-    replace_file(folder / NAME, json.dumps({'files': entries}, indent=1, sort_keys=True))
-    _flush_folder(folder.parent)
+        atomic.flush(parent)
+    atomic.write(folder / NAME, json.dumps({'files': entries}, indent=1, sort_keys=True))
+    atomic.flush(folder.parent)
 
 
 def verify(folder):
@@ -58,24 +57,6 @@ def stamp(folder):
     return tuple(sorted((name, s.st_size, s.st_mtime_ns, s.st_ino) for name, s in status))
 
 
-def replace_file(path, content):
-    """Writes a file of text or bytes so that a reader sees the old one or the new one,
-    never half. When the disk is full, OSError is raised and the old one stays."""
-    path = Path(path)
-    temporary = path.with_name(path.name + '.tmp')
-    data = content.encode() if isinstance(content, str) else content
-    try:
-        with open(temporary, 'wb') as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    _flush_folder(path.parent)
-
-
 def read_json(path):
     """What a JSON file holds. Raises ValueError with its name when it is damaged."""
     try:
@@ -90,6 +71,18 @@ def read_json(path):
 def checksum(value):
     """The sha256 of a value that JSON can hold, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def sha256(path):
+    """The sha256 of a file, in hex."""
+    with open(path, 'rb') as file:
+        return hashlib.file_digest(file, 'sha256').hexdigest()
+
+
+def described(path):
+    """{'bytes', 'sha256'} of a file, which is on the disk then."""
+    atomic.flush(path)
+    return {'bytes': path.stat().st_size, 'sha256': sha256(path)}
 
 
 def free_name(path):
@@ -128,34 +121,10 @@ def _first_difference(folder, sizes, hashes):
         if found != sizes[name]:
             return f'{name} has {found} bytes instead of {sizes[name]}'
     with ThreadPoolExecutor(_threads()) as pool:
-        for name, found in zip(files, pool.map(_hash, files.values()), strict=True):
+        for name, found in zip(files, pool.map(sha256, files.values()), strict=True):
             if found != hashes[name]:
                 return f'the contents of {name} are not those that were sealed'
     return None
-
-
-def _flush_and_describe(path):
-    with open(path, 'rb') as file:
-        digest = hashlib.file_digest(file, 'sha256').hexdigest()
-        os.fsync(file.fileno())
-    return {'bytes': path.stat().st_size, 'sha256': digest}
-
-
-def _hash(path):
-    with open(path, 'rb') as file:
-        return hashlib.file_digest(file, 'sha256').hexdigest()
-
-
-def _flush_folder(folder):
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        # Some network filesystems cannot flush a folder; there is nothing more to do.
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(descriptor)
 
 
 def _threads():

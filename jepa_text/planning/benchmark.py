@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from jepa_text.config import ranges
-from jepa_text.files import paths, seal
+from jepa_text.files import atomic, paths
 from jepa_text.report import console
 from jepa_text.training import recipe
 
@@ -66,7 +66,7 @@ def _say(turn, turns, name, answer):
 def _write(workdir, config, results, left_out):
     found = {'config': config, 'results': results, 'left_out': left_out}
     text = json.dumps(found, indent=1)
-    seal.replace_file(Path(workdir) / 'benchmark.json', text)
+    atomic.write(Path(workdir) / 'benchmark.json', text)
 
 
 def check(config):

@@ -4,16 +4,14 @@ The caller gives words, rows and figures, never HTML; everything is escaped. The
 follows the reader's light or dark setting, prints, and can be read on a phone.
 """
 
-import contextlib
 import html
 import io
 import json
 import math
-import os
 import re
-import tempfile
 from pathlib import Path
 
+from jepa_text.files import atomic
 from jepa_text.report import template
 
 SECTION_KEYS = ('heading', 'text', 'facts', 'table', 'figures', 'predictions', 'details')
@@ -56,16 +54,7 @@ def write(path, title, lead, sections, subtitle=''):
     )
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix='.tmp')
-    try:
-        with os.fdopen(handle, 'w', encoding='utf-8') as file:
-            file.write(whole)
-        os.chmod(scratch, 0o644)  # mkstemp makes files that only the owner can read
-        os.replace(scratch, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(scratch)
-        raise
+    atomic.write(path, whole)
     return path
 
 

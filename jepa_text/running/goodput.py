@@ -11,7 +11,7 @@ import json
 import time
 from pathlib import Path
 
-from jepa_text.files import seal
+from jepa_text.files import atomic
 
 FILE = 'started.json'
 
@@ -33,7 +33,7 @@ def _first_start(path, now):
         return float(json.loads(path.read_text(encoding='utf-8'))['unix_time'])
     except FileNotFoundError:
         began = now()
-        seal.replace_file(path, json.dumps({'unix_time': began}) + '\n')
+        atomic.write(path, json.dumps({'unix_time': began}) + '\n')
         return began
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jepa_text.files import seal
+from jepa_text.files import atomic
 from jepa_text.running import lines
 
 FILE = 'metrics.jsonl'
@@ -175,7 +175,7 @@ def _trim(path, last_step):
     kept = [(step, line) for step, line in kept if step <= last_step]
     text = b''.join(line for _, line in kept)
     if text != path.read_bytes():
-        seal.replace_file(path, text)
+        atomic.write(path, text)
     return kept[-1][0] if kept else None
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import jax
 
-from jepa_text.files import paths, seal
+from jepa_text.files import atomic, paths, seal
 
 _log = logging.getLogger(__name__)
 CONFIG, LOCK = 'config.json', 'lock'
@@ -84,7 +84,7 @@ def _agree(path, config, may_change):
     file = path / CONFIG
     text = json.dumps(config, indent=2, sort_keys=True) + '\n'
     if not file.exists():
-        seal.replace_file(file, text)
+        atomic.write(file, text)
         return
     try:
         old = json.loads(file.read_text(encoding='utf-8'))
@@ -99,7 +99,7 @@ def _agree(path, config, may_change):
         raise ValueError(_other_config(path, {k: changed[k] for k in harmful}))
     if changed:
         _log.info('%s: changed since the last start: %s', path, _listed(changed))
-        seal.replace_file(file, text)
+        atomic.write(file, text)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text import load
-from jepa_text.files import seal
+from jepa_text.files import atomic, seal
 from jepa_text.hf import adapt as becoming
 from jepa_text.hf import load as hf_load
 from jepa_text.optim import optimizers
@@ -42,7 +42,7 @@ def begin(section, recipe, state, folder):
     record = {**starts.look(start), 'lines': lines}
     text = json.dumps(record, indent=2) + '\n'
     processes.first(
-        lambda: seal.replace_file(Path(folder, starts.FILE), text), 'what it starts from'
+        lambda: atomic.write(Path(folder, starts.FILE), text), 'what it starts from'
     )
     if jax.process_index() == 0:
         print('\n'.join(['start', *(f'  {line}' for line in lines)]))

@@ -321,11 +321,10 @@ def test_an_error_in_the_middle_leaves_nothing_and_the_next_call_works(
 def test_a_killed_writer_leaves_nothing_that_looks_finished(corpus, tmp_path, ours):
     code = f"""
 import os, signal, sys
-from jepa_text import tokenizers
-from jepa_text.data import prepare, shards
-def kill(folder):
+from jepa_text.data import prepare, tokenizers
+def kill(*_):
     os.kill(os.getpid(), signal.SIGKILL)
-shards.sync = kill
+os.rename = kill
 prepare.prepare({{'name': 'jsonl', 'path': {str(corpus['path'])!r}, 'heldout_every': 5}},
     tokenizers.load(tokenizers.BUNDLED), {str(tmp_path / 'rows')!r}, row_length=32)
 """
@@ -340,14 +339,12 @@ prepare.prepare({{'name': 'jsonl', 'path': {str(corpus['path'])!r}, 'heldout_eve
 
 
 def test_two_writers_at_once_end_with_one_folder(make, tmp_path, monkeypatch):
-    real = prepare.shard_files.sync
-
-    def another_is_first(folder):
-        real(folder)
+    def another_is_first(*names):
         monkeypatch.undo()
         make()
+        os.rename(*names)
 
-    monkeypatch.setattr(prepare.shard_files, 'sync', another_is_first)
+    monkeypatch.setattr(os, 'rename', another_is_first)
     manifest = make()
     assert manifest == pipeline.verify(tmp_path / 'rows')
     assert [p.name for p in tmp_path.glob('*rows*')] == ['rows']

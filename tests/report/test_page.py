@@ -213,19 +213,6 @@ def test_bad_sections_raise_and_leave_the_old_page(tmp_path, section, message):
     assert path.read_text() == 'old' and os.listdir(tmp_path) == ['report.html']
 
 
-def test_a_failed_rename_leaves_the_old_page_and_no_scraps(tmp_path, monkeypatch):
-    path = tmp_path / 'report.html'
-    path.write_text('old')
-
-    def fail(*_):
-        raise OSError('no space left')
-
-    monkeypatch.setattr(os, 'replace', fail)
-    with pytest.raises(OSError, match='no space'):
-        report.write(path, 't', 'l', [])
-    assert path.read_text() == 'old' and os.listdir(tmp_path) == ['report.html']
-
-
 def test_others_may_read_the_page(tmp_path):
     path = report.write(tmp_path / 'report.html', 't', 'l', [])
     assert path.stat().st_mode & 0o444 == 0o444

@@ -1,0 +1,74 @@
+"""Nothing is half there: not a file, not a folder, whatever fails."""
+
+import os
+
+import pytest
+
+from jepa_text.files import atomic
+
+
+def fails(*_):
+    raise OSError(28, 'No space left on device')
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
+    path = tmp_path / 'config.json'
+    atomic.write(path, 'old')
+    atomic.write(path, b'new')
+    for call in ('fsync', 'replace'):
+        monkeypatch.setattr(os, call, fails)
+        with pytest.raises(OSError, match='No space left'):
+            atomic.write(path, 'newer')
+        assert path.read_text() == 'new' and names(tmp_path) == ['config.json']
+        monkeypatch.undo()
+
+
+def fill(folder):
+    (folder / 'inside').mkdir()
+    (folder / 'inside' / 'file').write_text('text')
+
+
+@pytest.mark.parametrize('what', ['fsync', 'rename', 'body'])
+def test_a_folder_is_whole_or_not_there(tmp_path, monkeypatch, what):
+    wanted = tmp_path / 'new' / 'folder'
+    if what != 'body':
+        monkeypatch.setattr(os, what, fails)
+    with pytest.raises(OSError, match='No space left'), atomic.folder(wanted) as partial:
+        fill(partial)
+        if what == 'body':
+            fails()
+    assert names(wanted.parent) == []
+    monkeypatch.undo()
+    with atomic.folder(wanted) as partial:
+        fill(partial)
+        assert names(wanted.parent) == [partial.name]
+        assert partial.name.startswith('.folder.partial-')
+    assert names(wanted.parent) == ['folder']
+    assert (wanted / 'inside' / 'file').read_text() == 'text'
+
+
+def test_a_folder_with_files_is_not_written_over(tmp_path):
+    with atomic.folder(tmp_path / 'x') as partial:
+        fill(partial)
+    with pytest.raises(OSError, match='not empty'), atomic.folder(tmp_path / 'x'):
+        pass
+    assert names(tmp_path) == ['x'] and names(tmp_path / 'x') == ['inside']
+
+
+def test_all_of_a_folder_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    flushed, before = os.fsync, set()
+
+    def watch(descriptor):
+        if not (tmp_path / 'x').exists():
+            before.add(os.readlink(f'/proc/self/fd/{descriptor}'))
+        flushed(descriptor)
+
+    monkeypatch.setattr(os, 'fsync', watch)
+    with atomic.folder(tmp_path / 'x') as partial:
+        fill(partial)
+    inside = (partial, partial / 'inside', partial / 'inside' / 'file')
+    assert set(map(str, inside)) <= before
