@@ -19,11 +19,13 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from jepa_text import load as loading
-from jepa_text.files import atomic, paths
+from jepa_text.files import atomic, paths, seal
 from jepa_text.hf import card, files, layout, load, names, outgoing, sentence, vocabulary
+from jepa_text.measures import frequencies
 from jepa_text.models import heads, pooling
-from jepa_text.running import restore
+from jepa_text.running import metrics, restore
 
+START = 'start.json'
 SHARD_BYTES = 5 * 10**9
 TOLERANCE = 1e-4
 
@@ -62,7 +64,7 @@ def of_run(workdir, step=None):
     if step is None:
         step = restore.newest_good_step(Path(workdir) / 'checkpoints')
     model = loading.load(workdir, step)
-    facts = card.facts(workdir, step)
+    facts = facts_of(workdir, step)
     last = facts.history[-1]['objective']
     if last['name'] == 'clm' and last.get('prefix') is not None:
         raise ValueError(
@@ -72,6 +74,41 @@ def of_run(workdir, step=None):
         )
     name = f'{Path(workdir).resolve().name}-{step}'
     return dataclasses.replace(model, name=name), facts
+
+
+def facts_of(workdir, step):
+    """The card.Facts of a run at a step."""
+    workdir = Path(workdir)
+    config = seal.read_json(workdir / 'config.json')
+    history = tuple(restore.meta(workdir / 'checkpoints', step)['history'])
+    measured_at, measured = metrics.newest(workdir, frequencies.PREFIX, step)
+    kind = frequencies.kind_of(history[-1]['objective']) if history else 'mlm'
+    return card.Facts(
+        step=step,
+        history=history,
+        manifest=_json(Path(config['data']['folder'], 'manifest.json')),
+        measured=measured,
+        measured_at=measured_at,
+        sentences=tuple(frequencies.sentences(measured, kind)),
+        start=_start(workdir, config),
+    )
+
+
+def _start(workdir, config):
+    """What the run started from, in lines that name it."""
+    found = _json(workdir / START)
+    path = (config.get('start') or {}).get('path')
+    if found is None or not path:
+        return found
+    # A folder of others is recorded without the 'hf:' before it.
+    for one in (path, path.removeprefix('hf:')):
+        named = str(card.named(one))
+        found['lines'] = [line.replace(one, named) for line in found['lines']]
+    return found
+
+
+def _json(path):
+    return seal.read_json(path) if path.is_file() else None
 
 
 def write(

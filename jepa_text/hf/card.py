@@ -1,18 +1,12 @@
 """README.md of an exported folder: what was trained on what, and what was measured.
 
-Nothing in it is a promise: facts come from the files of the run, and what they do not
-say is called unknown. It is made to be passed on, so a path of this machine is only its
-last name.
+Nothing in it is a promise: what the given facts do not say is called unknown. It is made
+to be passed on, so a path of this machine is only its last name.
 """
 
 import dataclasses
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import PurePosixPath, PureWindowsPath
 
-from jepa_text.files import seal
-from jepa_text.measures import frequencies
-from jepa_text.running import metrics, restore
-
-START = 'start.json'
 LOADING = {
     'fill-mask': 'AutoModelForMaskedLM',
     'text-generation': 'AutoModelForCausalLM',
@@ -24,32 +18,17 @@ LOADING = {
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What the folder of a run says of a step: its phases so far, the manifest of its
-    rows if that is still there, the newest held-out measurements until then and their
-    step, and what it started from."""
+    """What a run says of a step: its phases so far, the manifest of its rows if that is
+    still there, the newest held-out measurements until then, their step, and what they
+    say in sentences (all but the first are warnings), and what it started from."""
 
     step: int | None = None
     history: tuple = ()
     manifest: dict | None = None
     measured: dict = dataclasses.field(default_factory=dict)
     measured_at: int | None = None
+    sentences: tuple = ()
     start: dict | None = None
-
-
-def facts(workdir, step):
-    """The Facts of a run at a step."""
-    workdir = Path(workdir)
-    config = seal.read_json(workdir / 'config.json')
-    manifest = Path(config['data']['folder'], 'manifest.json')
-    measured_at, measured = metrics.newest(workdir, frequencies.PREFIX, step)
-    return Facts(
-        step=step,
-        history=tuple(restore.meta(workdir / 'checkpoints', step)['history']),
-        manifest=_json(manifest),
-        measured=measured,
-        measured_at=measured_at,
-        start=_start(workdir, config),
-    )
 
 
 def text(model, architecture, parameters, facts=None, license_name=None):
@@ -71,10 +50,9 @@ def text(model, architecture, parameters, facts=None, license_name=None):
         f'{architecture}, {parameters:,} parameters in float32, texts of up to '
         f'{model.length:,} tokens. License: {said}.',
     ]
-    said = _said(facts)
     # A model that learned nothing says so before all else.
-    about += [line for warning in said[1:] for line in ('', f'**{warning}**')]
-    parts = [front, about, _training(facts), _data(facts), _measurements(facts, said)]
+    about += [line for warning in facts.sentences[1:] for line in ('', f'**{warning}**')]
+    parts = [front, about, _training(facts), _data(facts), _measurements(facts)]
     parts.append(_usage(model, architecture, task))
     return '\n\n'.join('\n'.join(part) for part in parts if part) + '\n'
 
@@ -137,20 +115,14 @@ def _data(facts):
     return ['## Data', '', *lines]
 
 
-def _said(facts):
-    """The held-out loss beside token frequencies, in words, and maybe a warning."""
-    last = facts.history[-1]['objective'] if facts.history else {'name': 'mlm'}
-    return frequencies.sentences(facts.measured, frequencies.kind_of(last))
-
-
-def _measurements(facts, said):
+def _measurements(facts):
     if not facts.measured:
         return []
     rows = [f'| {name} | {value:.4f} |' for name, value in sorted(facts.measured.items())]
     at = f'On held-out rows, at step {facts.measured_at:,}.'
     if facts.measured_at != facts.step:
         at += f' The weights are those of step {facts.step:,}.'
-    head = ['## Measured', '', ' '.join([at, *said[:1]]), '']
+    head = ['## Measured', '', ' '.join([at, *facts.sentences[:1]]), '']
     return [*head, '| metric | value |', '|---|---|', *rows]
 
 
@@ -184,19 +156,3 @@ def _usage(model, architecture, task):
             'pipeline, which looks at the position itself, does not fit.',
         ]
     return lines
-
-
-def _start(workdir, config):
-    """What the run started from, in lines that name it."""
-    found = _json(workdir / START)
-    path = (config.get('start') or {}).get('path')
-    if found is None or not path:
-        return found
-    named_by = [line.replace(path, str(named(path))) for line in found['lines']]
-    # A folder of others is recorded without the 'hf:' before it.
-    bare = path.removeprefix('hf:')
-    return {**found, 'lines': [x.replace(bare, str(named(bare))) for x in named_by]}
-
-
-def _json(path):
-    return seal.read_json(path) if path.is_file() else None

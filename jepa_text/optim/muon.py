@@ -5,6 +5,7 @@
     nesterov     momentum that looks one step ahead, kept in any dtype
 
 Jordan's (kellerjordan.github.io/posts/muon, 2024); optimizers.py says for which leaves.
+Not optax.contrib's: its vmap gives stacked layers other bits than single ones (1e-6).
 """
 
 import jax

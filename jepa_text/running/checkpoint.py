@@ -1,6 +1,8 @@
 """State and meta -> sealed steps on disk, in the background; and back after a crash.
 
-What a step's folder holds, and reading it without a writer, is in `restore`.
+What a step's folder holds, and reading it without a writer, is in `restore`. Not Orbax's
+CheckpointManager: it calls nobody between naming a step and removing the ones before it,
+where a seal belongs.
 """
 
 import contextlib

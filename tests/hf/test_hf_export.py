@@ -18,6 +18,7 @@ from jepa_text import export, load, main
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.hf import card, files, layout, names, outgoing, task_head, vocabulary
+from jepa_text.measures import frequencies
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
 
@@ -300,14 +301,19 @@ def test_the_card_names_no_path_of_the_machine(tmp_path, monkeypatch, prefix):
     ):
         (tmp_path / name).write_text(json.dumps(content))
     history = [{'start': 0, 'stop': 7, 'objective': {'name': 'mlm'}}]
-    monkeypatch.setattr(card.restore, 'meta', lambda *_: {'history': history})
+    monkeypatch.setattr(export.restore, 'meta', lambda *_: {'history': history})
+    lost = {'step': 6, 'heldout/mlm_loss': 7.05, 'heldout/unigram_entropy': 6.4}
+    (tmp_path / 'metrics.jsonl').write_text(json.dumps(lost) + '\n')
     model = dataclasses.replace(trained(), name=f'hf:{tmp_path}/this one')
-    text = card.text(model, 'BertModel', 1, card.facts(tmp_path, 7))
+    text = card.text(model, 'BertModel', 1, export.facts_of(tmp_path, 7))
     assert str(tmp_path) not in text and str(tmp_path.parent) not in text
     for said in (
         '# this one\n',
         'from      the old one, commit None',
         'Source: name=jsonl, path=whales.jsonl, field=text',
+        '0.65 worse than token frequencies alone (6.400)',
+        '**Warning: this model has learned nothing',
+        'at step 6. The weights are those of step 7.',
     ):
         assert said in text
 
@@ -332,31 +338,13 @@ def test_the_card_of_a_decoder_says_how_it_attends():
     assert "pooled by 'mean'" in text and 'cannot generate' not in text
 
 
-def test_the_card_names_the_step_of_what_was_measured(tmp_path):
-    rows = [
-        {'step': 4, 'heldout/mlm_loss': 3.0, 'heldout/old': 1.0},
-        {'step': 6, 'heldout/mlm_loss': 2.0},
-        {'step': 7, 'train/loss': 1.0},
-        {'step': 8, 'heldout/mlm_loss': 1.0},
-    ]
-    lines = ''.join(json.dumps(row) + '\n' for row in rows)
-    newest = card.metrics.newest
-    assert newest(tmp_path, 'heldout/', 7) == (None, {})
-    (tmp_path / card.metrics.FILE).write_text(lines)
-    assert newest(tmp_path, 'heldout/', 7) == (6, {'heldout/mlm_loss': 2.0})
-    assert newest(tmp_path, 'heldout/') == (8, {'heldout/mlm_loss': 1.0})
-
-
 @pytest.mark.parametrize('loss, learned', [(5.0, True), (7.05, False), (math.nan, False)])
 def test_the_card_says_whether_anything_was_learned(loss, learned):
-    facts = card.Facts(
-        step=7,
-        history=({'start': 0, 'stop': 7, 'objective': {'name': 'mlm'}},),
-        measured={'heldout/mlm_loss': loss, 'heldout/unigram_entropy': 6.4},
-        measured_at=7,
-    )
+    measured = {'heldout/mlm_loss': loss, 'heldout/unigram_entropy': 6.4}
+    said = tuple(frequencies.sentences(measured))
+    facts = card.Facts(step=7, measured=measured, measured_at=7, sentences=said)
     text = card.text(trained(), 'EuroBertForMaskedLM', 1234, facts)
-    assert ('learned nothing' in text.split('## Training')[0]) is not learned
+    assert ('learned nothing' in text.split('## Measured')[0]) is not learned
     if not math.isnan(loss):
         words = '1.40 better' if learned else '0.65 worse'
         assert f'{words} than token frequencies alone (6.400)' in text
@@ -401,7 +389,7 @@ def test_a_prefix_lm_has_no_class_there(tmp_path, monkeypatch):
     objective = {'name': 'clm', 'prefix': [0.2, 0.6]}
     facts = card.Facts(history=({'start': 0, 'stop': 1, 'objective': objective},))
     monkeypatch.setattr(export.loading, 'load', lambda *_: trained())
-    monkeypatch.setattr(export.card, 'facts', lambda *_: facts)
+    monkeypatch.setattr(export, 'facts_of', lambda *_: facts)
     with pytest.raises(ValueError, match='prefix both ways.*go on with clm, mlm'):
         export.of_run(tmp_path, 1)
 

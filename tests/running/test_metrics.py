@@ -273,9 +273,9 @@ def test_throughput_windows_are_separate_and_restart_leaves_a_compile_out():
 def test_importing_needs_none_of_the_rare_packages():
     code = (
         'import sys\n'
-        'from jepa_text import plots, report\n'
+        'from jepa_text.report import console, page, plots\n'
         'from jepa_text.measures import geometry, probes\n'
-        'from jepa_text.running import console, metrics\n'
+        'from jepa_text.running import metrics\n'
         'rare = ("rich", "tensorboardX", "matplotlib", "sklearn", "jax")\n'
         'assert not set(rare) & set(sys.modules)\n'
     )
@@ -333,3 +333,18 @@ def test_a_line_is_whole_though_the_system_takes_it_in_parts(tmp_path):
         writer._file = Nearly()
         writer.write(1, {'a': 0.5})
     assert metrics.read(tmp_path) == [{'step': 1, 'a': 0.5}]
+
+
+def test_the_newest_measurements_up_to_a_step(tmp_path):
+    rows = [
+        {'step': 4, 'heldout/mlm_loss': 3.0, 'heldout/old': 1.0},
+        {'step': 6, 'heldout/mlm_loss': 2.0},
+        {'step': 7, 'train/loss': 1.0},
+        {'step': 8, 'heldout/mlm_loss': 1.0},
+    ]
+    lines = ''.join(json.dumps(row) + '\n' for row in rows)
+    newest = metrics.newest
+    assert newest(tmp_path, 'heldout/', 7) == (None, {})
+    (tmp_path / metrics.FILE).write_text(lines)
+    assert newest(tmp_path, 'heldout/', 7) == (6, {'heldout/mlm_loss': 2.0})
+    assert newest(tmp_path, 'heldout/') == (8, {'heldout/mlm_loss': 1.0})
