@@ -24,12 +24,13 @@ CORE = [
     'pyarrow>=20',
     'rich>=14,<16',
     'safetensors>=0.6,<1',
+    'scipy>=1.15,<2',
     'tensorboardX>=2.6.5,<3',
     'tensorflow-datasets>=4.9.10,<5',
     'tokenizers>=0.22,<1',
 ]
 
-EVAL = ['ir-measures>=0.4.3,<0.5', 'scikit-learn>=1.7,<2', 'scipy>=1.15,<2']
+EVAL = ['ir-measures>=0.4.3,<0.5', 'scikit-learn>=1.7,<2']
 VIZ = ['matplotlib>=3.10,<4']
 TEST = [
     'hypothesis>=6.130,<7',

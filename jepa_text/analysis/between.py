@@ -3,7 +3,7 @@
 tests     every two models on every task: differences, and verdicts over training seeds
 fragile   differences of raw vectors that are gone once length is taken out
 
-A verdict takes significance.LEAST_SEEDS seeds of both. With fewer there is none: the
+A verdict takes statistics.LEAST_SEEDS seeds of both. With fewer there is none: the
 interval is over texts then, of these training runs, and describes these alone.
 """
 
@@ -12,8 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
-from jepa_text.analysis import cells
-from jepa_text.measures import significance
+from jepa_text.measures import statistics
 
 READ = (('probe_accuracy', ''), ('cosine_spearman', ''))
 GEOMETRY = tuple(
@@ -24,7 +23,6 @@ GEOMETRY = tuple(
 OVER_SEEDS = 'over seeds'
 OVER_TEXTS = 'over texts, one training run of each'
 OVER_MEANS = 'over texts, the means of these training runs'
-_CERTAIN = 0.05
 _CELL = ('task', 'model', 'control', 'layer', 'pooling')
 
 
@@ -50,16 +48,10 @@ def tests(chosen, rows, single, deviations):
                     compared.append(
                         (sides, [[side[seed] for seed in common] for side in values])
                     )
-    count = sum(len(first) >= significance.LEAST_SEEDS for _, (first, _) in compared)
-    found = [
-        significance.over_seeds(*values, tests=count) if values[0] else None
-        for _, values in compared
-    ]
-    corrected = significance.holm_known([one.p if one else math.nan for one in found])
+    verdicts = statistics.corrected([values for _, values in compared])
     kept = by_cell(single), by_cell(deviations)
     return [
-        _test(sides, one, float(p), kept)
-        for (sides, _), one, p in zip(compared, found, corrected)
+        _test(sides, *verdict, kept) for (sides, _), verdict in zip(compared, verdicts)
     ]
 
 
@@ -87,6 +79,12 @@ def cell_of(row):
     return tuple(row[name] for name in _CELL)
 
 
+def kept_of(by_cell, row, key):
+    """[the values of that key that were kept for the cell of a row], one a seed."""
+    kept = by_cell.get(cell_of(row), ())
+    return [values[key] for values in kept if key in values]
+
+
 def as_many(one, other):
     """Are two values of geometry of as many texts? Ranks depend on their number."""
     return not one['form'] or one['count'] == other['count']
@@ -94,47 +92,55 @@ def as_many(one, other):
 
 def fragile(tests):
     """Differences of raw vectors that are gone once length is taken out."""
-    place = ('task', 'first', 'second', 'metric')
-    other = {
-        tuple(test[key] for key in place): test
-        for test in tests
-        if test['form'] == 'length_controlled'
-    }
-    said = []
+    found, other = [], {}
     for test in tests:
-        controlled = other.get(tuple(test[key] for key in place))
-        if test['form'] != 'raw' or controlled is None or not _is_clear(test):
+        place = test['task'], test['first'], test['second'], test['metric']
+        other.setdefault(place, {})[test['form']] = test
+    for forms in other.values():
+        test, controlled = forms.get('raw'), forms.get('length_controlled')
+        if test is None or controlled is None or not _is_clear(test):
             continue
         gone = not _is_clear(controlled)
-        turned = controlled['difference'] * test['difference'] < 0
-        if gone or turned:
-            words = (
-                f'{test["first"]} and {test["second"]} differ by '
-                f'{test["difference"]:.3g} in raw {test["metric"]}, but '
-                f'{"the other way round" if turned and not gone else "not clearly"} '
-                f'({controlled["difference"]:.3g}) once length is taken out: the raw '
-                'difference is one in how they show the length of a text '
-                f'({test["over"]}).'
+        if not gone and controlled['difference'] * test['difference'] >= 0:
+            continue
+        words = (
+            f'{test["first"]} and {test["second"]} differ by '
+            f'{test["difference"]:.3g} in raw {test["metric"]}, but '
+            f'{"not clearly" if gone else "the other way round"} '
+            f'({controlled["difference"]:.3g}) once length is taken out: the raw '
+            'difference is one in how they show the length of a text '
+            f'({test["over"]}).'
+        )
+        found.append(
+            dict(
+                **dict(task=test['task'], model=f'{test["first"]}, {test["second"]}'),
+                **dict(metric=test['metric'], form='raw', kind='explained'),
+                **dict(control='length', found=test['difference']),
+                **dict(reached=controlled['difference'], words=words),
             )
-            said.append(
-                dict(
-                    task=test['task'],
-                    model=f'{test["first"]}, {test["second"]}',
-                    metric=test['metric'],
-                    form='raw',
-                    kind='explained',
-                    control='length',
-                    found=test['difference'],
-                    reached=controlled['difference'],
-                    words=words,
-                )
-            )
-    return said
+        )
+    return found
 
 
 def is_sure(test):
     """Is there a verdict, and does it name a difference?"""
-    return test['p_holm'] <= _CERTAIN
+    return test['p_holm'] <= 1 - statistics.LEVEL
+
+
+def said(found, p, names):
+    """The verdict of a statistics.OverSeeds in words, with its corrected p.
+
+    >>> said(statistics.OverSeeds(0.2, 0.1, 0.3, 0.005, 5, 't-test'), 0.01, ('a', 'b'))
+    'a is above b (p = 0.01, 5 seeds)'
+    """
+    count = f'{found.seeds} seed{"" if found.seeds == 1 else "s"}'
+    if not found.test:
+        return f'no verdict: {count}, {statistics.LEAST_SEEDS} needed'
+    end = f'(p = {p:.2g}, {count})'
+    if p > 1 - statistics.LEVEL:
+        return f'no difference shown {end}'
+    side = 'above' if found.difference > 0 else 'below'
+    return f'{names[0]} is {side} {names[1]} {end}'
 
 
 def _is_clear(test):
@@ -150,10 +156,6 @@ def _place(row):
 def _test(sides, found, p, kept):
     one, two = sides
     pair = one['model'], two['model']
-    if found is None:  # no seed is in both
-        difference = one['value'] - two['value']
-        ends = math.nan, math.nan, math.nan
-        found = significance.OverSeeds(difference, *ends, 0, '')
     difference, low, high, over = (*found[:3], OVER_SEEDS)
     if not found.test:
         over = OVER_TEXTS if found.seeds <= 1 else OVER_MEANS
@@ -164,27 +166,20 @@ def _test(sides, found, p, kept):
         **dict(metric=one['metric'], form=one['form']),
         **dict(difference=difference, low=low, high=high, over=over, seeds=found.seeds),
         **dict(p=found.p, p_holm=p, test=found.test),
-        verdict=significance.said(found, p, pair),
+        verdict=said(found, p, pair),
     )
 
 
 def _over_texts(sides, difference, single, deviations):
     """The ends of the interval over texts: paired, the same texts or halves for both."""
     metric, form = sides[0]['metric'], sides[0]['form']
-    key = (metric, form) if form else metric
-    found = [
-        [
-            values[key]
-            for values in (deviations if form else single).get(cell_of(side), ())
-        ]
-        for side in sides
-    ]
+    source, key = (deviations, (metric, form)) if form else (single, metric)
+    found = [kept_of(source, side, key) for side in sides]
     if not all(found):
         return math.nan, math.nan
     first_N, second_N = (np.mean(side, axis=0) for side in found)
     if not form:
-        paired = significance.paired_bootstrap(first_N, second_N, resamples=2000)
-        return paired.low, paired.high
+        return statistics.bootstrap_interval(np.mean, first_N - second_N)[1:]
     # The same random halves of the texts for both.
-    reach = cells.quantile(len(first_N) - 1) * float(np.std(first_N - second_N, ddof=1))
+    reach = statistics.t_reach(first_N - second_N)
     return difference - reach, difference + reach

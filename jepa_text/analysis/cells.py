@@ -81,10 +81,13 @@ def geometry_values(
 ):
     """({(metric, form): Interval}, {(metric, form): deviations_R}).
 
-    Intervals come from `halves` random halves of at most HALVED_ROWS texts (see
-    statistics.half_sample_interval), whose standard error is scaled by the root of the
-    sizes; without halves, low and high are NaN. The same seed and number of texts give
-    the same halves, so deviations of two models are paired. Rows of one of `units_N` are
+    Intervals come from `halves` random halves of at most HALVED_ROWS texts, whose
+    standard deviation is the standard error of the whole (delete-half jackknife, Shao &
+    Wu 1989), scaled by the root of the sizes; without halves, low and high are NaN. A
+    bootstrap repeats texts, and repeated rows are neighbors at distance 0. Halves are
+    compared with their own mean, so a rank, which grows with the texts, is not shifted.
+    The same seed and number of texts give the same halves, so deviations of two models
+    are paired. Rows of one of `units_N` are
     drawn together, as the two texts of a pair, which are no two independent texts.
     `pairs_P2` are rows that say the same, for the alignment.
     """
@@ -110,7 +113,7 @@ def geometry_values(
     for key, value in values.items():
         reach = math.nan
         if key in deviations:
-            reach = quantile(halves - 1) * float(np.std(deviations[key], ddof=1))
+            reach = statistics.t_reach(deviations[key])
         intervals[key] = Interval(float(value), value - reach, value + reach)
     return intervals, deviations
 
@@ -154,43 +157,3 @@ def spectra(rows_ND, lengths_NF, most=64):
         for form, one in clouds
         if form in SPECTRUM_FORMS
     }
-
-
-def quantile(freedom, level=0.95):
-    """Student's t: how many standard errors an interval reaches to each side.
-
-    By Hill's expansion around the normal quantile (Hill 1970, without the small terms),
-    exact to 1 % from 3 degrees of freedom on; 1 and 2 in closed form.
-
-    >>> [round(quantile(n), 2) for n in (1, 2, 5, 30)]
-    [12.71, 4.3, 2.57, 2.04]
-    """
-    p = (1 + level) / 2
-    if freedom == 1:
-        return math.tan(math.pi * (p - 0.5))
-    if freedom == 2:
-        return (2 * p - 1) * math.sqrt(2 / (4 * p * (1 - p)))
-    z = statistics.NormalDist().inv_cdf(p)
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / freedom + second / freedom**2 + third / freedom**3
-
-
-def two_sided(t, freedom):
-    """P(|T| > |t|) of Student's t with a whole number of degrees of freedom; exact.
-
-    The finite sums of Abramowitz & Stegun 26.7.3 and 26.7.4; what is below 1e-15 is 0.
-
-    >>> print(round(two_sided(-2.262157, 9), 6))
-    0.05
-    """
-    angle, is_odd = math.atan(abs(t) / math.sqrt(freedom)), freedom % 2
-    term, within = math.cos(angle) ** is_odd, 0.0
-    for k in range(2 + is_odd, freedom + 1, 2):
-        within += term
-        term *= math.cos(angle) ** 2 * (k - 1) / k
-    within *= math.sin(angle)
-    if is_odd:
-        within = (angle + within) * 2 / math.pi
-    return max(0.0, 1.0 - within)

@@ -10,25 +10,23 @@ no verdict on a way of training.
 
 import math
 from collections import defaultdict
+from typing import NamedTuple
 
 import numpy as np
 
-from jepa_text.analysis import between, cells
+from jepa_text.analysis import between
 from jepa_text.evaluation import controls
-from jepa_text.measures import geometry, significance, statistics
+from jepa_text.measures import geometry, statistics
 from jepa_text.measures.statistics import Interval
 
-# Measure, form: is more better? What the text and the tests look at.
+# (measure, form): is more better? What the text and the tests look at.
 READ = {
-    ('probe_accuracy', ''): True,
-    ('probe_f1', ''): True,
-    ('probe_mcc', ''): True,
-    ('probe_spearman', ''): True,
-    ('cosine_spearman', ''): True,
-    ('high_overlap_auc', ''): True,
-    ('word_recovery_auc', ''): True,
-    ('cosine_given_overlap', ''): True,
-    ('balance', ''): True,
+    (metric, ''): True
+    for metric in (
+        *('probe_accuracy', 'probe_f1', 'probe_mcc', 'probe_spearman'),
+        *('cosine_spearman', 'high_overlap_auc', 'word_recovery_auc'),
+        *('cosine_given_overlap', 'balance'),
+    )
 }
 GEOMETRY = {value: value[0] == 'effective_rank' for value in between.GEOMETRY}
 # How near what belongs together is: drawn, and read against controls.
@@ -38,6 +36,59 @@ NEARNESS = {
     for form in ('raw', 'length_controlled')
 }
 MEAN = 'mean'
+_NAMED = ('task', 'model', 'metric', 'form')
+_PLACE = ('task', 'model', 'control', 'layer', 'pooling', 'form', 'metric')
+_SAID = {
+    controls.UNTRAINED: 'the untrained architecture',
+    controls.BAG: 'the bag of its input embeddings',
+    controls.TF_IDF: 'TF-IDF',
+    controls.LARGEST: 'saying the commonest label always',
+    controls.ALWAYS_ONE: "saying '1' always",
+}
+
+
+class Verdict(NamedTuple):
+    """`kind` is 'explained', 'unclear' or 'beyond'; `words` say so for a report."""
+
+    kind: str
+    words: str
+
+
+def explained_by_control(model, control, name, higher=True, p=None):
+    """A Verdict: does a control (untrained, bag of embeddings, TF-IDF) reach the value?
+
+    `model` and `control` are Intervals; `higher` says which way is better. 'explained':
+    the control is as good or better, or the intervals meet and `p`, of a paired test over
+    the same sentences, is above 0.05; 'unclear': the intervals meet; 'beyond': they do
+    not. Intervals alone explain nothing: what both models find hard makes each of them
+    wide, and their difference not.
+
+    >>> found, control = Interval(0.62, 0.59, 0.65), Interval(0.6, 0.6, 0.6)
+    >>> [explained_by_control(found, control, 'it', p=p).kind for p in (0.4, 0.001, None)]
+    ['explained', 'unclear', 'unclear']
+    >>> explained_by_control(found, Interval(0.5, 0.5, 0.5), 'TF-IDF').words
+    '0.62 (0.59 to 0.65) is beyond TF-IDF, which reaches 0.5.'
+    """
+    if not np.isfinite([model, control]).all():
+        raise ValueError(f'A verdict needs finite values, not {model} and {control}.')
+    sign = 1 if higher else -1
+    meet = max(sign * x for x in control) >= min(sign * x for x in model)
+    said = f'{model.value:.4g} ({model.low:.4g} to {model.high:.4g})'
+    reach = f'{control.value:.4g}'
+    is_reached = sign * control.value >= sign * model.value
+    if is_reached or (meet and p is not None and p > 1 - statistics.LEVEL):
+        words = f'{name} explains {said}: it reaches {reach}'
+        if not is_reached:
+            words += f', and over the same sentences they do not differ (p = {p:.2g})'
+        return Verdict('explained', f'{words}.')
+    if control.low < control.high:
+        reach += f' ({control.low:.4g} to {control.high:.4g})'
+    if not meet:
+        return Verdict('beyond', f'{said} is beyond {name}, which reaches {reach}.')
+    words = f'{said} is not clearly beyond {name}, which reaches {reach}.'
+    if p is not None:
+        words += f' Over the same sentences they do differ (p = {p:.2g}).'
+    return Verdict('unclear', words)
 
 
 def over_seeds(rows):
@@ -55,26 +106,21 @@ def over_seeds(rows):
     for group in groups.values():
         if len({row['seed'] for row in group}) < 2:
             continue
-        values = np.array([row['value'] for row in group])
+        values = [row['value'] for row in group]
         halves = np.array([(row['high'] - row['low']) / 2 for row in group])
-        reach = cells.quantile(len(group) - 1) * np.std(values, ddof=1)
         known = halves[np.isfinite(halves)]
         within = known.mean() if known.size else 0.0
-        reach = math.hypot(reach / math.sqrt(len(group)), within)
-        mean = float(values.mean())
+        reach = math.hypot(statistics.t_reach(values) / math.sqrt(len(group)), within)
+        mean = float(np.mean(values))
         whole = {'value': mean, 'low': mean - reach, 'high': mean + reach}
         found.append({**group[0], 'seed': MEAN, **whole})
     return found
 
 
-_NAMED = ('task', 'model', 'metric', 'form')
-_PLACE = ('task', 'model', 'control', 'layer', 'pooling', 'form', 'metric')
-
-
-def final(rows, control=None):
+def final(rows):
     """Rows of the last layer measured and the first pooling; of several seeds, the mean.
 
-    {(task, model, control, metric, form): row}; `control` None is all.
+    {(task, model, control, metric, form): row}.
     """
     last, pooling, several = {}, {}, set()
     for row in rows:
@@ -89,8 +135,7 @@ def final(rows, control=None):
         place = row['task'], row['model'], row['control']
         is_last = row['layer'] in (None, last.get(place)) and not row['other']
         is_seed = row['model'] in several and row['seed'] != MEAN
-        is_wanted = control is None or row['control'] == control
-        if is_last and is_wanted and not is_seed and row['pooling'] == pooling[place]:
+        if is_last and not is_seed and row['pooling'] == pooling[place]:
             found[(*place, row['metric'], row['form'])] = row
     return found
 
@@ -105,51 +150,50 @@ def compare(rows, deviations, single):
     found = {'examined': [], 'collapsed': _collapsed(chosen), 'worse': _worse(chosen)}
     warnings, seeds = [], between.by_seed(rows)
     for row, higher, verdicts in _verdicts(chosen, single, found['collapsed']):
-        warning = _warning(row, higher, verdicts)
-        if warning:
-            count = len(
-                seeds.get((*between.cell_of(row), row['form'], row['metric']), ())
-            )
-            warning['words'] += f' ({_over(count)}.)'
-            warnings.append(warning)
-        beyond = {key: row[key] for key in _NAMED} | {'beyond': not warning}
-        found['examined'].append(beyond)
+        named = {key: row[key] for key in _NAMED}
+        bad = [one for one in verdicts if one[1].kind != 'beyond']
+        found['examined'].append(named | {'beyond': not bad})
+        if not bad:
+            continue
+        # The strongest: 'explained' before 'unclear', then by what it reaches.
+        sign = -1 if higher else 1
+        control, worst, reached = min(bad, key=lambda one: (one[1].kind, sign * one[2]))
+        runs = len(seeds.get((*between.cell_of(row), row['form'], row['metric']), ()))
+        over = 'Over texts, this one training run'
+        if runs > 1:
+            over = f'Over texts and {runs} training runs, described: '
+            over += 'no verdict on a method'
+        said = {
+            'kind': worst.kind,
+            'control': control,
+            'words': f'{worst.words} ({over}.)',
+        }
+        warnings.append(named | said | {'found': row['value'], 'reached': reached})
     return found | {'tests': tests, 'warnings': warnings + between.fragile(tests)}
-
-
-def _over(seeds):
-    if seeds <= 1:
-        return 'Over texts, this one training run'
-    return f'Over texts and {seeds} training runs, described: no verdict on a method'
 
 
 def _collapsed(chosen):
     """[(task, model)] whose vectors are nearly equal, or on a line, or not finite."""
-    shapes = {}
+    found = []
     for (task, model, control, metric, form), row in chosen.items():
-        if model and not control and form == 'raw':
-            shapes.setdefault((task, model), {})[metric] = row['value']
-    needed = ('uniformity', 'effective_rank')
-    return [
-        place
-        for place, values in shapes.items()
-        if all(metric in values for metric in needed)
-        and geometry.is_collapsed(*(values[metric] for metric in needed))
-    ]
+        rank = chosen.get((task, model, control, 'effective_rank', form))
+        is_own = model and not control and (metric, form) == ('uniformity', 'raw')
+        if is_own and rank and geometry.is_collapsed(row['value'], rank['value']):
+            found.append((task, model))
+    return found
 
 
 def _worse(chosen):
     """Values that can be read off, and are clearly below those of the untrained network:
     the intervals do not meet. Over texts, of these training runs."""
     found = []
-    for (task, model, control, metric, form), row in chosen.items():
-        place = (task, model, controls.UNTRAINED, metric, form)
-        higher = READ.get((metric, form))
-        if control or not model or higher is None or place not in chosen:
+    for (task, model, control, *value), row in chosen.items():
+        floor = chosen.get((task, model, controls.UNTRAINED, *value))
+        if control or not model or tuple(value) not in READ or floor is None:
             continue
-        ours, theirs = _interval(row), _interval(chosen[place])
-        meet = ours.low <= theirs.high and theirs.low <= ours.high
-        if not meet and (ours.value < theirs.value) == higher:
+        ours, theirs = _interval(row), _interval(floor)
+        # An interval that was not measured may not hold its value.
+        if ours.high < theirs.low and ours.value < theirs.value:
             reached = {'found': ours.value, 'reached': theirs.value}
             found.append({key: row[key] for key in _NAMED} | reached)
     return found
@@ -163,7 +207,7 @@ def _verdicts(chosen, single, collapsed):
         if control or not model or higher is None or not math.isfinite(row['value']):
             continue
         verdicts = []
-        for name in _SAID:
+        for name, said in _SAID.items():
             # Widths differ, so the geometry of TF-IDF says nothing about a model.
             is_alike = name in (controls.UNTRAINED, controls.BAG)
             # Its own, which reads what it reads, if there is one.
@@ -172,13 +216,9 @@ def _verdicts(chosen, single, collapsed):
             is_missing = other is None or not math.isfinite(other['value'])
             if is_missing or (form and not is_alike) or not between.as_many(row, other):
                 continue
-            verdict = statistics.explained_by_control(
-                _interval(row),
-                _interval(other),
-                control_name=_SAID[name],
-                higher=higher,
-                p=_paired(single, row, other),
-            )
+            p = _paired(single, row, other)
+            sides = _interval(row), _interval(other)
+            verdict = explained_by_control(*sides, said, higher, p)
             if verdict.kind == 'beyond':
                 is_collapsed = (task, model) in collapsed
                 verdict = _merited(row, other, chosen, is_collapsed) or verdict
@@ -197,40 +237,22 @@ def _merited(row, other, chosen, is_collapsed):
     value = row['metric'], row['form']
     if value not in READ and is_collapsed:
         words = f'{row["value"]:.4g} is of collapsed vectors, which are all nearly equal.'
-        return statistics.Verdict('explained', words)
+        return Verdict('explained', words)
     if value not in NEARNESS or row['metric'] == 'distance_ratio':
         return None
     place = row['task'], row['model']
-    spread = [
+    near = [
         chosen.get((*place, one['control'], 'uniformity', row['form']))
         for one in (row, other)
     ]
-    if None in spread or spread[0]['value'] <= spread[1]['value']:
+    if None in near or near[0]['value'] <= near[1]['value']:
         return None
-    return statistics.Verdict(
+    return Verdict(
         'explained',
         f'{row["value"]:.4g} is nearer than {other["value"]:.4g}, but all of its texts '
-        f'lie closer together (uniformity {spread[0]["value"]:.3g} against '
-        f'{spread[1]["value"]:.3g}): alignment alone is no merit.',
+        f'lie closer together (uniformity {near[0]["value"]:.3g} against '
+        f'{near[1]["value"]:.3g}): alignment alone is no merit.',
     )
-
-
-def _warning(row, higher, verdicts):
-    """A line for a value that a control reaches as well; None if none does."""
-    bad = [one for one in verdicts if one[1].kind != 'beyond']
-    if not bad:
-        return None
-    # The strongest: 'explained' before 'unclear', then by what it reaches.
-    sign = -1 if higher else 1
-    name, worst, reached = min(bad, key=lambda one: (one[1].kind, sign * one[2]))
-    return {
-        **{key: row[key] for key in _NAMED},
-        'kind': worst.kind,
-        'control': name,
-        'found': row['value'],
-        'reached': reached,
-        'words': worst.words,
-    }
 
 
 def _interval(row):
@@ -242,22 +264,9 @@ def _interval(row):
 def _paired(single, row, other):
     """p of the test over the sentences of both; None where there is none."""
     sides = [
-        [
-            values[row['metric']]
-            for values in single.get(between.cell_of(one), ())
-            if row['metric'] in values
-        ]
+        between.kept_of(single, one, row['metric']) if not row['form'] else ()
         for one in (row, other)
     ]
-    if row['form'] or not all(sides):
+    if not all(sides):
         return None
-    return significance.sign_flip(*(np.mean(s, axis=0) for s in sides), resamples=5000)
-
-
-_SAID = {
-    controls.UNTRAINED: 'the untrained architecture',
-    controls.BAG: 'the bag of its input embeddings',
-    controls.TF_IDF: 'TF-IDF',
-    controls.LARGEST: 'saying the commonest label always',
-    controls.ALWAYS_ONE: "saying '1' always",
-}
+    return statistics.sign_flip(*(np.mean(s, axis=0) for s in sides), resamples=5000)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from jepa_text.analysis import between, figures
-from jepa_text.measures import significance
+from jepa_text.measures import statistics
 
 
 def headline(results):
@@ -115,8 +115,8 @@ def differences(results):
     columns = 'task, first, second, value, first − second, 95 %, interval, verdict'
     return {
         'heading': 'Differences between models',
-        'text': f'A verdict takes {significance.LEAST_SEEDS} seeds of both: a paired '
-        f't-test over seeds, sign flips from {significance.FLIPPED_SEEDS} on; p is '
+        'text': f'A verdict takes {statistics.LEAST_SEEDS} seeds of both: a paired '
+        f't-test over seeds, sign flips from {statistics.FLIPPED_SEEDS} on; p is '
         'after Holm, over all verdicts. Intervals over texts describe these training '
         'runs: another seed may turn the difference round.',
         'table': {

@@ -1,9 +1,7 @@
 """Words against meaning: what vectors keep of the words, and what they say beyond them.
 
 word_recovery        which content words a text has, read off its vector
-token_identity       which token stands here, read off its contextual state
-given_overlap        agreement with people, beyond shared words
-high_overlap         the same among pairs that share most words
+high_overlap         agreement with people among pairs that share most words
 balance              meaning minus words, both corrected for chance
 author_*             the measures of arXiv 2606.05173, for comparison with its tables
 """
@@ -54,7 +52,7 @@ def word_recovery(train_ND, train_texts, test_ND, test_texts, vocabulary=None, s
             f'None of {len(test_texts)} test texts has one of the {len(vocabulary)} '
             'content words of the training texts. Are they of one kind?'
         )
-    auc = statistics.mean_interval(values, seed=seed)
+    auc = statistics.bootstrap_interval(np.mean, values, resamples=10_000, seed=seed)
     return {
         'auc': auc.value,
         'low': auc.low,
@@ -77,101 +75,6 @@ def _matched(member_W, rng):
     return np.array(pairs, int).reshape(-1, 2)
 
 
-def tokens_at(hidden_BLD, tokens_BL, valid_BL, offset=0):
-    """(rows_ND, ids_N, positions_N): states, the token `offset` further, and where.
-
-    Offset 0 is the token itself, -1 the one before it. Positions count valid ones from 0.
-
-    >>> rows_ND, ids_N, positions_N = tokens_at(
-    ...     np.zeros((1, 3, 2)), np.array([[5, 6, 7]]), np.array([[1, 1, 0]]), offset=-1)
-    >>> rows_ND.shape, ids_N.tolist(), positions_N.tolist()
-    ((1, 2), [5], [1])
-    """
-    valid_BL, tokens_BL = np.asarray(valid_BL, bool), np.asarray(tokens_BL)
-    length = tokens_BL.shape[1]
-    other_L = np.arange(length) + offset
-    inside_L = (other_L >= 0) & (other_L < length)
-    other_L = np.clip(other_L, 0, length - 1)
-    kept_BL = valid_BL & valid_BL[:, other_L] & inside_L
-    position_BL = np.cumsum(valid_BL, axis=1) - 1
-    hidden_ND = np.asarray(hidden_BLD)[kept_BL]
-    return hidden_ND, tokens_BL[:, other_L][kept_BL], position_BL[kept_BL]
-
-
-def token_identity(
-    train_ND, train_ids_N, test_ND, test_ids_N, test_positions_N, *, most=200, bins=8
-):
-    """Is the token still there in its contextual state? A least-squares classifier.
-
-    Of the `most` commonest ids of the training states; others are left out of both sets.
-
-    {'accuracy', 'majority' (the share of the commonest test id), 'chance_corrected' =
-    (accuracy - majority) / (1 - majority), 'classes', 'by_position': [(first, last,
-    accuracy, count), ...] in `bins` of about equal count}. Raises ValueError when fewer
-    than two ids are left.
-
-    >>> ids_N = np.arange(40) % 2
-    >>> found = token_identity(np.eye(2)[ids_N], ids_N, np.eye(2)[ids_N], ids_N, ids_N)
-    >>> found['accuracy'], found['by_position']
-    (1.0, [(0, 0, 1.0, 20), (1, 1, 1.0, 20)])
-    """
-    ids, counts = np.unique(train_ids_N, return_counts=True)
-    ids = np.sort(ids[np.argsort(-counts, kind='stable')[:most]])
-    train_N, test_N = np.isin(train_ids_N, ids), np.isin(test_ids_N, ids)
-    if len(ids) < 2 or not test_N.any():
-        raise ValueError(
-            f'A probe of token identity needs two ids and test states of them, but there '
-            f'are {len(ids)} and {test_N.sum()}.'
-        )
-    train_ids_N, test_ids_N = np.asarray(train_ids_N), np.asarray(test_ids_N)
-    target_NT = train_ids_N[train_N][:, None] == ids
-    model = ridge.fit(np.asarray(train_ND)[train_N], target_NT)
-    said_N = ids[model.predict(np.asarray(test_ND)[test_N]).argmax(axis=1)]
-    right_N = said_N == test_ids_N[test_N]
-    majority = float(np.unique(test_ids_N[test_N], return_counts=True)[1].max())
-    majority /= test_N.sum()
-    accuracy = float(np.mean(right_N))
-    return {
-        'accuracy': accuracy,
-        'majority': majority,
-        'chance_corrected': above_chance(accuracy, majority),
-        'classes': len(ids),
-        'by_position': _by_position(right_N, np.asarray(test_positions_N)[test_N], bins),
-    }
-
-
-def _by_position(right_N, positions_N, bins):
-    edges = np.quantile(positions_N, np.arange(1, bins) / bins, method='lower')
-    bin_N = np.searchsorted(np.unique(edges), positions_N, side='left')
-    found = []
-    for one in np.unique(bin_N):
-        where_N = bin_N == one
-        first, last = positions_N[where_N].min(), positions_N[where_N].max()
-        accuracy = float(right_N[where_N].mean())
-        found.append((int(first), int(last), accuracy, int(where_N.sum())))
-    return found
-
-
-def given_overlap(similarity_N, human_N, overlap_NC):
-    """Does similarity of vectors agree with people beyond the words that pairs share?
-
-    {'spearman' with human scores, 'partial' Spearman given the overlaps, 'overlap' the
-    Spearman of the (first) overlap with human scores: what counting words reaches}.
-
-    >>> human_N, overlap_N = np.array([1, 2, 3, 4, 5]), np.array([3, 1, 4, 2, 5])
-    >>> found = given_overlap(overlap_N * 2, human_N, overlap_N)
-    >>> print({name: round(value, 3) for name, value in found.items()})
-    {'spearman': 0.5, 'partial': 0.0, 'overlap': 0.5}
-    """
-    overlap_NC = np.asarray(overlap_NC, np.float64)
-    first_N = overlap_NC if overlap_NC.ndim == 1 else overlap_NC[:, 0]
-    return {
-        'spearman': correlations.spearman(similarity_N, human_N),
-        'partial': correlations.partial_spearman(similarity_N, human_N, overlap_NC),
-        'overlap': correlations.spearman(first_N, human_N),
-    }
-
-
 def high_overlap(similarity_N, positive_N, overlap_N, share=0.25):
     """Same words, same meaning? AUC among the `share` of pairs that overlap most.
 
@@ -190,13 +93,9 @@ def high_overlap(similarity_N, positive_N, overlap_N, share=0.25):
     score_M, positive_M = similarity_N[kept_N], positive_N[kept_N]
     auc = low = high = float('nan')
     if positive_M.any() and not positive_M.all():
-        drawn_R = statistics.bootstrap(
+        auc, low, high = statistics.bootstrap_interval(
             correlations.auc, score_M, positive_M, resamples=1000
         )
-        # A resample may hold one kind only.
-        drawn_R = drawn_R[np.isfinite(drawn_R)]
-        auc = correlations.auc(score_M, positive_M)
-        auc, low, high = statistics.percentile(auc, drawn_R)
     return {
         'auc': auc,
         'low': low,

@@ -17,6 +17,7 @@ import numpy as np
 
 from jepa_text.config import resolve
 from jepa_text.evaluation import controls, sentence_sets
+from jepa_text.evaluation.paragraphs import paragraphs
 from jepa_text.evaluation.tasks import sentences
 from jepa_text.measures import probes as probing
 
@@ -174,7 +175,7 @@ class TooFew(ValueError):
 
 def _pieces(documents, tokenizer, length):
     number = {id(document): n for n, document in enumerate(documents)}
-    found = probing.paragraphs(documents, *WORDS)
+    found = paragraphs(documents, *WORDS)
     if len(found) > MOST:  # evenly spaced, so that every document is in
         found = [found[n] for n in np.linspace(0, len(found) - 1, MOST).astype(int)]
     fits = [len(tokenizer.encode(text)) + _ROOM <= length for text, _ in found]
@@ -229,12 +230,20 @@ def _value(document, label):
     if label in document:
         return str(document[label])
     if label == 'century' and 'year' in document:
-        return probing.century(document)
+        return _century(document['year'])
     fields = ', '.join(sorted(set(document) - {'text'})) or 'none'
     raise ValueError(
         f'study.label={label!r}, but a document has no such field; it has: {fields}. '
         "Name one of these, or '' for no labelled probe."
     )
+
+
+def _century(year):
+    """'19th' of 1851."""
+    number = (year - 1) // 100 + 1
+    endings = {1: 'st', 2: 'nd', 3: 'rd'}
+    teens = number % 100 in (11, 12, 13)
+    return f'{number}{"th" if teens else endings.get(number % 10, "th")}'
 
 
 def _labelled(label, pieces, values, first):

@@ -4,26 +4,19 @@ numpy float64; ties share their mean rank.
 """
 
 import numpy as np
-
-
-def ranks(values_N):
-    """1 for the smallest; equal values share the mean of their ranks.
-
-    >>> ranks([3.0, 1.0, 3.0]).tolist()
-    [2.5, 1.0, 2.5]
-    """
-    _, index_N, counts_K = np.unique(values_N, return_inverse=True, return_counts=True)
-    last_K = np.cumsum(counts_K)
-    return (last_K - (counts_K - 1) / 2)[index_N]
+from scipy import stats
 
 
 def pearson(first_N, second_N):
-    """The correlation coefficient; 0 where one list is constant.
+    """The correlation coefficient (Pearson's); 0 where one list is constant.
 
     >>> round(pearson([1, 2, 3], [2, 4, 7]), 4)
     0.9934
     """
-    return _cosine(*_centred_pair(first_N, second_N))
+    first_N, second_N = _finite(first_N, second_N)
+    if np.ptp(first_N) == 0 or np.ptp(second_N) == 0:
+        return 0.0
+    return _cosine(first_N - first_N.mean(), second_N - second_N.mean())
 
 
 def spearman(first_N, second_N):
@@ -33,7 +26,7 @@ def spearman(first_N, second_N):
     1.0
     """
     first_N, second_N = _finite(first_N, second_N)
-    return pearson(ranks(first_N), ranks(second_N))
+    return pearson(stats.rankdata(first_N), stats.rankdata(second_N))
 
 
 def spearman_influence(first_N, second_N):
@@ -48,18 +41,19 @@ def spearman_influence(first_N, second_N):
     0.8
     """
     first_N, second_N = _finite(first_N, second_N)
-    one_N, two_N = ((ranks(x_N) - 0.5) / len(x_N) - 0.5 for x_N in (first_N, second_N))
+    ranks_2N = stats.rankdata([first_N, second_N], axis=1)
+    one_N, two_N = (ranks_2N - 0.5) / len(first_N) - 0.5
     size = np.sqrt(np.mean(one_N**2) * np.mean(two_N**2))
     if size == 0:
         return np.zeros(len(one_N))
     value = np.mean(one_N * two_N) / size
     # A pair also moves the ranks of those above it.
     shared_N = one_N * two_N + _above(first_N, two_N) + _above(second_N, one_N)
-    spread_N = [
+    deviation_N = [
         (x_N**2 + 2 * _above(given_N, x_N)) / np.mean(x_N**2)
         for given_N, x_N in ((first_N, one_N), (second_N, two_N))
     ]
-    found_N = shared_N / size - value / 2 * (spread_N[0] + spread_N[1])
+    found_N = shared_N / size - value / 2 * (deviation_N[0] + deviation_N[1])
     return found_N - found_N.mean() + value
 
 
@@ -111,11 +105,9 @@ def partial_spearman(first_N, second_N, controls_NC):
     >>> partial_spearman(np.exp(control_N), noise_N, control_N)
     0.0
     """
-    first_N, second_N = _finite(first_N, second_N)
-    controls_NC = np.asarray(controls_NC, np.float64)
-    controls_NC = controls_NC[:, None] if controls_NC.ndim == 1 else controls_NC
-    ranked_NC = np.stack([ranks(control_N) for control_N in controls_NC.T], axis=1)
-    return partial_correlation(ranks(first_N), ranks(second_N), ranked_NC)
+    _finite(first_N, second_N)
+    both = (stats.rankdata(values_N) for values_N in (first_N, second_N))
+    return partial_correlation(*both, stats.rankdata(controls_NC, axis=0))
 
 
 def auc(scores_N, positive_N):
@@ -136,7 +128,7 @@ def auc(scores_N, positive_N):
     others = positive_N.size - count
     if not count or not others:
         return float('nan')
-    above = ranks(scores_N)[positive_N].sum() - count * (count + 1) / 2
+    above = stats.rankdata(scores_N)[positive_N].sum() - count * (count + 1) / 2
     return float(above / (count * others))
 
 
@@ -149,15 +141,6 @@ def _finite(first_N, second_N):
         )
     if not np.isfinite(first_N).all() or not np.isfinite(second_N).all():
         raise ValueError('A correlation needs finite values, but there is NaN or inf.')
-    return first_N, second_N
-
-
-def _centred_pair(first_N, second_N):
-    first_N, second_N = _finite(first_N, second_N)
-    first_N, second_N = (
-        np.zeros_like(x_N) if np.ptp(x_N) == 0 else x_N - x_N.mean()
-        for x_N in (first_N, second_N)
-    )
     return first_N, second_N
 
 

@@ -40,7 +40,7 @@ def uniformity_error(rows):
     """The standard error of `uniformity` that comes from leaving pairs out; 0 if none is.
 
     std(exp(-2 |z_i - z_j|^2)) / mean / sqrt(pairs). Not the error of having these
-    sentences and no others: for that, `statistics.half_sample_interval`.
+    sentences and no others.
 
     >>> uniformity_error([[2.0, 0.0], [-5.0, 0.0]])
     0.0

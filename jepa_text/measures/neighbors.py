@@ -5,6 +5,7 @@ such blocks. Two clouds compare if both have so many rows, or as many as each ot
 """
 
 import numpy as np
+from scipy import stats
 
 from jepa_text.measures import cloud
 
@@ -43,7 +44,8 @@ def hubness(rows):
         np.fill_diagonal(square_MM, np.inf)
         near = min(HUB_NEIGHBOURS, len(index_M) - 1)
         nearest_MK = np.argpartition(square_MM, near - 1, axis=1)[:, :near]
-        skews.append(_skewness(np.bincount(nearest_MK.ravel(), minlength=len(index_M))))
+        counts_M = np.bincount(nearest_MK.ravel(), minlength=len(index_M))
+        skews.append(stats.skew(counts_M) if np.ptp(counts_M) else 0.0)
     return float(np.mean(skews))
 
 
@@ -82,9 +84,3 @@ def _two_nn(log_M):
     y_M = -np.log1p(-np.arange(1, kept + 1) / size)
     square = np.sum(x_M**2)
     return float(np.sum(x_M * y_M) / square) if square > 0 else 0.0
-
-
-def _skewness(counts_M):
-    deviation_M = counts_M - counts_M.mean()
-    spread = np.sqrt(np.mean(deviation_M**2))
-    return float(np.mean(deviation_M**3) / spread**3) if spread > 0 else 0.0

@@ -9,7 +9,7 @@ import dataclasses
 
 import numpy as np
 
-from jepa_text.measures import cloud, correlations
+from jepa_text.measures import cloud
 
 # Times N; on standardised coordinates an eigenvalue of the scatter is N on average.
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
@@ -64,33 +64,9 @@ def fit(train_ND, targets_NT, penalties=PENALTIES):
         for share in penalties
     )[1]
     shrunk_KT = product_KT / (values_K + chosen * len(rows))[:, None]
-    spread_T = np.sqrt(np.sum(values_K[:, None] * shrunk_KT**2, axis=0) / len(rows))
+    deviation_T = np.sqrt(np.sum(values_K[:, None] * shrunk_KT**2, axis=0) / len(rows))
     weights_DT = vectors_DK @ shrunk_KT
-    return Ridge(rows.mean_D, scale_D, weights_DT, bias_T, spread_T, float(chosen))
-
-
-def ridge_probe(train_ND, train_scores_N, test_ND, test_scores_N):
-    """How well scores, such as human similarity, are read off linearly.
-
-    {'spearman', 'pearson', 'r2', 'penalty'} on the test set, which chooses nothing.
-    r2 = 1 - RSS / sum (y - mean)^2, below 0 if the test mean is a better guess.
-
-    >>> rows_ND = np.random.default_rng(0).normal(size=(50, 3))
-    >>> found = ridge_probe(rows_ND[:40], rows_ND[:40, 0], rows_ND[40:], rows_ND[40:, 0])
-    >>> print(round(found['pearson'], 3))
-    1.0
-    """
-    truth_N = _targets(test_scores_N, len(test_ND))[:, 0]
-    model = fit(train_ND, train_scores_N)
-    said_N = model.predict(test_ND)[:, 0]
-    spread = np.sum((truth_N - truth_N.mean()) ** 2)
-    error = np.sum((truth_N - said_N) ** 2)
-    return {
-        'spearman': correlations.spearman(said_N, truth_N),
-        'pearson': correlations.pearson(said_N, truth_N),
-        'r2': float(1 - error / spread) if spread > 0 else 0.0,
-        'penalty': model.penalty,
-    }
+    return Ridge(rows.mean_D, scale_D, weights_DT, bias_T, deviation_T, float(chosen))
 
 
 def _gcv(values_K, product_KT, total_T, count, penalty):

@@ -44,27 +44,6 @@ def unbiased_cka(first, second):
     return _ratio(_hsic(first, second), _hsic(first, first), _hsic(second, second))
 
 
-def procrustes_distance(first, second):
-    """min over rotations Q of |X - Y Q|_F, both centred and of Frobenius norm 1.
-
-    sqrt(2 - 2 |X^T Y|_*), |.|_* the sum of singular values (Ding et al. 2021, without the
-    square; a metric: Williams et al. 2021). 0: the same up to rotation and scale; sqrt 2:
-    orthogonal. Sqrt 2 where one side has no spread, 0 where both have none.
-
-    >>> rows_ND = np.array([[1.0, 2.0], [3.0, 5.0], [4.0, 1.0]])
-    >>> round(procrustes_distance(rows_ND, 3 * rows_ND[:, ::-1]), 6)
-    0.0
-    """
-    first, second = _paired(first, second)
-    norms = first.values_K.sum(), second.values_K.sum()
-    if not all(norms):
-        return 0.0 if norms[0] == norms[1] else float(np.sqrt(2))
-    nuclear = np.linalg.svd(_cross(first, second), compute_uv=False).sum()
-    share = nuclear / np.sqrt(norms[0] * norms[1])
-    # Rounding of the share, about 1e-15, would be 1e-7 after the root.
-    return float(np.sqrt(2 - 2 * share)) if share < 1 - 1e-13 else 0.0
-
-
 def similarity_map(firsts, seconds, measure=unbiased_cka):
     """[R, C]: `measure` of each of `firsts` with each of `seconds`, say layers.
 

@@ -1,25 +1,30 @@
-"""How sure a number is: intervals over sentences, over training seeds, over both.
+"""How sure a number is, and whether one model is better than another.
 
-    mean_interval, bca_mean_interval     one value a sentence: accuracy, a score
-    bootstrap_interval, bca_interval     any statistic of the sentences
-    half_sample_interval                 geometry, where a repeated sentence would mislead
-    two_level_interval                   seeds x sentences
-    explained_by_control                 in words: would a control have said the same?
+    bootstrap_interval    any statistic of the sentences
+    two_level_interval    the mean over seeds x sentences
+    over_seeds            the verdict on two ways of training, from runs of several seeds
+    sign_flip             permutation test of a mean difference: few assumptions
+    holm                  p-values when many things were compared
 
-Every interval is (value, low, high), at `level`, from an explicit seed. Intervals over
-sentences say nothing about another training run, and those over few seeds and sentences
-describe: for a verdict on two ways of training there is `significance.over_seeds`.
+Intervals are (value, low, high), at `level`, from an explicit seed. What is over
+sentences says nothing about another training run: with sentences as pairs, a small p is
+about these two trained models and not about their objectives, however many seeds were
+averaged before; where seeds differ by 0.04, such a test rejects four true nulls of ten.
+scipy.stats has what is not here: BCa intervals (`bootstrap`), Wilcoxon's test, the false
+discovery rate (`false_discovery_control`).
 """
 
 import math
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
 LEVEL = 0.95
-RESAMPLES = 10_000
-_CHUNK = 4_000_000  # indices drawn at a time
+LEAST_SEEDS = 5  # for a verdict
+FLIPPED_SEEDS = 8  # from which on sign flips can be sure enough
+_EXACT_PAIRS = 14  # 2^14 sign patterns are all looked at
+_CHUNK = 4_000_000
 
 
 class Interval(NamedTuple):
@@ -30,135 +35,43 @@ class Interval(NamedTuple):
     high: float
 
 
-class Verdict(NamedTuple):
-    """`kind` is 'explained', 'unclear' or 'beyond'; `words` say so for a report."""
+class OverSeeds(NamedTuple):
+    """The mean of first minus second over `seeds` pairs of runs, with its interval.
 
-    kind: str
-    words: str
-
-
-def mean_interval(values_N, *, level=LEVEL, resamples=RESAMPLES, seed=0):
-    """The mean, with its percentile bootstrap interval (Efron 1979).
-
-    >>> mean_interval([1.0, 1.0, 1.0])
-    Interval(value=1.0, low=1.0, high=1.0)
+    Without a verdict low, high and p are NaN and `test` is ''.
     """
-    values_N = _checked(values_N)
-    means_R = resampled_means(values_N, resamples, seed)
-    return percentile(float(values_N.mean()), means_R, level=level)
 
-
-def bca_mean_interval(values_N, *, level=LEVEL, resamples=RESAMPLES, seed=0):
-    """The mean, with its BCa interval (Efron 1987): better for skewed values.
-
-    >>> bca_mean_interval([1.0, 1.0, 1.0])
-    Interval(value=1.0, low=1.0, high=1.0)
-    """
-    values_N = _checked(values_N)
-    means_R = resampled_means(values_N, resamples, seed)
-    left_out_N = (values_N.sum() - values_N) / max(len(values_N) - 1, 1)
-    return bca(float(values_N.mean()), means_R, left_out_N, level=level)
-
-
-def resampled_means(values_N, resamples=RESAMPLES, seed=0):
-    """means_R of samples drawn anew with replacement: `bootstrap` of the mean, at once.
-
-    >>> resampled_means([2.0, 2.0], resamples=3).tolist()
-    [2.0, 2.0, 2.0]
-    """
-    values_N = _checked(values_N)
-    count, rng = len(values_N), np.random.default_rng(seed)
-    means = [
-        values_N[rng.integers(count, size=(size, count))].mean(axis=1)
-        for size in _sizes(resamples, count)
-    ]
-    return np.concatenate(means)
-
-
-def bootstrap(statistic, *samples, resamples=2000, seed=0):
-    """values_R: `statistic` of samples drawn anew with replacement, one call each.
-
-    Several samples are resampled together: row n of all of them is sentence n.
-
-    >>> bootstrap(np.mean, [2.0, 2.0], resamples=3).tolist()
-    [2.0, 2.0, 2.0]
-    """
-    samples = _together(samples)
-    count, rng = len(samples[0]), np.random.default_rng(seed)
-    found = []
-    for _ in range(resamples):
-        index_N = rng.integers(count, size=count)
-        found.append(float(statistic(*(sample[index_N] for sample in samples))))
-    return np.array(found)
+    difference: float
+    low: float
+    high: float
+    p: float
+    seeds: int
+    test: str
 
 
 def bootstrap_interval(statistic, *samples, level=LEVEL, resamples=2000, seed=0):
-    """The statistic, with its percentile interval; see `bootstrap`.
+    """The statistic, with its percentile bootstrap interval (Efron 1979).
+
+    Several samples are resampled together: row n of all of them is sentence n. Resamples
+    of which the statistic is NaN, as the AUC of one class is, are left out.
 
     >>> bootstrap_interval(np.mean, [2.0, 2.0], resamples=3)
     Interval(value=2.0, low=2.0, high=2.0)
     """
-    samples = _together(samples)
-    values_R = bootstrap(statistic, *samples, resamples=resamples, seed=seed)
-    return percentile(float(statistic(*samples)), values_R, level=level)
+    samples = [np.asarray(sample) for sample in samples]
+    sizes = [len(sample) for sample in samples]
+    if len(set(sizes)) != 1 or not sizes[0]:
+        raise ValueError(
+            f'Samples that are drawn together need one length, but have {sizes}.'
+        )
+    rng, values = np.random.default_rng(seed), []
+    for _ in range(resamples):
+        index_N = rng.integers(sizes[0], size=sizes[0])
+        values.append(statistic(*(sample[index_N] for sample in samples)))
+    return _percentile(statistic(*samples), values, level)
 
 
-def bca_interval(statistic, *samples, level=LEVEL, resamples=2000, seed=0):
-    """The statistic, with its BCa interval: N calls more than `bootstrap_interval`.
-
-    >>> bca_interval(np.mean, [2.0, 2.0], resamples=3)
-    Interval(value=2.0, low=2.0, high=2.0)
-    """
-    samples = _together(samples)
-    values_R = bootstrap(statistic, *samples, resamples=resamples, seed=seed)
-    left_out_N = jackknife(statistic, *samples)
-    return bca(float(statistic(*samples)), values_R, left_out_N, level=level)
-
-
-def jackknife(statistic, *samples):
-    """values_N: the statistic without sentence n.
-
-    >>> jackknife(np.mean, [1.0, 2.0, 3.0]).tolist()
-    [2.5, 2.0, 1.5]
-    """
-    samples = _together(samples)
-    every_N = np.arange(len(samples[0]))
-    return np.array(
-        [
-            float(statistic(*(np.delete(sample, n, axis=0) for sample in samples)))
-            for n in every_N
-        ]
-    )
-
-
-def half_sample_interval(statistic, *samples, level=LEVEL, resamples=100, seed=0):
-    """The statistic, with an interval from random halves of the sentences.
-
-    The spread of a statistic over halves drawn without replacement is its own standard
-    error (delete-half jackknife, Shao & Wu 1989). A bootstrap repeats sentences, and
-    repeated rows are neighbours at distance 0, which no sample of texts has: uniformity,
-    dimension and hubness need this. Halves are compared with their own mean, so that a
-    statistic that grows with the number of texts, as a rank does, is not shifted.
-
-    >>> half_sample_interval(np.mean, [2.0, 2.0, 2.0])
-    Interval(value=2.0, low=2.0, high=2.0)
-    """
-    samples = _together(samples)
-    count, rng = len(samples[0]), np.random.default_rng(seed)
-    if count < 2:
-        raise ValueError('Half of one sentence is none: an interval needs at least two.')
-    kept = count // 2
-    halves_R = np.empty(resamples)
-    for r in range(resamples):
-        index_M = rng.permutation(count)[:kept]
-        halves_R[r] = statistic(*(sample[index_M] for sample in samples))
-    # r / d of the delete-d jackknife: 1 for an even count.
-    deviations_R = (halves_R - halves_R.mean()) * math.sqrt(kept / (count - kept))
-    value = float(statistic(*samples))
-    return percentile(value, value + deviations_R, level=level)
-
-
-def two_level_interval(values_SN, *, level=LEVEL, resamples=RESAMPLES, seed=0):
+def two_level_interval(values_SN, *, level=LEVEL, resamples=10_000, seed=0):
     """The mean over seeds and sentences, both resampled (Owen & Eckles 2012).
 
     It describes, and is no test: a bootstrap over few seeds is too narrow, by about
@@ -170,131 +83,136 @@ def two_level_interval(values_SN, *, level=LEVEL, resamples=RESAMPLES, seed=0):
     Interval(value=1.0, low=1.0, high=1.0)
     """
     values_SN = np.asarray(values_SN, np.float64)
-    if values_SN.ndim != 2:
+    if values_SN.ndim != 2 or not np.isfinite(values_SN).all():
         raise ValueError(
-            'A two-level interval needs values [seeds, sentences], but their shape is '
-            f'{values_SN.shape}.'
+            'A two-level interval needs finite values [seeds, sentences], but their '
+            f'shape is {values_SN.shape}, of which {np.sum(~np.isfinite(values_SN))} '
+            'are not finite.'
         )
-    _checked(values_SN.ravel())
-    (seeds, count), rng = values_SN.shape, np.random.default_rng(seed)
-    means = []
-    for size in _sizes(resamples, count):
-        weight_RS = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=size) / seeds
-        values_RN = weight_RS @ values_SN
-        index_RN = rng.integers(count, size=(size, count))
-        means.append(np.take_along_axis(values_RN, index_RN, axis=1).mean(axis=1))
-    return percentile(float(values_SN.mean()), np.concatenate(means), level=level)
+    (seeds, count), rng, means = values_SN.shape, np.random.default_rng(seed), []
+    for _ in range(resamples):
+        drawn_SN = values_SN[rng.integers(seeds, size=seeds)]
+        means.append(drawn_SN.mean(axis=0)[rng.integers(count, size=count)].mean())
+    return _percentile(values_SN.mean(), means, level)
 
 
-def percentile(value, values_R, level=LEVEL):
-    """The Interval between the quantiles (1 - level) / 2 and (1 + level) / 2.
+def t_reach(values_R, level=LEVEL):
+    """How far an interval reaches from one value of so many: t_(R - 1) s, of Student's t.
 
-    >>> percentile(2.0, np.arange(101.0), level=0.5)
-    Interval(value=2.0, low=25.0, high=75.0)
+    >>> print(round(t_reach([0.0, 1.0, 2.0]), 3))
+    4.303
     """
-    _check_level(level)
-    low, high = np.quantile(values_R, [(1 - level) / 2, (1 + level) / 2])
+    quantile = stats.t.ppf((1 + level) / 2, len(values_R) - 1)
+    return float(quantile * np.std(values_R, ddof=1))
+
+
+def over_seeds(first_S, second_S, *, tests=1, level=LEVEL):
+    """The verdict: do two ways of training differ? Pair s holds the two runs of a seed.
+
+    Student's paired t-test (Student 1908), p = P(|T| > |mean / (s / sqrt S)|) with S - 1
+    degrees of freedom, which assumes that differences are normal. From FLIPPED_SEEDS on
+    `sign_flip` instead, which assumes only that they are symmetric; unless its least p,
+    2^(1 - S), times the number of `tests` that are corrected together is above 1 - level,
+    so that no difference could ever pass. The interval is Student's in both cases. With
+    fewer than LEAST_SEEDS pairs there is no verdict.
+
+    >>> print(round(over_seeds([3.0, 3.1, 2.9, 3.2, 2.8], [2.0] * 5).p, 6))
+    0.000145
+    """
+    difference_S = _differences(first_S, second_S)
+    mean, seeds = float(difference_S.mean()), len(difference_S)
+    if seeds < LEAST_SEEDS:
+        return OverSeeds(mean, math.nan, math.nan, math.nan, seeds, '')
+    reach = t_reach(difference_S, level) / math.sqrt(seeds)
+    if seeds >= FLIPPED_SEEDS and 2.0 ** (1 - seeds) * tests <= 1 - level:
+        p, test = sign_flip(first_S, second_S), 'sign flips'
+    else:
+        test = 't-test'
+        # Below it are rounding errors: of no difference, or of one that never varies.
+        least = 1e-12 * np.abs([first_S, second_S]).max()
+        p = float(abs(mean) <= least)
+        if reach > least:
+            p = float(stats.ttest_1samp(difference_S, 0.0).pvalue)
+    return OverSeeds(mean, mean - reach, mean + reach, p, seeds, test)
+
+
+def corrected(pairs):
+    """[(OverSeeds, its p after Holm)] of [(first_S, second_S)], corrected together.
+
+    Of no seeds at all the difference is NaN.
+
+    >>> corrected([([3.0, 3.1], [2.0, 2.0])])[0][0].seeds
+    2
+    """
+    count = sum(len(first_S) >= LEAST_SEEDS for first_S, _ in pairs)
+    none = OverSeeds(math.nan, math.nan, math.nan, math.nan, 0, '')
+    found = [over_seeds(*pair, tests=count) if len(pair[0]) else none for pair in pairs]
+    return list(zip(found, holm([one.p for one in found]).tolist()))
+
+
+def sign_flip(first_N, second_N, *, resamples=10_000, seed=0):
+    """p of the mean difference if every sign were a coin toss (Fisher 1935).
+
+    Up to 14 pairs all sign patterns are counted, so five seeds give at least 2 / 32;
+    beyond, `resamples` random ones: p = (1 + as extreme) / (1 + resamples).
+
+    >>> sign_flip([2.0, 3.0, 4.0], [1.0, 1.0, 1.0])
+    0.25
+    """
+    difference_N = _differences(first_N, second_N)
+    count = len(difference_N)
+    found = stats.permutation_test(
+        (difference_N,),
+        lambda signed_RN, axis: np.abs(signed_RN.sum(axis=axis)),
+        permutation_type='samples',  # of one sample: its signs
+        vectorized=True,
+        n_resamples=2**count if count <= _EXACT_PAIRS else resamples,
+        batch=max(1, _CHUNK // count),
+        alternative='greater',
+        rng=seed,
+    )
+    return float(found.pvalue)
+
+
+def holm(p_T):
+    """Adjusted p-values: all claims p <= 0.05 hold together, but for 5 % (Holm 1979).
+
+    NaN, of what has no verdict, stays NaN and is not counted.
+
+    >>> holm([0.01, 0.04, float('nan'), 0.03]).round(3).tolist()
+    [0.03, 0.06, nan, 0.06]
+    """
+    p_T = np.asarray(p_T, np.float64)
+    known_K = np.flatnonzero(~np.isnan(p_T))
+    if not np.all((p_T[known_K] >= 0) & (p_T[known_K] <= 1)):
+        raise ValueError(f'p-values lie between 0 and 1, but these are {p_T}.')
+    order_K = known_K[np.argsort(p_T[known_K], kind='stable')]
+    scaled_K = p_T[order_K] * np.arange(len(order_K), 0, -1)
+    adjusted_T = np.full_like(p_T, np.nan)
+    adjusted_T[order_K] = np.minimum(np.maximum.accumulate(scaled_K), 1.0)
+    return adjusted_T
+
+
+def _percentile(value, values_R, level):
+    """The Interval between the quantiles (1 - level) / 2 and (1 + level) / 2."""
+    if not 0 < level < 1 or not values_R or not np.isfinite(value):
+        raise ValueError(
+            f'level={level}, {len(values_R)} resamples, a value of {value}: an interval '
+            'needs a level between 0 and 1, some resamples, and a finite value.'
+        )
+    low, high = np.nanquantile(values_R, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(value), float(low), float(high))
 
 
-def bca(value, values_R, left_out_N, level=LEVEL):
-    """The Interval of BCa (Efron 1987) from resampled and leave-one-out values.
-
-    Quantiles at Phi(z0 + (z0 + z) / (1 - a (z0 + z))), with z0 the normal quantile of the
-    share of resamples below the value (ties one half), and a the skewness of the
-    leave-one-out values, sum d^3 / (6 (sum d^2)^1.5).
-
-    >>> print(*np.round(bca(50.0, np.arange(101.0), np.arange(3.0), level=0.9), 6))
-    50.0 5.0 95.0
-    """
-    _check_level(level)
-    values_R = np.asarray(values_R)
-    below = np.mean(values_R < value) + np.mean(values_R == value) / 2
-    if below in (0.0, 1.0):  # no quantile of the resamples says anything
-        return percentile(value, values_R, level=level)
-    normal = NormalDist()
-    deviation_N = np.mean(left_out_N) - left_out_N
-    square = np.sum(deviation_N**2)
-    skew = np.sum(deviation_N**3) / (6 * square**1.5) if square > 0 else 0.0
-    shift, shares = normal.inv_cdf(float(below)), []
-    for tail in ((1 - level) / 2, (1 + level) / 2):
-        moved = shift + normal.inv_cdf(tail)
-        shares.append(normal.cdf(shift + moved / (1 - skew * moved)))
-    low, high = np.quantile(values_R, shares)
-    return Interval(float(value), float(low), float(high))
-
-
-def explained_by_control(
-    model, control, *, control_name='the control', higher=True, p=None
-):
-    """A Verdict: does a control (untrained, bag of embeddings, TF-IDF) reach the value?
-
-    `model` is an Interval, `control` one or a number; `higher` says which way is better.
-    'explained': the control is as good or better, or the intervals meet and `p`, of a
-    paired test over the same sentences, is above 0.05; 'unclear': the intervals meet;
-    'beyond': they do not. Intervals alone explain nothing: what both models find hard
-    makes each of them wide, and their difference not.
-
-    >>> found = Interval(0.62, 0.59, 0.65)
-    >>> [explained_by_control(found, 0.60, p=p).kind for p in (0.4, 0.001, None)]
-    ['explained', 'unclear', 'unclear']
-    >>> explained_by_control(found, 0.50, control_name='TF-IDF').words
-    '0.62 (0.59 to 0.65) is beyond TF-IDF, which reaches 0.5.'
-    """
-    if not isinstance(control, Interval):
-        control = Interval(float(control), float(control), float(control))
-    said = f'{model.value:.4g} ({model.low:.4g} to {model.high:.4g})'
-    sign = 1 if higher else -1
-    worst = sign * (model.low if higher else model.high)
-    best = sign * (control.high if higher else control.low)
-    if not math.isfinite(worst + best + control.value):
-        raise ValueError(f'A verdict needs finite values, not {model} and {control}.')
-    meet = max(best, sign * control.value) >= worst
-    is_reached = sign * control.value >= sign * model.value
-    if is_reached or (meet and p is not None and p > 1 - LEVEL):
-        words = f'{control_name} explains {said}: it reaches {control.value:.4g}'
-        if not is_reached:
-            words += f', and over the same sentences they do not differ (p = {p:.2g})'
-        return Verdict('explained', f'{words}.')
-    reach = f'{control.value:.4g}'
-    if control.low < control.high:
-        reach += f' ({control.low:.4g} to {control.high:.4g})'
-    if meet:
-        words = f'{said} is not clearly beyond {control_name}, which reaches {reach}.'
-        if p is not None:
-            words += f' Over the same sentences they do differ (p = {p:.2g}).'
-        return Verdict('unclear', words)
-    return Verdict('beyond', f'{said} is beyond {control_name}, which reaches {reach}.')
-
-
-def _sizes(resamples, count):
-    """Resamples in parts that fit into memory."""
-    if resamples < 1:
-        raise ValueError(f'{resamples} resamples give no interval: take a thousand.')
-    size = max(1, _CHUNK // count)
-    return [min(size, resamples - start) for start in range(0, resamples, size)]
-
-
-def _together(samples):
-    samples = [np.asarray(sample) for sample in samples]
-    sizes = [len(sample) for sample in samples]
-    if not sizes or len(set(sizes)) != 1 or not sizes[0]:
+def _differences(first_N, second_N):
+    first_N = np.asarray(first_N, np.float64)
+    second_N = np.asarray(second_N, np.float64)
+    if first_N.shape != second_N.shape or first_N.ndim != 1 or not first_N.size:
         raise ValueError(
-            f'Samples that are drawn together need one length, but have {sizes}.'
+            'A paired test needs two lists over the same sentences or seeds, but their '
+            f'shapes are {first_N.shape} and {second_N.shape}.'
         )
-    return samples
-
-
-def _checked(values_N):
-    values_N = np.asarray(values_N, np.float64)
-    if values_N.ndim != 1 or not values_N.size or not np.isfinite(values_N).all():
-        raise ValueError(
-            'An interval needs a list of finite values, one a sentence, but got shape '
-            f'{values_N.shape} with {np.sum(~np.isfinite(values_N))} that are not finite.'
-        )
-    return values_N
-
-
-def _check_level(level):
-    if not 0 < level < 1:
-        raise ValueError(f'level={level}: an interval holds a share between 0 and 1.')
+    difference_N = first_N - second_N
+    if not np.isfinite(difference_N).all():
+        raise ValueError('A paired test needs finite values, but there is NaN or inf.')
+    return difference_N

@@ -3,8 +3,7 @@
     mean, max_, cls, last, position     of hidden states and mask alone: POOLINGS
     weighted                            with a weight for every position
     inverse_frequency, learned          such weights: rare words count more; as trained
-    attention, attentions               with one query, or with many at once
-    random_queries, over_queries        untrained attention: never of one draw
+    attention                           with one query
     average_layers, counted             what comes before: which layers, which positions
 
 By name a pooling is over all tokens of a text, special ones among them, as that of
@@ -17,11 +16,9 @@ without any valid position gives zeros. Queries and weights are trained, on the 
 split of a probe, by trained_pooling.py; untrained weights are the mean.
 """
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-LEAST_QUERIES = 10
 WITHOUT_SPECIALS = '-specials'
 
 
@@ -136,56 +133,6 @@ def attention(hidden_BLD, valid_BL, query_D):
     score_BL = jnp.einsum('BLD,D->BL', kept_BLD, query_D, precision='highest')
     weight_BL = _softmax(score_BL / jnp.sqrt(float(query_D.size)), valid_BL)
     return weighted(kept_BLD, valid_BL, weight_BL)
-
-
-def attentions(hidden_BLD, valid_BL, query_RD):
-    """[R, B, D]: `attention` with each of R queries.
-
-    >>> hidden_BLD, valid_BL = jnp.array([[[0.0], [9.0]]]), jnp.ones((1, 2), bool)
-    >>> attentions(hidden_BLD, valid_BL, jnp.array([[9.0], [0.0]])).tolist()
-    [[[9.0]], [[4.5]]]
-    """
-    return jax.lax.map(
-        lambda q: attention(hidden_BLD, valid_BL, q), jnp.asarray(query_RD)
-    )
-
-
-def random_queries(width, count=LEAST_QUERIES, seed=0):
-    """query_RD: `count` standard normal queries; the same ones for every model.
-
-    What one random query shows is its own draw: raises ValueError for fewer than ten.
-
-    >>> random_queries(512).shape
-    (10, 512)
-    """
-    if count < LEAST_QUERIES:
-        raise ValueError(
-            f'{count} random queries: values of untrained attention differ several-fold '
-            f'between draws. Average at least {LEAST_QUERIES}, or train one.'
-        )
-    shape = (count, width)
-    return np.random.default_rng(seed).standard_normal(shape, np.float32)
-
-
-def over_queries(pooled_RND, measure):
-    """{name: (mean, deviation)} over R queries of `measure`: [N, D] -> {name: value}.
-
-    >>> over_queries(np.arange(10.0).reshape(10, 1, 1), lambda x: {'sum': x.sum()})
-    {'sum': (4.5, 3.0276503540974917)}
-    """
-    if len(pooled_RND) < LEAST_QUERIES:
-        raise ValueError(
-            f'{len(pooled_RND)} random queries are too few to average: take at least '
-            f'{LEAST_QUERIES}.'
-        )
-    found = [measure(np.asarray(pooled_ND)) for pooled_ND in pooled_RND]
-    return {
-        name: (
-            float(np.mean([values[name] for values in found])),
-            float(np.std([values[name] for values in found], ddof=1)),
-        )
-        for name in found[0]
-    }
 
 
 def average_layers(layers, count=4):

@@ -8,8 +8,11 @@ between            two recipes that were trained with several seeds: the verdict
 import math
 from itertools import combinations
 
+import numpy as np
+
+from jepa_text.analysis import between as two_models
 from jepa_text.evaluation import controls
-from jepa_text.measures import geometry, significance
+from jepa_text.measures import geometry, statistics
 from jepa_text.training.evals import heldout
 
 UNTRAINED = 'untrained'
@@ -126,19 +129,17 @@ def between(results):
                 [value(results['models'][recipes[name][seed]]) for seed in common]
                 for name in pair
             ]
-            if common and all(map(_is_finite, (*sides[0], *sides[1]))):
+            if common and np.isfinite(np.array(sides, float)).all():
                 compared.append((pair, what, sides))
-    count = sum(len(sides[0]) >= significance.LEAST_SEEDS for _, _, sides in compared)
-    found = [significance.over_seeds(*sides, tests=count) for _, _, sides in compared]
-    corrected = significance.holm_known([one.p for one in found])
+    verdicts = statistics.corrected([sides for _, _, sides in compared])
     rows = [
-        [*pair, what, one.difference, significance.said(one, p, pair)]
-        for (pair, what, _), one, p in zip(compared, found, corrected)
+        [*pair, what, one.difference, two_models.said(one, p, pair)]
+        for (pair, what, _), (one, p) in zip(compared, verdicts)
     ]
     return {
         'heading': 'One recipe against another',
         'text': 'Runs whose names differ by a last number are seeds of one recipe. A '
-        f'verdict takes {significance.LEAST_SEEDS} seeds of each: a paired t-test over '
+        f'verdict takes {statistics.LEAST_SEEDS} seeds of each: a paired t-test over '
         'seeds, or sign flips from 8 on, corrected after Holm.',
         'table': {
             'columns': ['first', 'second', 'value', 'first − second', 'verdict'],
@@ -152,10 +153,6 @@ def _is_beyond(values, probe, found, floor):
     reached += [floor[_KEY + probe], values[f'{_KEY}{probe}_bag']]
     known = [x for x in reached if not math.isnan(x)]
     return not is_collapsed(values) and values[f'{_KEY}{probe}_low'] > max(known)
-
-
-def _is_finite(value):
-    return value is not None and math.isfinite(value)
 
 
 def _with_interval(values, probe):

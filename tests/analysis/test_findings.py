@@ -4,6 +4,7 @@ import types
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from jepa_text.analysis import (
     cells,
@@ -17,7 +18,7 @@ from jepa_text.analysis import (
 )
 from jepa_text.evaluation import controls
 from jepa_text.evaluation import task as tasks
-from jepa_text.measures import correlations, significance, statistics
+from jepa_text.measures import correlations, statistics
 
 
 def row(model, metric, value, *, control='', form='', reach=0.01, **changes):
@@ -106,7 +107,9 @@ def test_a_control_within_the_interval_explains_only_what_a_paired_test_allows()
     better_N[-26:], better_N[:4] = 1.0, 0.0  # p = 6e-5, and the intervals meet
     other_N = np.random.default_rng(0).permutation(base_N)
     for control_N, kind in ((base_N, 'unclear'), (other_N, 'explained')):
-        intervals = [statistics.mean_interval(x) for x in (better_N, control_N)]
+        intervals = [
+            statistics.bootstrap_interval(np.mean, x) for x in (better_N, control_N)
+        ]
         rows, single = [], {}
         for control, found, values_N in zip(
             ('', controls.UNTRAINED), intervals, (better_N, control_N)
@@ -150,9 +153,8 @@ def test_trivial_answers_have_the_metric_of_the_task():
 def test_influences_are_what_leaving_an_example_out_does(metric):
     said_N, truth_N = np.random.default_rng(0).choice(['0', '1', '1'], (2, 300))
     score, influence = readouts.SCORES[metric], readouts.INFLUENCES[metric]
-    pseudo_N = 300 * score(said_N, truth_N) - 299 * statistics.jackknife(
-        score, said_N, truth_N
-    )
+    left_out_N = [score(*np.delete([said_N, truth_N], n, axis=1)) for n in range(300)]
+    pseudo_N = 300 * score(said_N, truth_N) - 299 * np.array(left_out_N)
     found_N = influence(said_N, truth_N)
     assert found_N.mean() == pytest.approx(score(said_N, truth_N))
     np.testing.assert_allclose(found_N, pseudo_N, atol=0.05)
@@ -174,7 +176,7 @@ def test_a_test_of_correlations_errs_as_often_as_it_says():
             (_products, worse_N),
         ):
             sides = (each(x_N, human_N) for x_N in (first_N, other_N))
-            p = significance.sign_flip(*sides, resamples=300, seed=seed)
+            p = statistics.sign_flip(*sides, resamples=300, seed=seed)
             found.append(p <= 0.05)
         rejected, power, old = np.add((rejected, power, old), found)
     assert 0.01 <= rejected / 200 <= 0.1
@@ -182,7 +184,7 @@ def test_a_test_of_correlations_errs_as_often_as_it_says():
 
 
 def _products(one_N, two_N):
-    ranks = (correlations.ranks(x_N) for x_N in (one_N, two_N))
+    ranks = (stats.rankdata(x_N) for x_N in (one_N, two_N))
     one_N, two_N = ((x_N - x_N.mean()) / x_N.std() for x_N in ranks)
     return one_N * two_N
 

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from jepa_text.analysis import between, cells, findings, verdicts
 from jepa_text.evaluation import controls
-from jepa_text.measures import significance, statistics
+from jepa_text.measures.statistics import Interval
 
 
 def row(model, seed, value, task='t', metric='probe_accuracy', **changes):
@@ -52,39 +51,6 @@ def test_true_nulls_are_rejected_as_often_as_said_and_differences_are_found():
 def _with_deviations(made):
     rows, single = made
     return rows, {}, single
-
-
-@pytest.mark.parametrize('seeds', [5, 6, 8, 12])
-def test_the_size_of_the_verdict_for_any_number_of_seeds(seeds):
-    rng = np.random.default_rng(1)
-    p = [significance.over_seeds(*rng.normal(size=(2, seeds))).p for _ in range(1500)]
-    assert 0.03 <= np.mean(np.array(p) <= 0.05) <= 0.06
-
-
-def test_the_verdict_is_the_paired_t_test_and_sign_flips_from_eight():
-    rng = np.random.default_rng(2)
-    for seeds in (5, 7, 8):
-        first_S, second_S = rng.normal(size=(2, seeds)) + [[0.5], [0]]
-        found = significance.over_seeds(first_S, second_S)
-        theirs = stats.ttest_rel(first_S, second_S)
-        ends = theirs.confidence_interval(0.95)
-        assert found.low == pytest.approx(ends.low)
-        assert found.high == pytest.approx(ends.high)
-        expected = theirs.pvalue
-        if seeds == 8:
-            assert found.test == 'sign flips'
-            expected = significance.sign_flip(first_S, second_S)
-        assert found.p == pytest.approx(expected)
-    # Where 2^-7 times the number of tests can never be small enough, the t-test.
-    many = significance.over_seeds(first_S, second_S, tests=7)
-    assert many.test == 't-test' and many.p == pytest.approx(theirs.pvalue)
-
-
-def test_what_differs_by_rounding_or_not_at_all_is_no_difference():
-    same_S = np.array([0.1, 0.2, 0.3, 0.4, 0.7])
-    assert significance.over_seeds(same_S, same_S).p == 1
-    assert significance.over_seeds(same_S + 1e-16, same_S).p == 1
-    assert significance.over_seeds(same_S + 1, same_S).p == 0
 
 
 @pytest.mark.parametrize('seeds', [1, 2, 4])
@@ -163,13 +129,42 @@ def test_where_all_texts_lie_close_together_nearness_is_no_merit(
     assert verdicts.headline(found).startswith('Collapsed on t') == collapsed
 
 
-def test_the_two_level_interval_is_no_test():
-    """So it describes: over five seeds it leaves out far more than 5 % of true means."""
-    rng = np.random.default_rng(4)
-    outside = 0
-    for seed in range(200):
-        values_SN = 0.04 * rng.normal(size=(5, 1)) + 0.1 * rng.normal(size=(5, 200))
-        found = statistics.two_level_interval(values_SN, resamples=200, seed=seed)
-        outside += not found.low <= 0 <= found.high
-    assert outside / 200 > 0.06
-    assert 'no test' in statistics.two_level_interval.__doc__
+FOUND = Interval(-0.16, -0.19, -0.13)
+
+
+def exactly(value):
+    return Interval(value, value, value)
+
+
+@pytest.mark.parametrize(
+    ('control', 'higher', 'p', 'kind'),
+    [
+        (exactly(-0.15), False, None, 'unclear'),
+        (exactly(-0.16), False, None, 'explained'),
+        (exactly(-0.30), False, None, 'explained'),
+        (exactly(-0.05), False, None, 'beyond'),
+        (Interval(-0.10, -0.14, -0.06), False, None, 'unclear'),
+        (exactly(-0.17), True, None, 'unclear'),
+        (exactly(0.40), True, None, 'explained'),
+        (exactly(-0.30), True, None, 'beyond'),
+        (Interval(-0.25, -0.30, -0.18), True, None, 'unclear'),
+        (FOUND, True, None, 'explained'),
+        # A paired test decides where intervals meet.
+        (exactly(-0.17), True, 0.4, 'explained'),
+        (exactly(-0.17), True, 6e-5, 'unclear'),
+        (exactly(-0.30), True, 0.4, 'beyond'),
+        (exactly(-0.15), True, 6e-5, 'explained'),
+    ],
+)
+def test_a_control_explains_what_it_reaches(control, higher, p, kind):
+    found = findings.explained_by_control(FOUND, control, 'the control', higher, p)
+    assert found.kind == kind
+    assert 'the control' in found.words and '-0.16 (-0.19 to' in found.words
+    assert ('do not differ (p = 0.4)' in found.words) == (
+        kind == 'explained' and p == 0.4
+    )
+
+
+def test_a_verdict_needs_finite_values():
+    with pytest.raises(ValueError, match='finite'):
+        findings.explained_by_control(FOUND, exactly(np.nan), 'the control')

@@ -65,67 +65,15 @@ def test_texts_of_another_kind_raise():
         lexical.word_recovery(bag(TRAIN), TRAIN, bag(TEST), TEST[:2], VOCABULARY)
 
 
-def hidden(seed, keep):
-    """States that hold their own token, and with `keep` less of it further back."""
-    rng = np.random.default_rng(seed)
-    table_VD = np.random.default_rng(4).normal(size=(30, 16))
-    tokens_BL = rng.choice(30, (80, 12), p=SHARE_W[:30] / SHARE_W[:30].sum())
-    fade_L1 = keep ** np.arange(12)[:, None]
-    hidden_BLD = table_VD[tokens_BL] * fade_L1 + 0.3 * rng.normal(size=(80, 12, 16))
-    return hidden_BLD, tokens_BL, np.arange(12) < rng.integers(6, 13, (80, 1))
-
-
-def identity(keep, offset=0):
-    train, test = (lexical.tokens_at(*hidden(s, keep), offset) for s in (5, 6))
-    return lexical.token_identity(*train[:2], *test, bins=4)
-
-
-def test_a_token_is_found_in_its_state_and_not_in_the_next():
-    own, other = identity(1.0), identity(1.0, offset=-1)
-    assert own['accuracy'] > 0.9 and own['chance_corrected'] > 0.85
-    assert abs(other['chance_corrected']) < 0.06
-    assert 0.05 < own['majority'] < 0.3 and own['classes'] == 30
-
-
-def test_by_position_shows_where_the_token_fades():
-    found = identity(0.7)['by_position']
-    assert len(found) == 4
-    assert found[0][2] > 0.7 > 0.4 > found[-1][2]
-    assert found[0][0] == 0 and found[-1][1] == 11
-    assert all(one[1] < two[0] for one, two in zip(found, found[1:]))
-    assert sum(count for *_, count in found) == hidden(6, 1)[2].sum()
-
-
-def test_offsets_never_leave_a_text():
-    hidden_BLD, tokens_BL, valid_BL = hidden(5, 1.0)
-    for offset in (-2, 0, 1, 20):
-        rows_ND, ids_N, positions_N = lexical.tokens_at(*hidden(5, 1.0), offset)
-        lengths_B = valid_BL.sum(axis=1)
-        assert len(rows_ND) == np.maximum(lengths_B - abs(offset), 0).sum()
-        expected = [
-            row[place + offset]
-            for row, length in zip(tokens_BL, lengths_B)
-            for place in range(length)
-            if 0 <= place + offset < length
-        ]
-        assert ids_N.tolist() == expected and len(positions_N) == len(expected)
-
-
-def test_one_token_cannot_be_told_apart():
-    with pytest.raises(ValueError, match='needs two ids .* 1 and 4'):
-        lexical.token_identity(np.eye(4), [7] * 4, np.eye(4), [7] * 4, [0] * 4)
-
-
 def test_agreement_that_is_shared_words_is_gone_given_them():
     overlap_N = RNG.random(400)
     human_N = overlap_N + 0.3 * RNG.normal(size=400)
     lexical_only_N = overlap_N + 0.1 * RNG.normal(size=400)
     meaning_N = human_N + 0.1 * RNG.normal(size=400)
-    words_alone = lexical.given_overlap(lexical_only_N, human_N, overlap_N)
-    beyond = lexical.given_overlap(meaning_N, human_N, overlap_N)
-    assert words_alone['spearman'] > 0.6 and abs(words_alone['partial']) < 0.1
-    assert beyond['partial'] > 0.8
-    assert words_alone['overlap'] == correlations.spearman(overlap_N, human_N)
+    words_alone = correlations.partial_spearman(lexical_only_N, human_N, overlap_N)
+    beyond = correlations.partial_spearman(meaning_N, human_N, overlap_N)
+    assert abs(words_alone) < 0.1 and beyond > 0.8
+    assert correlations.spearman(lexical_only_N, human_N) > 0.6
 
 
 def test_high_overlap_keeps_the_pairs_that_share_most():

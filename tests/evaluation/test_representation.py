@@ -126,3 +126,12 @@ def test_a_model_that_is_not_finite_is_told_nothing_about(corpus):
     values = representation.run(Encoder(lambda _: [np.nan] * 3), corpus[:1])
     assert np.isnan(values['representation/word_order'])
     assert 0.4 < values['representation/word_order_bag'] < 0.6
+
+
+@pytest.mark.parametrize(
+    ('year', 'name'),
+    [(1790, '18th'), (1800, '18th'), (1801, '19th'), (2021, '21st'), (1066, '11th')]
+    + [(150, '2nd'), (250, '3rd'), (1150, '12th')],
+)
+def test_years_have_centuries(year, name):
+    assert representation._value({'year': year}, 'century') == name

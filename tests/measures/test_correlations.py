@@ -21,7 +21,6 @@ def test_examples():
 
 
 def test_against_scipy_with_ties():
-    np.testing.assert_array_equal(correlations.ranks(TIED_N), stats.rankdata(TIED_N))
     expected = stats.spearmanr(TIED_N, SECOND_N).statistic
     assert correlations.spearman(TIED_N, SECOND_N) == pytest.approx(expected)
     expected = stats.pearsonr(TIED_N, SECOND_N).statistic

@@ -1,4 +1,4 @@
-"""Intervals against scipy and their promised coverage; verdicts."""
+"""Intervals and verdicts against scipy, and their promised error rates."""
 
 import doctest
 
@@ -6,182 +6,165 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jepa_text.measures import geometry, statistics
+from jepa_text.measures import statistics
 
 RNG = np.random.default_rng(0)
 SKEWED_N = RNG.exponential(size=80)
+FIRST_N = RNG.normal(size=60) + 0.4
+SECOND_N = RNG.normal(size=60)
 
 
 def test_examples():
     assert doctest.testmod(statistics).failed == 0
 
 
-@pytest.mark.parametrize('method', ['percentile', 'BCa'])
 @pytest.mark.parametrize('level', [0.9, 0.95])
-def test_the_mean_against_scipy(method, level):
+def test_a_bootstrap_is_scipys_and_its_seed_decides(level):
     expected = stats.bootstrap(
-        (SKEWED_N,),
-        np.mean,
-        confidence_level=level,
-        method=method,
-        n_resamples=20_000,
-        rng=np.random.default_rng(1),
-    ).confidence_interval
-    ours = {
-        'percentile': statistics.mean_interval,
-        'BCa': statistics.bca_mean_interval,
-    }[method](SKEWED_N, level=level, resamples=20_000)
-    assert ours.value == pytest.approx(SKEWED_N.mean())
-    width = expected.high - expected.low
-    np.testing.assert_allclose(ours[1:], expected, atol=0.03 * width)
-
-
-def test_bca_of_a_pearson_correlation_against_scipy():
-    first_N = RNG.normal(size=40)
-    second_N = first_N + RNG.normal(size=40)
-
-    def correlation(first_N, second_N):
-        return np.corrcoef(first_N, second_N)[0, 1]
-
-    expected = stats.bootstrap(
-        (first_N, second_N),
-        correlation,
-        paired=True,
-        vectorized=False,
-        method='BCa',
-        n_resamples=4000,
-        rng=np.random.default_rng(1),
-    ).confidence_interval
-    found = statistics.bca_interval(correlation, first_N, second_N, resamples=4000)
-    width = expected.high - expected.low
-    np.testing.assert_allclose(found[1:], expected, atol=0.06 * width)
-
-
-def test_bca_differs_from_percentiles_where_values_are_skewed():
-    plain = statistics.mean_interval(SKEWED_N)
-    bca = statistics.bca_mean_interval(SKEWED_N)
-    assert bca.low > plain.low and bca.high > plain.high
+        (SKEWED_N,), np.median, confidence_level=level, method='percentile',
+        n_resamples=500, vectorized=False, rng=3,
+    ).confidence_interval  # fmt: skip
+    given = dict(level=level, resamples=500)
+    found = statistics.bootstrap_interval(np.median, SKEWED_N, seed=3, **given)
+    assert found == pytest.approx((np.median(SKEWED_N), *expected))
+    assert found != statistics.bootstrap_interval(np.median, SKEWED_N, seed=4, **given)
 
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say():
     rng, held = np.random.default_rng(2), 0
     for seed in range(200):
         values_N = rng.normal(size=50)
-        found = statistics.mean_interval(values_N, resamples=500, seed=seed)
+        found = statistics.bootstrap_interval(np.mean, values_N, resamples=300, seed=seed)
         held += found.low <= 0 <= found.high
     assert 0.89 < held / 200 < 0.99
 
 
-def test_a_general_statistic_of_the_mean_is_the_mean():
-    quick = statistics.mean_interval(SKEWED_N, resamples=2000, seed=3)
-    slow = statistics.bootstrap_interval(np.mean, SKEWED_N, resamples=2000, seed=4)
-    np.testing.assert_allclose(quick, slow, rtol=0.05)
+def test_samples_are_drawn_together_and_what_is_nan_is_left_out():
+    def gap(first_N, second_N):
+        return np.nan if 0 in first_N else np.max(np.abs(first_N - second_N))
 
-
-def test_the_same_seed_gives_the_same_interval():
-    one, two, other = (statistics.mean_interval(SKEWED_N, seed=s) for s in (5, 5, 6))
-    assert one == two != other
-
-
-def test_resamples_in_parts_are_as_many(monkeypatch):
-    monkeypatch.setattr(statistics, '_CHUNK', 500)
-    assert len(statistics.resampled_means(SKEWED_N, resamples=33)) == 33
-    found = statistics.mean_interval(SKEWED_N)
-    standard = SKEWED_N.std() / np.sqrt(80)
-    assert found.high - found.low == pytest.approx(2 * 1.96 * standard, rel=0.06)
-
-
-def test_jackknife_gives_the_standard_error_of_the_mean():
-    values_N = statistics.jackknife(np.mean, SKEWED_N)
-    error = np.sqrt(79 / 80 * np.sum((values_N - values_N.mean()) ** 2))
-    assert error == pytest.approx(stats.sem(SKEWED_N))
-
-
-def test_half_samples_have_the_standard_error_of_the_whole():
-    found = statistics.half_sample_interval(np.mean, SKEWED_N, resamples=4000)
-    expected = 2 * 1.96 * stats.sem(SKEWED_N)
-    assert found.high - found.low == pytest.approx(expected, rel=0.06)
-    odd = statistics.half_sample_interval(np.mean, SKEWED_N[:9], resamples=4000)
-    assert odd.high - odd.low == pytest.approx(
-        2 * 1.96 * stats.sem(SKEWED_N[:9]), rel=0.15
+    found = statistics.bootstrap_interval(gap, np.arange(1, 9), np.arange(2, 10))
+    assert found == (1, 1, 1)
+    lost = statistics.bootstrap_interval(
+        lambda x_N: np.nan if 9 not in x_N else 1.0, np.arange(10)
     )
-
-
-def test_half_samples_hold_uniformity_where_a_bootstrap_is_shifted():
-    rows_ND = np.random.default_rng(3).normal(size=(60, 20))
-    value = geometry.uniformity(rows_ND)
-    halves = statistics.half_sample_interval(geometry.uniformity, rows_ND)
-    again = statistics.bootstrap_interval(geometry.uniformity, rows_ND, resamples=100)
-    assert halves.low < value < halves.high
-    assert again.low > value  # repeated rows are pairs at distance 0
+    assert lost == (1, 1, 1)
 
 
 def test_two_levels_add_their_variances():
     rng = np.random.default_rng(4)
     seeds_S1 = rng.normal(size=(30, 1))
     sentences_N = 2 * rng.normal(size=50)
-    found = statistics.two_level_interval(seeds_S1 + sentences_N, resamples=20_000)
+    found = statistics.two_level_interval(seeds_S1 + sentences_N)
     expected = np.sqrt(seeds_S1.var() / 30 + sentences_N.var() / 50)
     assert found.high - found.low == pytest.approx(2 * 1.96 * expected, rel=0.08)
-
-
-def test_one_seed_is_an_interval_over_sentences():
-    one = statistics.two_level_interval(SKEWED_N[None], resamples=20_000)
-    many = statistics.mean_interval(SKEWED_N, resamples=20_000)
+    one = statistics.two_level_interval(SKEWED_N[None])
+    many = statistics.bootstrap_interval(np.mean, SKEWED_N)
     np.testing.assert_allclose(one, many, rtol=0.03)
 
 
-FOUND = statistics.Interval(-0.16, -0.19, -0.13)
+def test_two_levels_are_no_test():
+    """So they describe: over five seeds, far more than 5 % of true means lie outside."""
+    rng = np.random.default_rng(4)
+    outside = 0
+    for seed in range(200):
+        values_SN = 0.04 * rng.normal(size=(5, 1)) + 0.1 * rng.normal(size=(5, 200))
+        found = statistics.two_level_interval(values_SN, resamples=200, seed=seed)
+        outside += not found.low <= 0 <= found.high
+    assert outside / 200 > 0.06
+
+
+@pytest.mark.parametrize('count', [5, 12])
+def test_sign_flip_counts_all_signs_of_few_pairs(count):
+    difference_N = FIRST_N[:count] - SECOND_N[:count]
+    signs_RN = 1 - 2 * ((np.arange(2**count)[:, None] >> np.arange(count)) & 1)
+    extreme_R = np.abs(signs_RN @ difference_N) >= abs(difference_N.sum()) - 1e-9
+    found = statistics.sign_flip(FIRST_N[:count], SECOND_N[:count])
+    assert found == pytest.approx(extreme_R.mean())
+
+
+def test_sign_flip_of_many_pairs_is_near_the_t_test():
+    nearer_N = FIRST_N - 0.2
+    expected = stats.ttest_rel(nearer_N, SECOND_N).pvalue
+    assert statistics.sign_flip(nearer_N, SECOND_N) == pytest.approx(expected, rel=0.2)
+    assert statistics.sign_flip(FIRST_N + 9, SECOND_N) == pytest.approx(1 / 10_001)
+    assert statistics.sign_flip(FIRST_N, FIRST_N) == 1
+
+
+@pytest.mark.parametrize('seeds', [5, 6, 8, 12])
+def test_the_verdict_errs_as_often_as_it_says(seeds):
+    rng, count = np.random.default_rng(1), 1500 if seeds < 12 else 300
+    p = [statistics.over_seeds(*rng.normal(size=(2, seeds))).p for _ in range(count)]
+    assert 0.03 <= np.mean(np.array(p) <= 0.05) <= 0.06
+
+
+def test_the_verdict_is_the_paired_t_test_and_sign_flips_from_eight():
+    rng = np.random.default_rng(2)
+    for seeds in (5, 7, 8):
+        first_S, second_S = rng.normal(size=(2, seeds)) + [[0.5], [0]]
+        found = statistics.over_seeds(first_S, second_S)
+        theirs = stats.ttest_rel(first_S, second_S)
+        assert found[1:3] == pytest.approx(tuple(theirs.confidence_interval(0.95)))
+        expected = theirs.pvalue
+        if seeds == 8:
+            assert found.test == 'sign flips'
+            expected = statistics.sign_flip(first_S, second_S)
+        assert found.p == pytest.approx(expected)
+    # Where 2^-7 times the number of tests can never be small enough, the t-test.
+    many = statistics.over_seeds(first_S, second_S, tests=7)
+    assert many.test == 't-test' and many.p == pytest.approx(theirs.pvalue)
+
+
+def test_what_differs_by_rounding_or_not_at_all_is_no_difference():
+    same_S = np.array([0.1, 0.2, 0.3, 0.4, 0.7])
+    assert statistics.over_seeds(same_S, same_S).p == 1
+    assert statistics.over_seeds(same_S + 1e-16, same_S).p == 1
+    assert statistics.over_seeds(same_S + 1, same_S).p == 0
+
+
+def test_verdicts_are_corrected_together():
+    pairs = [(FIRST_N[:8], SECOND_N[:8])] * 7 + [([], []), ([1.0], [2.0])]
+    found = statistics.corrected(pairs)
+    assert [one.test for one, _ in found] == ['t-test'] * 7 + ['', '']
+    assert found[0][1] == min(1, 7 * found[0][0].p)
+    assert [one.seeds for one, _ in found[7:]] == [0, 1] and np.isnan(found[8][1])
+
+
+def test_holm_rejects_step_by_step_as_published():
+    p_T = RNG.random(30) ** 4
+    for level in (0.01, 0.05, 0.3):
+        rejected = np.zeros(30, bool)
+        for step, index in enumerate(np.argsort(p_T)):
+            if p_T[index] > level / (30 - step):
+                break
+            rejected[index] = True
+        np.testing.assert_array_equal(statistics.holm(p_T) <= level, rejected)
+    assert rejected.any() and not rejected.all()
+
+
+def test_corrected_p_values_keep_their_order_and_never_shrink():
+    p_T = np.array([0.2, 0.01, 0.01, 1.0, 0.0])
+    adjusted_T = statistics.holm(p_T)
+    assert np.all(adjusted_T >= p_T) and np.all(adjusted_T <= 1)
+    assert np.all(np.diff(adjusted_T[np.argsort(p_T)]) >= 0)
+    assert statistics.holm([0.03]).tolist() == [0.03] and statistics.holm([]).size == 0
 
 
 @pytest.mark.parametrize(
-    ('control', 'higher', 'kind'),
+    ('call', 'words'),
     [
-        (-0.15, False, 'unclear'),
-        (-0.16, False, 'explained'),
-        (-0.30, False, 'explained'),
-        (-0.05, False, 'beyond'),
-        (statistics.Interval(-0.10, -0.14, -0.06), False, 'unclear'),
-        (-0.17, True, 'unclear'),
-        (0.40, True, 'explained'),
-        (-0.30, True, 'beyond'),
-        (statistics.Interval(-0.25, -0.30, -0.18), True, 'unclear'),
-        (FOUND, True, 'explained'),
+        (lambda s: s.bootstrap_interval(np.mean, [1.0, np.nan]), 'a value of nan'),
+        (lambda s: s.bootstrap_interval(np.mean, []), r'one length, but have \[0\]'),
+        (lambda s: s.bootstrap_interval(np.mean, [1, 2, 3], [1, 2]), r'\[3, 2\]'),
+        (lambda s: s.bootstrap_interval(np.mean, [1.0], level=95), 'level=95'),
+        (lambda s: s.bootstrap_interval(np.mean, [1.0], resamples=0), '0 resamples'),
+        (lambda s: s.two_level_interval([1.0, 2.0]), r'\[seeds, sentences\]'),
+        (lambda s: s.two_level_interval([[1.0, np.inf]]), '1 are not'),
+        (lambda s: s.sign_flip(FIRST_N, SECOND_N[1:]), r'\(60,\) and \(59,\)'),
+        (lambda s: s.over_seeds([1.0, np.nan], [0.0, 0.0]), 'NaN or inf'),
+        (lambda s: s.holm([0.1, 1.2]), 'between 0 and 1'),
     ],
 )
-def test_verdicts(control, higher, kind):
-    found = statistics.explained_by_control(
-        FOUND, control, control_name='the untrained encoder', higher=higher
-    )
-    assert found.kind == kind
-    assert 'the untrained encoder' in found.words and '-0.16 (-0.19 to' in found.words
-
-
-def test_a_paired_test_decides_where_intervals_meet():
-    def verdict(control, p):
-        return statistics.explained_by_control(FOUND, control, p=p)
-
-    found = verdict(-0.17, 0.4)
-    assert found.kind == 'explained' and 'do not differ (p = 0.4)' in found.words
-    assert verdict(-0.17, 6e-5).kind == 'unclear'
-    assert verdict(-0.30, 0.4).kind == 'beyond'
-    assert verdict(-0.15, 6e-5).kind == 'explained'
-
-
-def test_bad_input_says_what_is_wrong():
-    with pytest.raises(ValueError, match='1 that are not finite'):
-        statistics.mean_interval([1.0, np.nan])
-    with pytest.raises(ValueError, match=r'shape \(0,\)'):
-        statistics.mean_interval([])
-    with pytest.raises(ValueError, match=r'\[3, 2\]'):
-        statistics.bootstrap(np.mean, [1, 2, 3], [1, 2])
-    with pytest.raises(ValueError, match=r'level=95'):
-        statistics.mean_interval([1.0, 2.0], level=95)
-    with pytest.raises(ValueError, match='0 resamples'):
-        statistics.mean_interval([1.0, 2.0], resamples=0)
-    with pytest.raises(ValueError, match='at least two'):
-        statistics.half_sample_interval(np.mean, [1.0])
-    with pytest.raises(ValueError, match=r'\[seeds, sentences\]'):
-        statistics.two_level_interval([1.0, 2.0])
-    with pytest.raises(ValueError, match='finite'):
-        statistics.explained_by_control(FOUND, np.nan)
+def test_bad_input_says_what_is_wrong(call, words):
+    with pytest.raises(ValueError, match=words):
+        call(statistics)
