@@ -4,7 +4,7 @@ from jepa_text.analysis import charts, features, figures, findings, measuring, v
 from jepa_text.data import as_read
 from jepa_text.evaluation import controls
 from jepa_text.models import pooling
-from jepa_text.report import console, page, provenance
+from jepa_text.report import console, page
 
 COLUMNS = ('task', 'model', 'probe', 'words', 'uniformity', 'without length', 'rank')
 SHOWN = 6  # warnings on the terminal
@@ -86,7 +86,7 @@ def write(path, results):
             'text': methods(results['config']),
             'details': {
                 'Config': results['config'],
-                'Environment': provenance.versions(),
+                'Environment': page.versions(),
             },
         }
     )

@@ -57,11 +57,6 @@ class Packed:
         """Tokens in all rows, padding not counted."""
         return int(self.length.sum())
 
-    @property
-    def most_pieces(self):
-        """The largest number of pieces in one row."""
-        return int(np.diff(self.splits).max(initial=0))
-
 
 def best_fit(lengths, row_length):
     """Packs documents of these lengths into rows by best fit decreasing: O(n log n).

@@ -90,6 +90,11 @@ def table(title, columns, rows, stream=None):
 
     Raises ValueError for a row that is shorter or longer than `columns`.
     """
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     stream = sys.stdout if stream is None else stream
     for row in rows:
         if len(row) != len(columns):
@@ -98,29 +103,6 @@ def table(title, columns, rows, stream=None):
     right = [
         any(isinstance(row[i], (int, float)) for row in rows) for i in range(len(columns))
     ]
-    if _is_terminal(stream):
-        _rich_table(title, columns, cells, right, stream)
-        return
-    widths = [max(map(len, column)) for column in zip(*[columns, *cells])]
-    line = '  '.join('-' * width for width in widths)
-    print(f'\n{title}\n{line}', file=stream)
-    for number, row in enumerate([columns, *cells]):
-        aligned = [
-            cell.rjust(width) if is_right else cell.ljust(width)
-            for cell, width, is_right in zip(row, widths, right)
-        ]
-        print('  '.join(aligned).rstrip(), file=stream)
-        if number == 0:
-            print(line, file=stream)
-    stream.flush()
-
-
-def _rich_table(title, columns, cells, right, stream):
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     drawn = Table(
         title=title, box=box.SIMPLE_HEAD, title_justify='left', title_style='bold'
     )
@@ -128,7 +110,8 @@ def _rich_table(title, columns, cells, right, stream):
         drawn.add_column(Text(name), justify='right' if is_right else 'left')
     for row in cells:
         drawn.add_row(*map(Text, row))
-    Console(file=stream).print(drawn)
+    # A file has room for every column.
+    Console(file=stream, width=None if _is_terminal(stream) else 1000).print(drawn)
 
 
 def _bar(stream):

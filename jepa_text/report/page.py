@@ -8,12 +8,16 @@ import html
 import io
 import json
 import math
+import platform
 import re
+import string
+from importlib import metadata
 from pathlib import Path
 
 from jepa_text.files import atomic
-from jepa_text.report import template
 
+FRAME = Path(__file__).with_suffix('.html')  # what stands around, and the style
+PACKAGES = ('jax', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'tokenizers')
 SECTION_KEYS = ('heading', 'text', 'facts', 'table', 'figures', 'predictions', 'details')
 TABLE_KEYS = ('columns', 'rows', 'best', 'intervals', 'note', 'fold')
 LONG = 40  # letters in a cell
@@ -45,17 +49,28 @@ def write(path, title, lead, sections, subtitle=''):
     columns, before the file is touched. Returns the path.
     """
     parts = [_section(section, number) for number, section in enumerate(sections)]
-    whole = template.PAGE.format(
+    whole = string.Template(FRAME.read_text(encoding='utf-8')).substitute(
         title=_escape(title),
         subtitle=f'<p class="over">{_escape(subtitle)}</p>' if subtitle else '',
         lead=_inline(lead),
-        style=template.STYLE,
         sections='\n'.join(parts),
     )
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write(path, whole)
     return path
+
+
+def versions():
+    """Versions and machine, for whoever wants the same numbers."""
+    import jax
+
+    return {
+        'python': platform.python_version(),
+        'machine': f'{platform.system()} {platform.machine()}',
+        'devices': [str(device) for device in jax.devices()],
+        **{name: metadata.version(name) for name in PACKAGES},
+    }
 
 
 def _section(section, number):

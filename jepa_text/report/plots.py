@@ -66,16 +66,7 @@ def curves(runs, title, ylabel, hlines=None, switches=None, xlabel='step'):
     _reference_lines(axes, hlines)
     for label, step in (switches or {}).items():
         axes.axvline(step, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
-        axes.annotate(
-            label,
-            (step, 1),
-            xycoords=('data', 'axes fraction'),
-            xytext=(4, -2),
-            textcoords='offset points',
-            color=MUTED,
-            fontsize=7.5,
-            va='top',
-        )
+        _label(axes, label, (step, 1), ('data', 'axes fraction'), (4, -2), va='top')
     legend(figure, axes)
     return figure
 
@@ -96,47 +87,6 @@ def spectra(values, title, ylabel='singular value / largest'):
             axes.plot(ranks, relative, label=name, **look)
     if axes.lines:
         axes.set_yscale('log')
-    legend(figure, axes)
-    return figure
-
-
-def bars_with_intervals(values, title, xlabel, vlines=None):
-    """One horizontal bar a name, with its interval and its number.
-
-    `values` is {name: (value, low, high)}; `vlines` {label: x} are dashed reference
-    lines, such as the majority baseline. Raises ValueError for a value outside of its
-    interval.
-    """
-    figure, axes = blank(title, '', xlabel, height=0.9 + 0.36 * max(len(values), 2))
-    for place, (name, (value, low, high)) in enumerate(values.items()):
-        if not low <= value <= high:
-            raise ValueError(f'{title}: {name!r} is {value}, outside of [{low}, {high}].')
-        colour = _looks(values)[name]['color']
-        axes.barh(place, value, height=0.56, color=colour, alpha=0.85, zorder=2)
-        axes.plot([low, high], [place, place], color=INK, linewidth=1.2, zorder=3)
-        axes.annotate(
-            f'{value:.3g}',
-            (max(high, 0), place),
-            xytext=(6, 0),
-            textcoords='offset points',
-            va='center',
-            color=INK,
-            fontsize=8.5,
-        )
-    axes.set_yticks(range(len(values)), list(values), color=INK)
-    axes.invert_yaxis()
-    axes.grid(False, axis='y')
-    axes.grid(True, axis='x', color=GRID, linewidth=0.6)
-    axes.margins(x=0.14)
-    for label, position in (vlines or {}).items():
-        axes.axvline(
-            position,
-            color=MUTED,
-            linewidth=1,
-            linestyle=(0, (4, 3)),
-            label=label,
-            zorder=4,
-        )
     legend(figure, axes)
     return figure
 
@@ -207,16 +157,20 @@ def blank(title, ylabel, xlabel, height=3.1):
 def _reference_lines(axes, hlines):
     for label, height in (hlines or {}).items():
         axes.axhline(height, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
-        axes.annotate(
-            label,
-            (1, height),
-            xycoords=('axes fraction', 'data'),
-            xytext=(0, 3),
-            textcoords='offset points',
-            color=MUTED,
-            fontsize=7.5,
-            ha='right',
-        )
+        _label(axes, label, (1, height), ('axes fraction', 'data'), (0, 3), ha='right')
+
+
+def _label(axes, text, place, units, offset, **options):
+    axes.annotate(
+        text,
+        place,
+        xycoords=units,
+        xytext=offset,
+        textcoords='offset points',
+        color=MUTED,
+        fontsize=7.5,
+        **options,
+    )
 
 
 def _is_noisy(values):

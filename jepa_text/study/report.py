@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 
 from jepa_text.measures import frequencies
-from jepa_text.report import console, page, plots, provenance
+from jepa_text.report import console, page, plots
 from jepa_text.running import metrics
 from jepa_text.study import probes
 from jepa_text.training import recipe
@@ -71,7 +71,7 @@ def write(workdir, results, configs):
         {'heading': 'Curves', 'figures': figures(logs, configs, results)},
         {
             'heading': 'How it was made',
-            'details': {'versions and machine': provenance.versions(), **configs},
+            'details': {'versions and machine': page.versions(), **configs},
         },
     ]
     page.write(

@@ -237,7 +237,7 @@ def test_no_call_encodes_more_than_a_batch(monkeypatch):
 
 PEAK = """
 import resource, sys
-from jepa_text import tokenizers
+from jepa_text.data import tokenizers
 from jepa_text.data import prepare
 tokenizer = tokenizers.load(tokenizers.BUNDLED)
 prepare.prepare(

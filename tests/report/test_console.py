@@ -78,18 +78,19 @@ def test_a_dumb_terminal_gets_plain_lines(monkeypatch):
 ROWS = [['untrained', 7.65, None], ['clm [x]', 4.3125, 819]]
 
 
-def test_a_plain_table_is_aligned():
+def test_a_table_in_a_file_is_plain_aligned_and_as_wide_as_it_must_be():
     stream = io.StringIO()
-    console.table('Held out', ['model', 'loss', 'tokens'], ROWS, stream)
-    assert stream.getvalue().splitlines() == [
-        '',
-        'Held out',
-        '---------  -----  ------',
-        'model       loss  tokens',
-        '---------  -----  ------',
-        'untrained  7.650       –',
-        'clm [x]    4.312     819',
-    ]
+    rows = [*ROWS, ['a name of many words ' * 9, 0.5, 12]]
+    console.table('Held out', ['model', 'loss', 'tokens'], rows, stream)
+    title, head, line, first, *rest = stream.getvalue().splitlines()
+    assert title.strip() == 'Held out' and set(line.strip()) == {'─'}
+    assert head.split() == ['model', 'loss', 'tokens']
+    assert first.split() == ['untrained', '7.650', '–']
+    assert (
+        head.index('loss') + 4 == first.index('7.650') + 5 == rest[0].index('4.312') + 5
+    )
+    assert rest[1].split() == [*('a name of many words ' * 9).split(), '0.500', '12']
+    assert '\x1b' not in stream.getvalue()
 
 
 def test_a_rich_table_shows_every_cell(monkeypatch):

@@ -13,7 +13,6 @@ from jepa_text.report import plots
 pytest.importorskip('matplotlib')
 STEPS = np.arange(10)
 RUNS = {'mlm': (STEPS, 7 - 0.1 * STEPS), 'clm': (STEPS, 7 - 0.3 * STEPS)}
-BARS = {'untrained': (0.5, 0.4, 0.6), 'mlm': (0.7, 0.65, 0.75)}
 
 
 def png(figure):
@@ -33,7 +32,6 @@ def texts(figure):
 MAKERS = {
     'curves': lambda: plots.curves(RUNS, 'Loss', 'nats', {'unigram': 6.4}, {'mlm': 4}),
     'spectra': lambda: plots.spectra({'a': [3.0, 1.0, 0.0], 'b': [1.0]}, 'Spectrum'),
-    'bars': lambda: plots.bars_with_intervals(BARS, 'Probe', 'accuracy', {'chance': 0.4}),
 }
 
 
@@ -111,21 +109,9 @@ def test_spectra_are_relative_and_end_at_zero():
     np.testing.assert_array_equal(line.get_xdata(), [1, 2])
 
 
-def test_bars_show_values_and_names():
-    figure = MAKERS['bars']()
-    assert [bar.get_width() for bar in figure.axes[0].patches] == [0.5, 0.7]
-    assert texts(figure) == {'0.5', '0.7'}
-    assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == list(BARS)
-
-
 def test_a_run_of_unequal_lengths_raises():
     with pytest.raises(ValueError, match=r"run 'a' has steps \(3,\) and values \(2,\)"):
         plots.curves({'a': ([1, 2, 3], [1, 2])}, 'Loss', '')
-
-
-def test_a_value_outside_of_its_interval_raises():
-    with pytest.raises(ValueError, match=r"'a' is 0.9, outside of \[0.1, 0.2\]"):
-        plots.bars_with_intervals({'a': (0.9, 0.1, 0.2)}, 'Probe', '')
 
 
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
@@ -137,7 +123,7 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
 def test_pyplot_is_never_imported(tmp_path):
     code = (
         'import sys\n'
-        'from jepa_text import plots\n'
+        'from jepa_text.report import plots\n'
         'plots.curves({"a": ([0, 1], [1, 2])}, "t", "y").savefig(sys.argv[1])\n'
         'assert "matplotlib.pyplot" not in sys.modules\n'
     )

@@ -66,10 +66,10 @@ def test_a_study_stops_after_the_run_in_whose_last_step_it_was_asked(
 
 HANGS = """
     import json, sys, time
-    from jepa_text import start, train
+    from jepa_text.training import init_from, train
     def wait(*_):
         time.sleep(60)
-    start.complete = wait
+    init_from.complete = wait
     train.train(json.loads(sys.argv[1]), 'nowhere')
 """
 

@@ -1,8 +1,7 @@
 """What is hidden, document by document: a row may hold several, each at its own rate.
 
-    document_rates            a rate for each document of a row
-    fixed_count_per_document  single tokens, in each document its share of them
-    by_document               any sampler of tokens.py, document by document
+    document_rates   a rate for each document of a row
+    by_document      any sampler of tokens.py, document by document
 
     segment_ids  1 1 1 1 1 1 1 1 2 2 2 2 0 0
     rates        0.25            0.75
@@ -28,34 +27,12 @@ def document_rates(segment_ids_L, draw):
     return rates
 
 
-def fixed_count_per_document(maskable_L, rates, rng, segment_ids_L):
-    """Hides single tokens, in each document its own share of them.
+def by_document(sample, maskable_L, rates, rng, segment_ids_L):
+    """Any sampler of a fixed count, document by document.
 
     `rates` is a number or `document_rates`. Each document's count is the floor or the
     ceiling of its rate * n, and so is the row's of their sum: `masking.capacity` of the
     highest rate holds however many documents there are.
-
-    >>> ids_L, rates = np.array([1, 1, 1, 1, 2, 2, 2, 2]), np.array([0.25, 0.75])
-    >>> mask_L = fixed_count_per_document(
-    ...     np.ones(8, bool), rates, np.random.default_rng(0), ids_L)
-    >>> int(mask_L[:4].sum()), int(mask_L[4:].sum())
-    (1, 3)
-    """
-    candidates = np.flatnonzero(maskable_L)
-    document_N = segment_ids_L[candidates] - 1
-    counts, sizes = _document_counts(document_N, rates, segment_ids_L, rng)
-    # By document, and in random order within it.
-    order = np.argsort(document_N + 0.5 * rng.random(len(candidates)))
-    first = np.cumsum(sizes) - sizes
-    rank_N = np.arange(len(candidates)) - first[document_N[order]]
-    mask_L = np.zeros(len(maskable_L), bool)
-    mask_L[candidates[order[rank_N < counts[document_N[order]]]]] = True
-    return mask_L
-
-
-def by_document(sample, maskable_L, rates, rng, segment_ids_L):
-    """Any sampler of a fixed count, document by document, counted as above.
-
     `sample(maskable_L, rate, rng)` sees one document's maskable positions at a time:
     `lambda *given: masking.whole_word(*given, starts_word_L)`.
 
@@ -67,21 +44,13 @@ def by_document(sample, maskable_L, rates, rng, segment_ids_L):
     array([ True, False,  True,  True, False, False])
     """
     document_N = segment_ids_L[maskable_L] - 1
-    counts, sizes = _document_counts(document_N, rates, segment_ids_L, rng)
+    sizes = np.bincount(document_N, minlength=int(segment_ids_L.max(initial=0)))
+    # All share one u: count d is floor(sum of the first d + u) less the counts before it.
+    ends = np.floor(np.cumsum(rates * sizes) + rng.random()).astype(int)
+    counts = np.diff(ends, prepend=0)
     mask_L = np.zeros(len(maskable_L), bool)
     for document in np.flatnonzero(counts):
         # A rate that makes rate * n the very count, which no rounding changes.
         rate = counts[document] / sizes[document]
         mask_L |= sample(maskable_L & (segment_ids_L == document + 1), rate, rng)
     return mask_L
-
-
-def _document_counts(document_N, rates, segment_ids_L, rng):
-    """How many to hide in each document, and of how many.
-
-    All share one u: count d is floor(sum of the first d + u) less the counts before it.
-    """
-    documents = int(segment_ids_L.max(initial=0))
-    sizes = np.bincount(document_N, minlength=documents)
-    ends = np.floor(np.cumsum(rates * sizes) + rng.random()).astype(int)
-    return np.diff(ends, prepend=0), sizes
