@@ -3,7 +3,7 @@
 import difflib
 import importlib
 import inspect
-import pkgutil
+from pathlib import Path
 
 from jepa_text.config import ranges
 
@@ -16,9 +16,10 @@ def nearest(name, known):
 
 
 def names(folder):
-    """The names that exist in a folder of the package, such as 'objectives'."""
+    """Names of the files with a `make` in a folder of the package, as 'objectives'."""
     package = importlib.import_module(f'jepa_text.{folder.replace("/", ".")}')
-    return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+    files = Path(package.__path__[0]).glob('*.py')
+    return sorted(f.stem for f in files if '\ndef make(' in f.read_text(encoding='utf-8'))
 
 
 def build(folder, section, **given):

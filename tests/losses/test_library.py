@@ -16,12 +16,13 @@ from jepa_text.config import ranges
 from jepa_text.data.masking import blocks
 from jepa_text.data.masking import documents as document_masks
 from jepa_text.data.masking import tokens as token_masks
-from jepa_text.losses import regularizers
+from jepa_text.losses import positions, regularizers, tokens, vectors
 from jepa_text.objectives.latent import balance, rules
 from jepa_text.optim import muon, optimizers, schedules
 
+LOSSES = (positions, tokens, vectors)
 HOST = (token_masks, document_masks, blocks)
-DEVICE = (losses, regularizers, schedules, balance, rules)
+DEVICE = (*LOSSES, regularizers, schedules, balance, rules)
 MODULES = (*HOST, *DEVICE, optimizers)
 # Not for other programs, but their examples run too.
 INNER = (muon, ranges)
@@ -54,7 +55,8 @@ def test_every_example_runs(module):
 
 @pytest.mark.parametrize('module', MODULES, ids=short)
 def test_everything_public_has_an_example_and_is_in_the_table(module):
-    named = set(re.findall(r'\w+', module.__doc__))
+    package = losses if module in LOSSES else module
+    named = set(re.findall(r'\w+', package.__doc__))
     for name, value in public(module).items():
         examples = doctest.DocTestParser().get_examples(value.__doc__ or '')
         assert examples or value in WITHOUT_EXAMPLE, f'{name} has no example'
@@ -107,44 +109,44 @@ def at_step(schedule):
 
 
 CASES = {
-    'losses.cross_entropy': lambda x, y, where: losses.cross_entropy(x, LABELS),
-    'losses.z_loss': lambda x, y, where: losses.z_loss(x),
-    'losses.correct': lambda x, y, where: losses.correct(x, LABELS),
-    'losses.cosine_distance': lambda x, y, where: losses.cosine_distance(x, y),
-    'losses.smooth_l1': lambda x, y, where: losses.smooth_l1(x, y, 0.5),
-    'losses.mse': lambda x, y, where: losses.mse(x, y),
-    'losses.info_nce': lambda x, y, where: losses.info_nce(
+    'tokens.cross_entropy': lambda x, y, where: losses.cross_entropy(x, LABELS),
+    'tokens.z_loss': lambda x, y, where: losses.z_loss(x),
+    'tokens.correct': lambda x, y, where: losses.correct(x, LABELS),
+    'vectors.cosine_distance': lambda x, y, where: losses.cosine_distance(x, y),
+    'vectors.smooth_l1': lambda x, y, where: losses.smooth_l1(x, y, 0.5),
+    'vectors.mse': lambda x, y, where: losses.mse(x, y),
+    'vectors.info_nce': lambda x, y, where: losses.info_nce(
         flat(x), flat(y), where.reshape(-1), 0.07
     ),
-    'losses.prototype_cross_entropy': lambda x, y, where: losses.prototype_cross_entropy(
+    'vectors.prototype_cross_entropy': lambda x, y, where: losses.prototype_cross_entropy(
         x, y, jnp.zeros(D), 0.1, 0.04
     ),
-    'losses.update_centre': lambda x, y, where: losses.update_centre(
+    'vectors.update_centre': lambda x, y, where: losses.update_centre(
         y[0, 0], x, where, 0.9
     ),
-    'losses.layer_normalise': lambda x, y, where: losses.layer_normalise(x),
-    'losses.instance_normalise': lambda x, y, where: losses.instance_normalise(
+    'vectors.layer_normalise': lambda x, y, where: losses.layer_normalise(x),
+    'vectors.instance_normalise': lambda x, y, where: losses.instance_normalise(
         x, SEGMENTS * where
     ),
-    'losses.average_layers': lambda x, y, where: losses.average_layers(
+    'vectors.average_layers': lambda x, y, where: losses.average_layers(
         [x, y], 2, losses.layer_normalise
     ),
-    'losses.unit': lambda x, y, where: losses.unit(x),
-    'losses.masked_sum': lambda x, y, where: losses.masked_sum(x[..., 0], where),
-    'losses.masked_mean': lambda x, y, where: losses.masked_mean(x[..., 0], where),
-    'losses.select': lambda x, y, where: losses.select(where, 3),
-    'losses.take': lambda x, y, where: losses.take(x, losses.select(where, 3)[0]),
-    'regularisers.random_directions': lambda x, y, where: directions(),
-    'regularisers.sigreg': lambda x, y, where: regularizers.sigreg(
+    'vectors.unit': lambda x, y, where: losses.unit(x),
+    'positions.masked_sum': lambda x, y, where: losses.masked_sum(x[..., 0], where),
+    'positions.masked_mean': lambda x, y, where: losses.masked_mean(x[..., 0], where),
+    'positions.select': lambda x, y, where: losses.select(where, 3),
+    'positions.take': lambda x, y, where: losses.take(x, losses.select(where, 3)[0]),
+    'regularizers.random_directions': lambda x, y, where: directions(),
+    'regularizers.sigreg': lambda x, y, where: regularizers.sigreg(
         flat(x), directions(), where.reshape(-1)
     ),
-    'regularisers.vicreg_variance': lambda x, y, where: regularizers.vicreg_variance(
+    'regularizers.vicreg_variance': lambda x, y, where: regularizers.vicreg_variance(
         flat(x), where.reshape(-1)
     ),
-    'regularisers.vicreg_covariance': lambda x, y, where: regularizers.vicreg_covariance(
+    'regularizers.vicreg_covariance': lambda x, y, where: regularizers.vicreg_covariance(
         flat(x), where.reshape(-1)
     ),
-    'regularisers.visreg': lambda x, y, where: regularizers.visreg(
+    'regularizers.visreg': lambda x, y, where: regularizers.visreg(
         flat(x), directions(), where.reshape(-1)
     ),
     'schedules.make': at_step(schedules.make(0.3, 10)),
@@ -161,19 +163,19 @@ CASES = {
     ),
     'schedules.rewarmed': at_step(schedules.rewarmed(schedules.constant(1.0), 3, 4)),
     'balance.make': weighed(0.3),
-    'balance_rules.Fixed': weighed(dict(name='fixed', weight=0.2)),
-    'balance_rules.Scheduled': weighed(
+    'rules.Fixed': weighed(dict(name='fixed', weight=0.2)),
+    'rules.Scheduled': weighed(
         dict(name='schedule', of=dict(name='linear', start=0.1, end=0.9))
     ),
-    'balance_rules.Sigmoid': weighed(dict(name='sigmoid')),
-    'balance_rules.Softmin': weighed(dict(name='softmin')),
-    'balance_rules.Normalised': weighed(dict(name='normalised')),
-    'balance_rules.GradientRatio': weighed(dict(name='gradient_ratio')),
+    'rules.Sigmoid': weighed(dict(name='sigmoid')),
+    'rules.Softmin': weighed(dict(name='softmin')),
+    'rules.Normalised': weighed(dict(name='normalised')),
+    'rules.GradientRatio': weighed(dict(name='gradient_ratio')),
 }
 # The contract, a module of Flax, and a check of settings: nothing to differentiate.
 NO_CASE = {'Balance', 'Running', 'Weight', 'check'}
 # Integers and the dtype of the input, both on purpose.
-KEEPS_DTYPE = {'losses.select', 'losses.take'}
+KEEPS_DTYPE = {'positions.select', 'positions.take'}
 
 
 @functools.cache
@@ -271,7 +273,7 @@ def test_bfloat16_comes_in_and_float32_goes_out(name):
 
 
 @pytest.mark.parametrize(
-    'name', ['losses.masked_mean', 'losses.info_nce', 'regularisers.sigreg']
+    'name', ['positions.masked_mean', 'vectors.info_nce', 'regularizers.sigreg']
 )
 def test_a_mask_of_nothing_gives_nothing(name):
     x, y, where = given(0)

@@ -122,7 +122,7 @@ def test_scanned_unrolled_and_rematerialised_agree(tokens):
         return jax.jit(jax.value_and_grad(loss))(params)
 
     value, grads = value_and_grad(scanned, params)
-    for remat in transformer.REMAT:
+    for remat in stack.REMAT:
         other, other_grads = value_and_grad(build(scan=True, remat=remat), params)
         assert_allclose(other, value, rtol=1e-6)
         jax.tree.map(

@@ -74,7 +74,7 @@ def test_what_a_compiled_program_raises_through_our_code_is_none(monkeypatch):
 
 def test_nothing_after_the_first_step_is_refused_by_accident():
     """Only what is before the loop stands in refusals: a save may fail on any machine."""
-    tree = ast.parse((PACKAGE / 'train.py').read_text())
+    tree = ast.parse((PACKAGE / 'training' / 'train.py').read_text())
     (loop,) = [n for n in tree.body if isinstance(n, ast.ClassDef)]
     said = ast.unparse(loop)
     assert 'refusals' not in said and 'together' not in said

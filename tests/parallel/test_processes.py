@@ -198,7 +198,8 @@ QUARREL = """
     import pathlib
     import sys
     import jax
-    from jepa_text.running import distributed, exits
+    from jepa_text.parallel import exits
+    from jepa_text.parallel import processes as distributed
     distributed.start()
     me, vote = jax.process_index(), distributed.Vote(lag=1)
     said = [[vote(me == 1 and call == 1) for call in range(4)]]
@@ -298,7 +299,9 @@ SEALING = """
     import flax.struct
     import numpy as np
     from jax.sharding import NamedSharding, PartitionSpec
-    from jepa_text.running import checkpoint, distributed, seal
+    from jepa_text.files import seal
+    from jepa_text.parallel import processes as distributed
+    from jepa_text.running import checkpoint
     distributed.start()
     @flax.struct.dataclass
     class State:
