@@ -7,8 +7,9 @@ The argument names models and tasks, as in
     models=runs/a-0,runs/a-1,hf:NAME,tasks=bundled,sst2@GLUE/SST-2,sentences@word_order
 
 A model is the workdir of a run, or hf: and a name or folder; runs that differ by a last
-number are seeds of one. A task is a file of jepa_text/evaluation/tasks, with @ and its
-path. Tasks that take more, as the fields of `labelled`, are written into this file.
+number are seeds of one. A task is a file of jepa_text/evaluation/tasks, or a task of its
+glue.py, with @ and its path. Tasks that take more, as the fields of `labelled`, are
+written into this file.
 """
 
 from ml_collections import ConfigDict

@@ -22,8 +22,8 @@ from pathlib import Path
 from jepa_text import load
 from jepa_text.analysis import features, findings, measuring, page, telling, threads
 from jepa_text.config import resolve
-from jepa_text.evaluation import controls
-from jepa_text.evaluation import task as tasks_
+from jepa_text.evaluation import controls, tasks
+from jepa_text.evaluation import task as examples
 from jepa_text.files import atomic, paths, seal
 from jepa_text.report import console
 from jepa_text.running import compilation, xla_flags
@@ -185,8 +185,8 @@ def _checked(config):
 
 
 def _task(section, config):
-    task = resolve.build('evaluation/tasks', section)
-    task = tasks_.sample(task, config['train'], config['test'], config['seed'])
+    task = tasks.build(section)
+    task = examples.sample(task, config['train'], config['test'], config['seed'])
     if len(task.test) < LEAST_TEST:
         raise ValueError(
             f'{task.name} has {len(task.test)} test examples, but needs {LEAST_TEST}. '

@@ -136,21 +136,6 @@ def length_bins(texts, bins=6):
     return SentenceSet(list(texts), labels_N, np.arange(len(texts)))
 
 
-def split(count, test_share=0.5, seed=0):
-    """(train_N, test_N): indices of a random split.
-
-    >>> [len(part) for part in split(10, 0.3)]
-    [7, 3]
-    """
-    order_N = np.random.default_rng(seed).permutation(count)
-    kept = count - int(round(test_share * count))
-    if not 0 < kept < count:
-        raise ValueError(
-            f'{count} texts with a test share of {test_share} leave one side empty.'
-        )
-    return np.sort(order_N[:kept]), np.sort(order_N[kept:])
-
-
 def _half_changed(texts, change, seed):
     """Of the texts that can be changed, in order, a random half is. White space becomes
     single spaces in all, as it would give changed ones away."""

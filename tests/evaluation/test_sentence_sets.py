@@ -121,13 +121,6 @@ def test_length_bins_are_in_order_and_about_equal():
         )
 
 
-def test_splits_share_nothing_and_miss_nothing():
-    train_N, test_N = sentence_sets.split(101, 0.3, seed=2)
-    assert sorted([*train_N, *test_N]) == list(range(101)) and len(test_N) == 30
-    with pytest.raises(ValueError, match='1 texts with a test share of 0.5'):
-        sentence_sets.split(1)
-
-
 @pytest.mark.parametrize('make', CHANGED[:2])
 def test_texts_that_cannot_be_changed_are_left_out(make):
     inner = ['one', '', 'same same', 'one two', 'three four five', 'a b']
