@@ -5,6 +5,7 @@ of its docstring, so the tree cannot be out of date.
 """
 
 import ast
+import re
 from pathlib import Path
 
 import mkdocs_gen_files
@@ -18,22 +19,36 @@ def docstring(path):
     return ast.get_docstring(ast.parse(path.read_text(encoding='utf-8'))) or ''
 
 
-def first_line(path):
-    """The first line of a file's docstring without its full stop."""
-    return docstring(path).partition('\n')[0].rstrip('.')
+def first_sentence(path):
+    """The first sentence of a file's docstring without its full stop."""
+    paragraph = ' '.join(docstring(path).partition('\n\n')[0].split())
+    return re.split(r'(?<=[.;?])\s', paragraph)[0].rstrip('.;')
 
 
-def tree(folder, depth=0):
-    """Lines of files and folders, files first, each with what it is for."""
-    indent = '  ' * depth
-    files = sorted(path for path in folder.glob('*.py') if path.name != '__init__.py')
-    for path in files:
-        yield f'{indent}{path.name:<{26 - len(indent)}}{first_line(path)}'
-    for path in sorted(folder.iterdir()):
-        if path.is_dir() and any(path.glob('*.py')):
-            name = f'{indent}{path.name}/'
-            yield f'{name:<26}{first_line(path / "__init__.py")}'
-            yield from tree(path, depth + 1)
+def layers():
+    """The folders and files of the package in the order in which they may import."""
+    tests = ast.parse((ROOT / 'tests' / 'test_layers.py').read_text(encoding='utf-8'))
+    for node in tests.body:
+        if isinstance(node, ast.Assign) and node.targets[0].id == 'LAYERS':
+            return ast.literal_eval(node.value)
+    raise LookupError('tests/test_layers.py has no LAYERS, which the tree is sorted by.')
+
+
+def tree(folder, order=()):
+    """Lines of files and folders, each with what it is for, as `order` has them; others
+    by name, files first."""
+    depth = len(folder.relative_to(ROOT).parts)
+    rank = {name: place for place, name in enumerate(order)}
+    parts = [
+        path
+        for path in folder.iterdir()
+        if (path.suffix == '.py' or any(path.glob('*.py'))) and path.stem[:2] != '__'
+    ]
+    for path in sorted(parts, key=lambda p: (rank.get(p.stem, -1), p.is_dir(), p.name)):
+        name = '  ' * depth + path.name + '/' * path.is_dir()
+        yield f'{name:<28}{first_sentence(path / "__init__.py" if path.is_dir() else path)}'
+        if path.is_dir():
+            yield from tree(path)
 
 
 def modules():
@@ -52,7 +67,7 @@ def write(name, text):
 
 def main():
     """Writes design.md with its tree, reference.md, and a page for each module."""
-    lines = '\n'.join(tree(PACKAGE, 1))
+    lines = '\n'.join(tree(PACKAGE, layers()))
     text = (ROOT / 'docs' / 'design.md').read_text(encoding='utf-8')
     write(
         'design.md', text.replace('<!-- tree -->', f'```text\njepa_text/\n{lines}\n```')
@@ -62,7 +77,7 @@ def main():
     for name in names:
         path = ROOT / f'{name.replace(".", "/")}.py'
         short = name.removeprefix('jepa_text.')
-        rows.append(f'| [`{short}`](reference/{short}.md) | {first_line(path)} |')
+        rows.append(f'| [`{short}`](reference/{short}.md) | {first_sentence(path)} |')
         write(f'reference/{short}.md', f'# {short}\n\n::: {name}\n')
     top = (ROOT / 'docs' / 'reference.md').read_text(encoding='utf-8')
     write(
