@@ -46,7 +46,8 @@ def tree(folder, order=()):
     ]
     for path in sorted(parts, key=lambda p: (rank.get(p.stem, -1), p.is_dir(), p.name)):
         name = '  ' * depth + path.name + '/' * path.is_dir()
-        yield f'{name:<28}{first_sentence(path / "__init__.py" if path.is_dir() else path)}'
+        about = path / '__init__.py' if path.is_dir() else path
+        yield f'{name:<28}{first_sentence(about)}'
         if path.is_dir():
             yield from tree(path)
 

@@ -1,5 +1,7 @@
-"""Blocks to predict, and the context that they are predicted from (I-JEPA, arXiv
-2301.08243, on text as in arXiv 2606.05173), for encoders that read the context only.
+"""Blocks to predict, and the context that they are predicted from.
+
+I-JEPA (arXiv 2301.08243), on text as in arXiv 2606.05173; for encoders that read the
+context only.
 
     tokens      <bos> a b c d e f g h i j k l <eos>      12 valid
     block 1       .   . . 1 1 . . . . . . . .   .        0.15 to 0.2 of them
