@@ -1,4 +1,4 @@
-"""What a run says about itself: metrics.jsonl, TensorBoard, and the clock.
+"""What a run says about itself: metrics.jsonl, what else is told, and the clock.
 
 `metrics.jsonl` is the truth, one JSON object a line: {"step": 100, "train/loss": 5.25}.
 Keys are sorted and floats keep all their digits, so that a resumed run's file can be
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from jepa_text.files import atomic
-from jepa_text.running import lines
+from jepa_text.running import lines, outlets
 
 FILE = 'metrics.jsonl'
 _log = logging.getLogger(__name__)
@@ -35,10 +35,13 @@ class Writer:
     `write` hands each line to the operating system: a killed process loses none.
     Neither does a machine without power that lose what was written before `sync`. What
     `sync` said then is given as `logged`: where lines up to that step are missing
-    nevertheless, this is warned of.
+    nevertheless, this is warned of. `tensorboard`, and `wandb` if it is not None, say
+    where else the metrics go (outlets.py).
     """
 
-    def __init__(self, workdir, resume_step=None, tensorboard=True, logged=None):
+    def __init__(
+        self, workdir, resume_step=None, *, tensorboard=True, wandb=None, logged=None
+    ):
         self._path = Path(workdir) / FILE
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._last = _trim(self._path, math.inf if resume_step is None else resume_step)
@@ -51,7 +54,11 @@ class Writer:
                 logged,
             )
         self._file = open(self._path, 'ab', buffering=0)  # noqa: SIM115
-        self._events = _open_events(workdir, resume_step) if tensorboard else None
+        self._outlets = []
+        if tensorboard:
+            self._outlets.append(outlets.TensorBoard(workdir, resume_step))
+        if wandb:
+            self._outlets.append(outlets.Wandb(workdir, wandb))
 
     def write(self, step, values):
         """Appends {name: scalar} at a step; scalars of Python, numpy or JAX.
@@ -70,9 +77,8 @@ class Writer:
         while data:  # on a disk that is nearly full, a part is written without an error
             data = data[self._file.write(data) :]
         self._last = int(step)
-        if self._events is not None:
-            for name, value in line.items():
-                self._events.add_scalar(name, value, int(step))
+        for outlet in self._outlets:
+            outlet.write(int(step), line)
 
     def sync(self):
         """Brings all lines to the disk; returns the last step of one, None if none."""
@@ -80,11 +86,10 @@ class Writer:
         return self._last
 
     def close(self):
-        """Flushes and closes both files; a second call does nothing."""
+        """Flushes and closes all; a second call does nothing."""
         self._file.close()
-        if self._events is not None:
-            self._events.close()
-            self._events = None
+        while self._outlets:
+            self._outlets.pop().close()
 
     def __enter__(self):
         return self
@@ -177,24 +182,6 @@ def _trim(path, last_step):
     if text != path.read_bytes():
         atomic.write(path, text)
     return kept[-1][0] if kept else None
-
-
-def _open_events(workdir, resume_step):
-    try:
-        from tensorboardX import SummaryWriter
-    except ImportError as error:
-        raise ImportError(
-            'TensorBoard files need tensorboardX: pip install tensorboardX, or open the '
-            'Writer with tensorboard=False; metrics.jsonl is written in any case.'
-        ) from error
-    return SummaryWriter(
-        str(workdir),
-        purge_step=None if resume_step is None else resume_step + 1,
-        max_queue=1000,
-        flush_secs=10,
-        # Names have one-second resolution: two runs in the same second would collide.
-        filename_suffix=f'.{time.time_ns()}',
-    )
 
 
 class Throughput:

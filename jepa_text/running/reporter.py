@@ -13,6 +13,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import psutil
+from clu import parameter_overview
 
 from jepa_text.cost import flops, hardware
 from jepa_text.measures import frequencies
@@ -45,7 +46,12 @@ class Reporter:
             before = -1 if self._resumed is None else self._resumed
             self._goodput = goodput.Goodput(self._folder)
             self._writer = self._stack.enter_context(
-                metrics.Writer(self._folder, before, logged=self._logged)
+                metrics.Writer(
+                    self._folder,
+                    before,
+                    wandb=(self._config.get('metrics') or {}).get('wandb'),
+                    logged=self._logged,
+                )
             )
             self._progress = self._stack.enter_context(
                 console.Progress(
@@ -140,6 +146,7 @@ def introduction(recipe):
         f'network  {count:,} parameters',
         f'budget   {rows} rows x {length} = {rows * length:,} tokens a step, '
         f'{recipe.steps:,} steps, {recipe.steps * rows * length:,} tokens',
+        parameter_overview.get_parameter_overview(params, include_stats=False),
     )
 
 

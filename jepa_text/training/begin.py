@@ -31,6 +31,7 @@ from jepa_text.training import state as states
 
 # What a resumed run may set differently without becoming another run.
 MAY_CHANGE = (
+    'metrics',
     'log_every',
     'checkpoint',
     'evaluate.every',

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import types
 
 import jax.numpy as jnp
 import numpy as np
@@ -268,6 +269,51 @@ def test_throughput_windows_are_separate_and_restart_leaves_a_compile_out():
     now.time += 2
     clock.step(10)
     assert clock.window()['throughput/step_time'] == 2
+
+
+class StandIn(types.ModuleType):
+    """What is used of the module wandb, and how."""
+
+    def __init__(self):
+        super().__init__('wandb')
+        self.started, self.told, self.finished = [], [], 0
+
+    def init(self, **settings):
+        self.started.append(settings)
+        return self
+
+    def log(self, values, step):
+        self.told.append((step, values))
+
+    def finish(self):
+        self.finished += 1
+
+
+def test_wandb_gets_the_same_values_and_a_resumed_run_keeps_its_id(tmp_path, monkeypatch):
+    told = StandIn()
+    monkeypatch.setitem(sys.modules, 'wandb', told)
+    (tmp_path / 'config.json').write_text('{"steps": 3}')
+    settings = {'project': 'whales', 'mode': 'offline'}
+    for resume_step, step in ((None, 1), (1, 2)):
+        with metrics.Writer(tmp_path, resume_step, wandb=settings) as writer:
+            writer.write(step, {'train/loss': 0.5, 'train/odd': math.inf})
+    first, second = told.started
+    assert first == second and len(first['id']) == 8 and first['resume'] == 'allow'
+    assert first['config'] == {'steps': 3} and first['dir'] == str(tmp_path)
+    assert settings.items() <= first.items()
+    values = {'train/loss': 0.5, 'train/odd': math.inf}
+    assert told.told == [(1, values), (2, values)] and told.finished == 2
+    metrics.Writer(tmp_path / 'another', wandb=settings).close()
+    assert told.started[2]['id'] != first['id']
+
+
+def test_without_wandb_the_error_names_the_extra_and_nothing_asks_unless_told(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, 'wandb', None)
+    metrics.Writer(tmp_path).close()
+    with pytest.raises(ImportError, match=r"'project': 'x'.*jepa-text\[wandb\]"):
+        metrics.Writer(tmp_path, wandb={'project': 'x'})
 
 
 def test_importing_needs_none_of_the_rare_packages():

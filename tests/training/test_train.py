@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import jax
 import numpy as np
@@ -146,8 +147,10 @@ def test_vectors_do_not_depend_on_company(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_machinery_changes_no_bit(folder, tmp_path):
-    """Offloading, a profile, and budgets told in other words."""
+def test_machinery_changes_no_bit(folder, tmp_path, monkeypatch, capsys):
+    """Offloading, a profile, W&B, and budgets told in other words."""
+    wandb = mock.MagicMock()
+    monkeypatch.setitem(sys.modules, 'wandb', wandb)
     config = tiny.config(
         folder,
         steps=4,
@@ -158,11 +161,18 @@ def test_machinery_changes_no_bit(folder, tmp_path):
     data = {**config['data'], 'batch_size': 0, 'batch_per_device': 2}
     budgeted = {**config, 'steps': 0, 'tokens': 4 * 8 * tiny.LENGTH - 5, 'data': data}
     machinery = dict(
-        offload='optimizer', profile_steps=(2, 3), compilation_cache=str(tmp_path / 'c')
+        offload='optimizer',
+        profile_steps=(2, 3),
+        compilation_cache=str(tmp_path / 'c'),
+        metrics=dict(wandb=dict(project='whales')),
     )
     state = train.train(budgeted | machinery, tmp_path / 'other')
     jax.config.update('jax_compilation_cache_dir', None)
     assert tiny.fingerprint(state) == tiny.fingerprint(plain)
+    assert wandb.init.call_args.kwargs['project'] == 'whales'
+    steps = [call.kwargs['step'] for call in wandb.init().log.call_args_list]
+    assert {1, 2, 3, 4} <= set(steps)
+    assert '| encoder/embedding ' in capsys.readouterr().err
     kinds = {leaf.sharding.memory_kind for leaf in jax.tree.leaves(state.opt_state)}
     assert kinds == {'pinned_host'}
     (trace,) = (tmp_path / 'other' / 'profile').rglob('*.xplane.pb')
