@@ -206,3 +206,12 @@ def test_a_build_contains_every_file(tmp_path):
     built = {name for name in files(out) if not name.endswith('.pyc')}
     assert built == expected
     assert 'jepa_text/data/bundled/tokenizer.json' in built
+
+
+def test_every_stage_of_ci_has_a_limit_and_they_add_up():
+    text = (ROOT / '.ci' / 'run').read_text(encoding='utf-8')
+    table = re.search(r"^LIMITS='\n(.*?)\n'", text, re.M | re.S).group(1)
+    limits = {name: int(limit) for name, limit in map(str.split, table.splitlines())}
+    assert sorted(limits) == sorted(re.findall(r'^stage (\w+)', text, re.M))
+    assert sum(limits.values()) <= 5000
+    assert f'{sum(limits.values()):,} in all' in text
