@@ -83,12 +83,11 @@ def lists(value):
 
 def build(config, folder):
     """All that is made of a config before anything is written or compiled."""
-    from jepa_text.config import ranges, resolve
+    from jepa_text.config import resolve
     from jepa_text.running import profiling, watchdog
     from jepa_text.training import baseline, recipe
 
     config = recipe.plain(config)
-    ranges.config(config)
     resolve.call('watchdog', watchdog.Watchdog, config['watchdog'], path=folder / 'x')
     config = baseline.matched(config, folder / 'run')
     recipe.make(config)

@@ -4,61 +4,12 @@ A wrong number must not train nonsense (a negative rate climbs), nor end in an e
 arithmetic, after which a supervisor would try the same again.
 """
 
-import json
 import math
 import operator
 import re
 import typing
 
-# What every run has: sections, and beside them phases and a schedule. Those of OTHERS
-# may be left out.
-SECTIONS = ('data', 'model', 'optimizer', 'mesh', 'telemetry', 'evaluate', 'checkpoint')
-OTHERS = {
-    **dict.fromkeys(('geometry', 'watchdog', 'prepare', 'start', 'plan'), dict),
-    **dict(name=str, profile_steps=list, compilation_cache=str, offload=str),
-    'baseline': (str, dict),
-}
-EXAMPLE = 'configs/desk.py'
 MOST = 2**31 - 1  # steps are counted in 32 bits
-COUNT, EVERY = dict(whole=True, least=1), dict(whole=True, least=0)
-# The range of each number, of which a run has those that are REQUIRED.
-CONFIG = {
-    'seed': EVERY,
-    'steps': EVERY | dict(most=MOST),
-    'tokens': EVERY,
-    # Infinite: gradients are never clipped.
-    'clip_norm': dict(above=0, finite=False),
-    'accumulate': COUNT,
-    'log_every': COUNT,
-    'stop_after_skips': COUNT,
-    'data.row_length': COUNT | dict(most=2**24),
-    'data.batch_size': EVERY | dict(most=2**24),
-    'data.batch_per_device': EVERY | dict(most=2**24),
-    'data.threads': EVERY | dict(most=4096),
-    'telemetry.every': EVERY,
-    'evaluate.every': EVERY,
-    'evaluate.rate': dict(above=0, most=1),
-    'evaluate.most_rows': EVERY,
-    'geometry.every': EVERY,
-    'geometry.texts': dict(whole=True, least=2),
-    'checkpoint.every': EVERY,
-    'checkpoint.keep': COUNT,
-    **{
-        f'model.{name}': COUNT | dict(most=most)
-        for name, most in dict(
-            width=2**20, depth=10_000, heads=2**16, kv_heads=2**16, ffn_width=2**22
-        ).items()
-    },
-}
-REQUIRED = (
-    *('seed', 'clip_norm', 'accumulate', 'log_every', 'stop_after_skips'),
-    *('data.folder', 'data.row_length', 'telemetry.every', 'telemetry.on_collapse'),
-    *('evaluate.every', 'checkpoint.every', 'checkpoint.keep'),
-)
-CHOICES = {
-    'telemetry.on_collapse': ('warn', 'stop'),
-    'model.dtype': ('float32', 'bfloat16', 'float16'),
-}
 NOTHING = type(None)
 # Kinds of keywords whose default does not tell, wherever they are asked for.
 KINDS = {
@@ -96,10 +47,19 @@ def number(what, value, whole=False, finite=True, **bounds):
     right = right and (not whole or value == value // 1)
     right = right and all(HOLDS[name](value, bound) for name, bound in bounds.items())
     if not right:
-        words = ' and '.join(f'{AS_WORDS[k]} {v}' for k, v in bounds.items())
-        kind = 'whole number' if whole else 'number'
-        kind = f'finite {kind}' if finite and _is_infinite(value) else kind
-        raise ValueError(f'{what}={value!r} must be a {kind} {words}'.rstrip() + '.')
+        asked = describe(whole, finite and _is_infinite(value), **bounds)
+        raise ValueError(f'{what}={value!r} must be {asked}.')
+
+
+def describe(whole=False, finite=False, **bounds):
+    """What is asked of a number, in words.
+
+    >>> describe(whole=True, least=1)
+    'a whole number at least 1'
+    """
+    words = ' and '.join(f'{AS_WORDS[k]} {v}' for k, v in bounds.items())
+    kind = 'whole number' if whole else 'number'
+    return f'a {"finite " if finite else ""}{kind} {words}'.rstrip()
 
 
 def _is_infinite(value):
@@ -157,17 +117,6 @@ def _is_a(value, kind):
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def plain(config):
-    """The config as JSON gives it back; ValueError for what JSON cannot hold."""
-    try:
-        return json.loads(json.dumps(config))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(
-            f'The config holds what JSON cannot ({error}): use numbers, texts, booleans, '
-            'None, lists and dicts.'
-        ) from error
-
-
 def pattern(what, value):
     """Raises ValueError unless `value` is a regular expression."""
     try:
@@ -185,55 +134,3 @@ def in_steps(value, steps):
     (2, 3)
     """
     return round(value * steps) if 0 < value < 1 else int(value)
-
-
-def config(config):
-    """Raises ValueError for what the config of a run lacks, and what is out of range."""
-    _check_parts(config)
-    for key in REQUIRED:
-        if _value(config, key) is None:
-            raise ValueError(f'The config has no {key}, or it is None; see {EXAMPLE}.')
-    for key, asked in CONFIG.items():
-        if (value := _value(config, key)) is not None:
-            number(key, value, **asked)
-    for key, known in CHOICES.items():
-        if (value := _value(config, key)) is not None and value not in known:
-            raise ValueError(f'{key}={value!r}; there are: {", ".join(known)}.')
-    if config['evaluate']['every']:
-        for name, asked in (('rate', dict(above=0, most=1)), ('most_rows', COUNT)):
-            number(f'evaluate.{name}', config['evaluate'].get(name), **asked)
-
-
-def _check_parts(config):
-    """Raises ValueError unless there are all sections, each one of its kind."""
-    section('The config', config)
-    if 'runs' in config and 'phases' not in config:
-        raise ValueError(
-            'The config has runs, so it is that of a study: `jepa-text study`. One run '
-            'has phases instead, as configs/desk.py.'
-        )
-    wanted = {**dict.fromkeys(SECTIONS, dict), 'phases': list, 'schedule': (dict, float)}
-    missing = [name for name in wanted if config.get(name) in (None, {}, [], ())]
-    # What a run starts from decides what its model is.
-    if missing and not (missing == ['model'] and config.get('start')):
-        raise ValueError(
-            f'The config has no {", ".join(missing)}: it is not that of a training run, '
-            f'as {EXAMPLE} is.'
-        )
-    for name, kind in {**OTHERS, **wanted}.items():
-        found, kinds = config.get(name), kind if isinstance(kind, tuple) else (kind,)
-        if found is not None and not any(_is_a(found, one) for one in kinds):
-            words = ' or '.join(WORDS[one] for one in kinds)
-            raise ValueError(f'{name}={found!r} must be {words}; see {EXAMPLE}.')
-    for index, phase in enumerate(config['phases']):
-        if not isinstance(phase, dict) or not isinstance(phase.get('objective'), dict):
-            raise ValueError(
-                f'phases[{index}]={phase!r} must be a section with an objective, as '
-                "dict(objective=dict(name='mlm'))."
-            )
-
-
-def _value(config, key):
-    """The value of 'section.name' or 'name'; None if it is left out."""
-    section, _, name = key.rpartition('.')
-    return (config.get(section, {}) if section else config).get(name)

@@ -9,6 +9,8 @@ unless the text says otherwise.
 import dataclasses
 import re
 
+from jepa_text.config import schema
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chip:
@@ -112,6 +114,26 @@ CHIPS = {
         'steps at 610M; by it, its 15 base models take a tenth more than it says',
     ),
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The section `plan`: what a run is to be planned for."""
+
+    hardware: str = schema.field('h100:8', 'CHIP or CHIP:COUNT')
+    mfu: float | None = schema.field(
+        None, "the share of the chips' peak; that of the chip", above=0, most=1
+    )
+    price: float | None = schema.field(
+        None, 'US dollars a chip and hour; that of the chip', least=0
+    )
+    vocab_size: int | None = schema.field(
+        None, 'for a config whose tokenizer is not here', least=0
+    )
+    compile: bool = schema.field(False, 'ask the compiler for the memory, too')
+
+    def __post_init__(self):
+        find(self.hardware)
 
 
 def find(name):

@@ -15,6 +15,7 @@ and the seed: `fingerprint` says which, and is kept beside it.
 """
 
 import bisect
+import dataclasses
 import functools
 import hashlib
 import itertools
@@ -27,10 +28,27 @@ import grain
 import numpy as np
 from array_record.python.array_record_data_source import ArrayRecordDataSource
 
-from jepa_text.config import resolve
+from jepa_text.config import resolve, schema
 from jepa_text.data import rows as rows_on_disk
 from jepa_text.data import tokenizers
 from jepa_text.files import paths, seal
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """The section `data`."""
+
+    folder: str = schema.field('', 'the prepared rows; made where `prepare` says how')
+    row_length: int = schema.field(doc='tokens in a row', least=1, most=2**24)
+    batch_size: int = schema.field(
+        0, 'rows of a step, of all devices together; or', least=0, most=2**24
+    )
+    batch_per_device: int = schema.field(
+        0, 'rows of a step on each device', least=0, most=2**24
+    )
+    threads: int = schema.field(
+        0, 'that read; 0: as many as there are cores, up to 4', least=0, most=4096
+    )
 
 
 class Rows:

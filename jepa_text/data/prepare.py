@@ -6,13 +6,14 @@ A folder that has a manifest is finished. The tokens of one split are held in me
 4 bytes each), of its text one document. The same input gives the same bytes.
 """
 
+import dataclasses
 import json
 import os
 import pathlib
 
 import numpy as np
 
-from jepa_text.config import resolve
+from jepa_text.config import resolve, schema
 from jepa_text.data import packing as packings
 from jepa_text.data import rows, tokenizing
 from jepa_text.data import shards as shard_files
@@ -21,18 +22,41 @@ from jepa_text.files import atomic, paths
 LEAST_ROW_LENGTH = 8
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """The section `prepare`."""
+
+    source: dict = schema.field(
+        doc='where text comes from, as dict(name=...)',
+        folder='data/sources',
+        given=('split',),
+    )
+    tokenizer: str = schema.field(
+        doc="a tokenizer.json, 'bundled', or 'start': that of what the run starts from"
+    )
+    row_length: int = schema.field(doc='tokens in a row', least=LEAST_ROW_LENGTH)
+    splits: tuple[str, ...] = schema.field(('train', 'heldout'), 'of the source')
+    packing: str = schema.field(
+        'best_fit', "documents into rows: 'best_fit', or 'concat' to cut at any place"
+    )
+    shards: int = schema.field(4, 'files of each split', least=1)
+    seed: int = schema.field(0, 'of the order of rows', least=0)
+    add_bos: bool = schema.field(True, '<bos> before a document')
+    add_eos: bool = schema.field(True, '<eos> after it')
+
+
 def prepare(
     source,
     tokenizer,
     folder,
     *,
     row_length,
-    splits=('train', 'heldout'),
-    packing='best_fit',
-    shards=4,
-    seed=0,
-    add_bos=True,
-    add_eos=True,
+    splits=Config.splits,
+    packing=Config.packing,
+    shards=Config.shards,
+    seed=Config.seed,
+    add_bos=Config.add_bos,
+    add_eos=Config.add_eos,
 ):
     """Writes `folder` and returns its manifest; a finished one is left as it is.
 

@@ -22,6 +22,9 @@ from jepa_text.models.attention import attend
 
 ABOVE_0 = ('rope_theta', 'local_theta', 'norm_eps')
 SIZES = ('head_width', 'window', 'local_window', 'global_every', 'vocab_rows')
+# Sizes that are at least 1, and what they are at most.
+MOST = dict(width=2**20, depth=10_000, heads=2**16, kv_heads=2**16, ffn_width=2**22)
+DTYPES = ('float32', 'bfloat16', 'float16')
 HIDDEN = ('name', 'parent')  # of every Linen module, not of this one
 
 _CHECKPOINT = jax.checkpoint_policies
@@ -65,12 +68,16 @@ def make(cls, presets, preset, keywords):
         )
     if model.remat != 'none' and model.remat not in REMAT:
         raise ValueError(f'remat={model.remat!r}: none, {", ".join(REMAT)}.')
+    if model.dtype not in DTYPES:
+        raise ValueError(f'model: dtype={model.dtype!r}; there are: {", ".join(DTYPES)}.')
     attend.check(model.attention)
     return model
 
 
 def _check_size(key, value):
     """Raises ValueError for numbers, of all layers or of each, out of range."""
+    if key in MOST:
+        ranges.number(f'model: {key}', value, whole=True, least=1, most=MOST[key])
     least = 0 if 'window' in key else 1
     asked = dict(above=0) if key in ABOVE_0 else dict(whole=True, least=least)
     if key in (*ABOVE_0, *SIZES):

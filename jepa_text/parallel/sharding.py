@@ -4,6 +4,7 @@ The batch is split over `data` and `fsdp`; parameters, their EMA copy and the
 optimizer's moments over `fsdp` (ZeRO) and `tensor`. Models contain none of this.
 """
 
+import dataclasses
 import functools
 import math
 import re
@@ -11,6 +12,8 @@ import re
 import jax
 from jax.experimental import mesh_utils
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+
+from jepa_text.config import schema
 
 AXES = ('data', 'fsdp', 'tensor')
 # Over which of them the rows of a batch, and the words of a head, are split.
@@ -29,7 +32,25 @@ TABLE = (
 )
 
 
-def make_mesh(data=-1, fsdp=1, tensor=1, dcn_data=1, devices=None):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """The section `mesh`."""
+
+    data: int = schema.field(-1, 'ways to split the batch; -1: all other devices')
+    fsdp: int = schema.field(1, 'ways to split batch and parameters')
+    tensor: int = schema.field(1, 'ways to split each layer')
+    dcn_data: int = schema.field(
+        1, 'machines or slices among which `data` is split first', least=1
+    )
+
+
+def make_mesh(
+    data=Config.data,
+    fsdp=Config.fsdp,
+    tensor=Config.tensor,
+    dcn_data=Config.dcn_data,
+    devices=None,
+):
     """A mesh of all devices; one axis may be -1, which stands for the rest.
 
     `dcn_data` is the number of slices or machines over which `data` is split first, where

@@ -11,11 +11,12 @@ import dataclasses
 
 import jax
 
-from jepa_text.config import resolve
+from jepa_text.config import resolve, schema
 from jepa_text.cost import flops, hardware
 from jepa_text.models.network import Network
 from jepa_text.planning import fit, memory, tables
-from jepa_text.training import init_from, outline, recipe
+from jepa_text.training import config as settings
+from jepa_text.training import init_from, outline
 
 # What a phase without MLM is compared with.
 MLM = {'name': 'mlm'}
@@ -23,38 +24,17 @@ MLM = {'name': 'mlm'}
 
 def plan(config, workdir=None):
     """Prints the plan of a train config, or of each run of a study, and returns
-    {run: Plan}. The section `plan` of the config holds the keywords of `Options`.
+    {run: Plan}. The section `plan` of the config holds the keywords of
+    hardware.Options.
 
     Raises ValueError for what cannot work together.
     """
-    config = init_from.complete(recipe.plain(config))
-    options = resolve.call('plan', Options, config.pop('plan', {}))
-    shared = {key: value for key, value in config.items() if key != 'runs'}
     plans = {}
-    for own in config.get('runs', [{'name': config['name']}]):
-        plans[own['name']] = made = make({**shared, **own}, options)
-        tables.show(own['name'], made)
+    for name, one in settings.of_runs(config).items():
+        options = schema.read(hardware.Options, one['plan'], 'plan')
+        plans[name] = made = make(init_from.complete(one), options)
+        tables.show(name, made)
     return plans
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """`hardware` as 'h100:8'. `mfu` (share of the peak) and `price` (US dollars per chip
-    and hour) replace those of hardware.CHIPS. `vocab_size` is for a config whose
-    tokenizer is not here. With `compile`, memory is also what the compiler says."""
-
-    hardware: str = 'h100:8'
-    mfu: float | None = None
-    price: float | None = None
-    vocab_size: int | None = None
-    compile: bool = False
-
-    def __post_init__(self):
-        hardware.find(self.hardware)
-        if self.mfu is not None and not 0 < self.mfu <= 1:
-            raise ValueError(f'plan: mfu={self.mfu} is no share of the peak, as 0.4.')
-        if self.price is not None and self.price < 0:
-            raise ValueError(f'plan: price={self.price} US dollars an hour is below 0.')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,7 +59,7 @@ class Plan:
     """Rows of `length` make a batch; `parts` of `rows_at_once` go over each device.
     `would_fit`, if it does not: (flags, bytes of a device with them)."""
 
-    options: Options
+    options: hardware.Options
     chip: hardware.Chip
     devices: int
     rows: int

@@ -6,6 +6,7 @@ where a seal belongs.
 """
 
 import contextlib
+import dataclasses
 import errno
 import functools
 import json
@@ -18,6 +19,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from jepa_text.config import schema
 from jepa_text.files import paths, seal
 from jepa_text.parallel import processes
 from jepa_text.running import housekeeping, restore
@@ -28,6 +30,17 @@ _HEADROOM = 1.2
 _PATIENCE = 20
 # How a save ended, the worst of all processes: well, failed, or for want of room.
 _WELL, _FAILED, _FULL = range(3)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """The section `checkpoint`."""
+
+    every: int = schema.field(1000, 'steps; 0: none but by a signal', least=0)
+    keep: int = schema.field(3, 'so many of the newest stay', least=1)
+    keep_every: int | None = schema.field(
+        None, 'and each of a step that is a multiple of it', least=1
+    )
 
 
 class Checkpointer:
@@ -41,7 +54,7 @@ class Checkpointer:
     distributed job calls every method; process 0 seals and cleans.
     """
 
-    def __init__(self, folder, *, keep=3, keep_every=None):
+    def __init__(self, folder, *, keep=Config.keep, keep_every=Config.keep_every):
         if keep < 1 or (keep_every is not None and keep_every < 1):
             raise ValueError(
                 f'keep={keep} and keep_every={keep_every} must be at least 1 '

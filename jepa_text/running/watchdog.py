@@ -4,6 +4,7 @@ A process that waits for a dead or hanging peer waits for ever: neither XLA nor 
 collectives give up. So a thread watches that steps go on.
 """
 
+import dataclasses
 import faulthandler
 import math
 import os
@@ -12,9 +13,20 @@ import threading
 import time
 from pathlib import Path
 
+from jepa_text.config import schema
 from jepa_text.parallel import exits
 
 FILE = 'stacks.txt'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """The section `watchdog`: seconds after which a run hangs; 0: for ever."""
+
+    seconds: float = schema.field(900.0, 'for a step; 0: no watchdog', least=0)
+    compile: float = schema.field(3600.0, 'for the first step of a phase', least=0)
+    pause: float = schema.field(3600.0, 'for an evaluation or a checkpoint', least=0)
+    prepare: float = schema.field(0.0, 'for rows, as far as they are missing', least=0)
 
 
 class Watchdog:
@@ -31,10 +43,10 @@ class Watchdog:
         self,
         path,
         *,
-        seconds=900.0,
-        compile=3600.0,
-        pause=3600.0,
-        prepare=0.0,
+        seconds=Config.seconds,
+        compile=Config.compile,
+        pause=Config.pause,
+        prepare=Config.prepare,
         end=os._exit,
     ):
         self.allowances = {

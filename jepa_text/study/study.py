@@ -8,6 +8,7 @@ workdir/
   report.html
 """
 
+import dataclasses
 import functools
 import hashlib
 import json
@@ -19,8 +20,9 @@ import jax
 
 from jepa_text import load
 from jepa_text.analysis import analyse
-from jepa_text.config import ranges, resolve
+from jepa_text.config import resolve, schema
 from jepa_text.data import pipeline, tokenizers
+from jepa_text.data import prepare as prepared
 from jepa_text.evaluation import representation
 from jepa_text.files import kept, paths, seal
 from jepa_text.parallel import exits, sharding
@@ -35,6 +37,7 @@ from jepa_text.training import (
     switches,
     train,
 )
+from jepa_text.training import config as settings
 from jepa_text.training.evals import geometry as shapes
 from jepa_text.training.evals import heldout
 
@@ -42,6 +45,37 @@ UNTRAINED = 'untrained'
 EVALUATED = 'evaluated'
 # What a run cannot be called, as something else in the workdir is.
 TAKEN = (UNTRAINED, EVALUATED, 'rows', 'results.json', 'report.html')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Measured:
+    """The section `study`: what is measured of each run."""
+
+    tasks: tuple[str, ...] = schema.field(
+        representation.TASKS, 'sets of sentences: evaluation/tasks/sentences.py'
+    )
+    label: str = schema.field('', 'a field of the documents for a probe')
+    sentences: tuple[tuple, ...] = schema.field((), '(text with one <mask>, the answer)')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(settings.Shared):
+    """The config of a study: what its runs share, and what each has of its own."""
+
+    prepare: prepared.Config = schema.field(doc='text to rows')
+    runs: tuple[dict, ...] = schema.field(doc='a name, phases, and keys of its own, each')
+    study: Measured = schema.section(Measured, 'what is measured of each run')
+
+
+def plain(config):
+    """The config of a study as plain dicts, with all defaults."""
+    config = schema.plain(config)
+    if not config.get('runs'):
+        raise ValueError(
+            'A study needs `runs`, as configs/quickstart.py has them; this config has '
+            'none. A single run is for the command train.'
+        )
+    return schema.resolved(Config, config)
 
 
 def study(config, workdir):
@@ -53,7 +87,7 @@ def study(config, workdir):
     xla_flags.mend()
     began = time.monotonic()
     with exits.refusals():
-        config, workdir = recipe.plain(config), Path(paths.local('The workdir', workdir))
+        config, workdir = plain(config), Path(paths.local('The workdir', workdir))
         _check_names(config)
         prepare.run(config, workdir / 'rows')
         # Now: what does not exist is not to be found out after training.
@@ -91,28 +125,15 @@ def _train(configs, workdir):
 
 def run_configs(config, rows):
     """{name: config of that run}: the shared keys, overridden by the run's own."""
-    shared = {k: v for k, v in config.items() if k not in ('runs', 'prepare', 'study')}
-    return {
-        own['name']: {
-            **shared,
-            **own,
-            'data': {**shared['data'], 'folder': os.path.abspath(rows)},
-        }
-        for own in config['runs']
-    }
+    at = {**config['data'], 'folder': os.path.abspath(rows)}
+    shared = {key: x for key, x in config.items() if key != 'prepare'}
+    own = [{**run, 'data': at} for run in config['runs']]
+    return settings.of_runs({**shared, 'runs': own})
 
 
 def _check_names(config):
-    """Raises ValueError unless there are runs, whose names can be folders here."""
-    runs = config.get('runs') or ()
-    for number, run in enumerate(runs):
-        ranges.section(f'runs[{number}]', run)
-    names = [run.get('name') for run in runs]
-    if not names:
-        raise ValueError(
-            'A study needs `runs`, as configs/quickstart.py has them; this config has '
-            'none. A single run is for the command train.'
-        )
+    """Raises ValueError unless the names of the runs can be folders here."""
+    names = [run.get('name') for run in config['runs']]
     for name in names:
         wrong = not isinstance(name, str) or not name or '/' in name or name in TAKEN
         if wrong or names.count(name) > 1:
@@ -120,10 +141,6 @@ def _check_names(config):
                 f'runs: {name!r} is no name for a run: it must be text without a slash, '
                 f'of one run only, and none of {", ".join(TAKEN)}.'
             )
-    for name in ('prepare', 'data'):
-        ranges.section(name, config.get(name))
-    given = {'tasks': representation.TASKS, 'label': '', 'sentences': ()}
-    config['study'] = given | config.get('study', {})
 
 
 def _check(config, configs, workdir):

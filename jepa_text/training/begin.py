@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from jepa_text.config import ranges, resolve
+from jepa_text.config import resolve, schema
 from jepa_text.data import pipeline
 from jepa_text.files import paths
 from jepa_text.parallel import processes
@@ -26,6 +26,7 @@ from jepa_text.running import (
     workdir,
 )
 from jepa_text.training import baseline, extend, first_state, init_from, prepare, switches
+from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
 
@@ -66,7 +67,7 @@ def begin(config, folder, stack, restart=False, stop=None):
     """
     # First, as all that follows may wait for other processes.
     paths.local('The workdir', folder)
-    ranges.config(config)
+    schema.read(settings.Config, config)
     guard = stack.enter_context(_guard(config, folder))
     with processes.together('the config'):
         compilation.use_cache(config['compilation_cache'])
@@ -93,7 +94,9 @@ def begin(config, folder, stack, restart=False, stop=None):
     stop = stop or stack.enter_context(signals.Requests())
     store = stack.enter_context(
         checkpoint.Checkpointer(
-            f'{folder}/checkpoints', keep=config['checkpoint']['keep']
+            f'{folder}/checkpoints',
+            keep=config['checkpoint']['keep'],
+            keep_every=config['checkpoint'].get('keep_every'),
         )
     )
     state, meta = _start(config, recipe, store, folder)

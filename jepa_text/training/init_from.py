@@ -15,7 +15,7 @@ import json
 from pathlib import Path
 
 from jepa_text import load
-from jepa_text.config import resolve
+from jepa_text.config import schema
 from jepa_text.data import rows
 from jepa_text.files import paths, seal
 from jepa_text.hf import load as hf_load
@@ -30,37 +30,30 @@ TOKEN_OBJECTIVES = ('clm', 'mlm', 'mntp')
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """The section.
+    """The section `start`."""
 
-    path       'hf:' and a folder or name, or the workdir of a run
-    step       which checkpoint of a run, the newest if None
-    revision, family, become    of an 'hf:' model: see hf/load.load
-    weights    'keep', or 'new': its shape and words alone, the same run from scratch
-    head       'keep', or 'new': word scores start afresh
-    layers     how a model of another depth is made: transplant.LAYERS
-    optimizer  'fresh', or 'kept': the moments of a run with the same optimizer
-    """
-
-    path: str
-    step: int | None = None
-    revision: str | None = None
-    family: str | None = None
-    become: dict = dataclasses.field(default_factory=dict)
-    weights: str = 'keep'
-    head: str = 'keep'
-    layers: str | None = None
-    optimizer: str = 'fresh'
+    path: str = schema.field(doc="'hf:' and a folder or name, or the workdir of a run")
+    step: int | None = schema.field(None, 'of a run, its newest checkpoint', least=0)
+    revision: str | None = schema.field(None, "of an 'hf:' model")
+    family: str | None = schema.field(None, "of an 'hf:' model, told by its files")
+    become: dict = schema.field({}, "what an 'hf:' model becomes: see hf/load.load")
+    weights: str = schema.field(
+        'keep', "'new': its shape and tokenizer alone", choices=('keep', 'new')
+    )
+    head: str = schema.field(
+        'keep', "'new': the LM head starts afresh", choices=('keep', 'new')
+    )
+    layers: str | None = schema.field(
+        None, 'how a model of another depth is made', choices=(None, *convert.LAYERS)
+    )
+    optimizer: str = schema.field(
+        'fresh',
+        "'kept': moments of a run with the same optimizer",
+        choices=('fresh', 'kept'),
+    )
 
     def __post_init__(self):
         paths.local('start.path', self.path, model=True)
-        for what, value, known in (
-            ('weights', self.weights, ('keep', 'new')),
-            ('head', self.head, ('keep', 'new')),
-            ('optimizer', self.optimizer, ('fresh', 'kept')),
-            ('layers', self.layers, (None, *convert.LAYERS)),
-        ):
-            if value not in known:
-                raise ValueError(f'start: {what}={value!r}; there are: {known}.')
         if self.weights == 'new' and self.optimizer == 'kept':
             raise ValueError("start: moments of weights that are new: optimizer='fresh'.")
         if self.head == 'new' and self.optimizer == 'kept':
@@ -96,7 +89,7 @@ class Start:
 
 def of(section):
     """The Start of a section; ValueError for an unknown key or value."""
-    return resolve.call('start', Start, section)
+    return schema.read(Start, section, 'start')
 
 
 def complete(config, folder=None):

@@ -8,13 +8,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from jepa_text.config import ranges, resolve
+from jepa_text.config import resolve, schema
 from jepa_text.data import tokenizers
 from jepa_text.files import paths
 from jepa_text.objectives.base import View
 from jepa_text.objectives.latent.base import LatentObjective
 from jepa_text.optim import optimizers
 from jepa_text.running import budget
+from jepa_text.training import config as settings
 from jepa_text.training import prepare, recipe
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
@@ -42,7 +43,7 @@ def make(config, mesh, vocab_size=None):
 
     Raises ValueError for what cannot work together.
     """
-    ranges.config(config)
+    schema.read(settings.Config, config)
     batch_size = budget.rows(config['data'], mesh.size)
     total = budget.steps(config, batch_size)
     tokenizer = words(config, vocab_size)

@@ -1,11 +1,10 @@
 """Config -> rows on disk: what `jepa-text prepare` does."""
 
-import inspect
 from pathlib import Path
 
-from jepa_text.config import ranges, resolve
+from jepa_text.config import schema
 from jepa_text.data import pipeline, rows, tokenizers
-from jepa_text.data.prepare import prepare
+from jepa_text.data.prepare import Config, prepare
 from jepa_text.files import paths
 from jepa_text.hf import adapt, files
 
@@ -16,15 +15,8 @@ def run(config, workdir):
     The section's tokenizer is as `tokenizer_of` says. Raises ValueError for a keyword
     that `prepare` does not take, and whatever `prepare` raises.
     """
-    ranges.section('prepare', config.get('prepare'))
-    section = dict(config['prepare'])
-    known = set(inspect.signature(prepare).parameters) - {'folder'}
-    for key in section.keys() - known:
-        raise ValueError(f'prepare does not take {key!r}.{resolve.nearest(key, known)}')
-    for key in ('source', 'tokenizer', 'row_length'):
-        if key not in section:
-            raise ValueError(f'config.prepare lacks {key!r}; it takes: {sorted(known)}.')
-    section.pop('tokenizer')
+    section = schema.resolved(Config, config.get('prepare'), 'prepare')
+    del section['tokenizer']
     tokenizer = tokenizer_of(config)
     was_there = Path(workdir, rows.MANIFEST).exists()
     manifest = prepare(tokenizer=tokenizer, folder=workdir, **section)

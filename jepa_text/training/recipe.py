@@ -6,25 +6,17 @@ from typing import Any
 
 import jax
 
-from jepa_text.config import ranges, resolve
+from jepa_text.config import ranges, resolve, schema
 from jepa_text.data import pipeline, tokenizers
 from jepa_text.models.network import Network
 from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
-from jepa_text.running import budget, compilation
+from jepa_text.running import budget
+from jepa_text.training import config as settings
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
 from jepa_text.training.evals import geometry, heldout
 
-# Keys that a config may leave out, and what they are then.
-OPTIONAL = {
-    'offload': '',
-    'compilation_cache': compilation.PRIVATE,
-    'profile_steps': [],
-    'watchdog': {},
-    'baseline': 'none',
-    'geometry': {'every': 0},
-}
 OFFLOADED = {'': '', 'optimizer': 'opt_state'}
 
 
@@ -65,7 +57,7 @@ class Recipe:
 
 def make(config):
     """Builds all parts of a run. Raises ValueError for what cannot work together."""
-    ranges.config(config)
+    schema.read(settings.Config, config)
     data, seed = config['data'], config['seed']
     rows = pipeline.Rows(data['folder'], 'train')
     pipeline.check_row_length(rows.manifest, data['row_length'])
@@ -208,13 +200,8 @@ def phase_spans(phases, total):
 
 
 def plain(config):
-    """A config as plain dicts, lists and numbers, whatever it came as, and whole.
-
-    Raises ValueError for what is no config, or cannot be written as JSON.
-    """
-    config = config.to_dict() if hasattr(config, 'to_dict') else config
-    ranges.section('The config', config)
-    return ranges.plain(OPTIONAL | config)
+    """The config of a run as plain dicts with all defaults, as `config.plain`."""
+    return settings.plain(config)
 
 
 def abstract_state(recipe, phase):

@@ -27,7 +27,7 @@ def pretrain(argument, hardware_name='h100:64', accumulate=1, offload='', fsdp=1
     config = recipe.plain(test_configs.module('pretrain').get_config(argument))
     config |= dict(accumulate=accumulate, offload=offload)
     config['mesh'] = dict(data=-1, fsdp=fsdp, tensor=1)
-    return plan.make(config, plan.Options(hardware_name, **config.pop('plan')))
+    return plan.make(config, hardware.Options(hardware_name, **config.pop('plan')))
 
 
 @pytest.fixture(scope='module')
@@ -186,7 +186,7 @@ def test_tables_say_all_of_it(study):
     _, rows = tables.money(study)
     assert rows[0][0] == 'mi250x:192' and rows[0][-1] is None
     assert len(rows) == len(hardware.CHIPS)
-    dear = dataclasses.replace(study, options=plan.Options('mi250x:192', price=2.0))
+    dear = dataclasses.replace(study, options=hardware.Options('mi250x:192', price=2.0))
     hours = study.seconds(study.chip, study.mfu) / 3600 * 192
     assert tables.money(dear)[1][0][-1] == f'{2 * hours:,.2f}'
 
@@ -204,7 +204,7 @@ def test_tables_say_all_of_it(study):
 def test_what_would_fit_does_fit(changes, chip):
     size = changes.get('argument', '210m')
     config = recipe.plain(test_configs.module('pretrain').get_config(f'mlm,{size}'))
-    options = plan.Options(chip, **config.pop('plan'))
+    options = hardware.Options(chip, **config.pop('plan'))
     config['data'] |= dict(batch_size=8) | changes.get('data', {})
     made = plan.make(config, options)
     assert not made.fits(made.chip) and made.would_fit

@@ -10,7 +10,6 @@ import test_pipeline
 import tiny
 from test_pipeline import ours, whole  # noqa: F401 - fixtures
 
-from jepa_text.config import ranges
 from jepa_text.data import pipeline
 from jepa_text.models.network import key_of
 from jepa_text.training import recipe
@@ -39,7 +38,7 @@ def test_no_two_seeds_share_order_or_masks(whole):  # noqa: F811
 @pytest.mark.parametrize('seed', SEEDS)
 def test_a_config_may_have_any_of_them(seed, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()
-    ranges.config(recipe.plain(tiny.config(folder, seed=seed)))
+    recipe.plain(tiny.config(folder, seed=seed))
 
 
 @pytest.mark.parametrize('name', ['sigreg', 'visreg'])

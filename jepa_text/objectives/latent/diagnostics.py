@@ -4,6 +4,7 @@ Cheap signs are in every step's metrics; the closer look of an objective takes `
 of each term and `latents` with their eigenvalues, every hundred steps or so.
 """
 
+import dataclasses
 import math
 
 import jax
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import optax
 
 from jepa_text import losses
+from jepa_text.config import schema
 from jepa_text.objectives.latent import eigenvalues
 
 GRADIENTS = ('jepa/latent_grad_norm', 'jepa/token_grad_norm', 'jepa/grad_cosine')
@@ -29,6 +31,18 @@ LAMBDA = (0.1, 0.9)
 LEAST_GRADIENT = 0.05
 LEAST_STD = 0.1
 LEAST_RANK = 0.05
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """The section `telemetry`."""
+
+    every: int = schema.field(100, 'steps from one closer look to the next', least=0)
+    on_collapse: str = schema.field(
+        'warn',
+        "what a collapse does: 'warn', or 'stop' the run",
+        choices=('warn', 'stop'),
+    )
 
 
 def gradients(latent, tokens):

@@ -1,9 +1,12 @@
 """The geometry of held-out rows while a model trains: how it forms, or collapses."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jepa_text.config import schema
 from jepa_text.data import pipeline
 from jepa_text.measures import cloud, forms, geometry
 from jepa_text.models import pooling
@@ -16,6 +19,14 @@ MEASURES = {
 FORMS = ('raw', 'length_controlled')
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """The section `geometry`: uniformity and ranks of held-out vectors as they form."""
+
+    every: int = schema.field(0, 'steps, and where a phase ends; 0: never', least=0)
+    texts: int = schema.field(512, 'held-out texts that are measured', least=2)
+
+
 class Evaluator:
     """Vectors of the same held-out texts at any parameters; compiled once.
 
@@ -24,7 +35,7 @@ class Evaluator:
     objective, so that the phases of a run compare.
     """
 
-    def __init__(self, network, rows, mesh, *, batch_size, texts=512):
+    def __init__(self, network, rows, mesh, *, batch_size, texts=Config.texts):
         self.rows, self.mesh, self.batch_size, self.texts = rows, mesh, batch_size, texts
 
         def pooled(params, tokens_BL, segment_ids_BL, positions_BL):

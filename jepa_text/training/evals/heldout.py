@@ -10,6 +10,7 @@ token and hits per token, are named
     prefix  the next token behind a prefix that is read both ways
 """
 
+import dataclasses
 import functools
 import json
 import math
@@ -18,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text.config import resolve
+from jepa_text.config import ranges, resolve, schema
 from jepa_text.data import pipeline
 from jepa_text.measures import frequencies
 from jepa_text.objectives.base import View
@@ -26,6 +27,21 @@ from jepa_text.parallel import sharding
 
 # Beside the sums: positions in the loss, and bytes that they name, of all processes.
 COUNT, BYTES = 'count', 'bytes'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """The section `evaluate`."""
+
+    every: int = schema.field(2000, 'steps, and where a phase ends; 0: never', least=0)
+    rate: float = schema.field(
+        0.15, 'of held-out tokens that are masked', above=0, most=1
+    )
+    most_rows: int = schema.field(2048, 'held-out rows that are scored', least=0)
+
+    def __post_init__(self):
+        if self.every:
+            ranges.number('evaluate.most_rows', self.most_rows, whole=True, least=1)
 
 
 def scorings(networks, rate=0.15):
@@ -57,7 +73,15 @@ class Evaluator:
     """
 
     def __init__(
-        self, networks, rows, tokenizer, mesh, *, batch_size, rate=0.15, most_rows=0
+        self,
+        networks,
+        rows,
+        tokenizer,
+        mesh,
+        *,
+        batch_size,
+        rate=Config.rate,
+        most_rows=0,
     ):
         self.rows, self.mesh, self.batch_size = rows, mesh, batch_size
         self.special_ids = tokenizer.special_ids

@@ -1,0 +1,144 @@
+"""The whole config of a training run: every section, key and default, as one tree.
+
+    schema.read(Config, config)      -> Config, with the defaults of what is left out
+    plain(config)                    -> the same as plain dicts, as config.json has it
+
+Sections are declared beside what uses them. Those of `dict` name a file, or a function,
+and are checked by its keywords when it is called.
+"""
+
+import dataclasses
+
+from jepa_text.config import ranges, schema
+from jepa_text.config.schema import field, section
+from jepa_text.cost import hardware
+from jepa_text.data import pipeline
+from jepa_text.data import prepare as prepared
+from jepa_text.objectives.latent import diagnostics
+from jepa_text.parallel import sharding
+from jepa_text.running import checkpoint as checkpoints
+from jepa_text.running import compilation
+from jepa_text.running import watchdog as watchdogs
+from jepa_text.training import init_from
+from jepa_text.training.evals import geometry as shapes
+from jepa_text.training.evals import heldout
+
+GIVEN = ('tokenizer', 'length', 'steps')  # to an objective, by the program
+ADAMW = {'name': 'adamw'}
+WSD = {'name': 'wsd', 'peak': 5e-4, 'warmup': 0.05, 'decay': 0.2}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AtSwitch:
+    """What a phase does to the state of the phase before."""
+
+    reset: str | None = field(None, 'a pattern of the parameters that start afresh')
+    rewarm: float = field(0, 'steps of a new warm-up, or their share', least=0)
+
+    def __post_init__(self):
+        if self.reset is not None:
+            ranges.pattern('at_switch.reset', self.reset)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Phase:
+    """Steps under one objective."""
+
+    objective: dict = field(
+        doc="what is learned, as dict(name='mlm')", folder='objectives', given=GIVEN
+    )
+    steps: int | None = field(None, 'of the phase; or', least=1)
+    share: float | None = field(
+        None, 'of all steps; the last phase takes the rest', above=0, most=1
+    )
+    at_switch: AtSwitch | None = field(None, 'what changes where the phase begins')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shared:
+    """What a run is set to, but for its phases: what the runs of a study share."""
+
+    name: str = field('run', 'shown while it trains')
+    seed: int = field(0, 'of all random choices', least=0)
+    steps: int = field(0, 'of the run; or', least=0, most=ranges.MOST)
+    tokens: int = field(0, 'places in rows that it reads', least=0)
+    baseline: str | dict = field(
+        'none', "'flops' or 'time': MLM alone with as much of it as the run has"
+    )
+    start: init_from.Start | None = field(None, 'what the run begins with')
+    prepare: prepared.Config | None = field(None, 'text to rows, where they are missing')
+    data: pipeline.Config = section(pipeline.Config, 'rows to batches')
+    model: dict = field(
+        {}, 'the encoder, as dict(name=...)', folder='models', given=('vocab_size',)
+    )
+    optimizer: dict = field(ADAMW, 'adamw, muon or sgd')
+    schedule: float | dict = field(WSD, 'the learning rate, by step')
+    clip_norm: float = field(
+        1.0, 'of gradients; infinite: never clipped', above=0, finite=False
+    )
+    accumulate: int = field(1, 'parts that a batch is computed in', least=1)
+    stop_after_skips: int = field(10, 'steps in a row that are not finite', least=1)
+    mesh: sharding.Config = section(sharding.Config, 'how devices share the work')
+    offload: str = field(
+        '', "'optimizer': its state lies on the host", choices=('', 'optimizer')
+    )
+    log_every: int = field(10, 'steps from one line of metrics to the next', least=1)
+    telemetry: diagnostics.Config = section(diagnostics.Config, 'signs of collapse')
+    evaluate: heldout.Config = section(heldout.Config, 'losses on held-out rows')
+    geometry: shapes.Config = section(shapes.Config, 'held-out vectors as they form')
+    checkpoint: checkpoints.Config = section(
+        checkpoints.Config, 'what is kept of the run'
+    )
+    watchdog: watchdogs.Config = section(watchdogs.Config, 'ends a run that hangs')
+    profile_steps: tuple[int, ...] = field(
+        (0, 0), 'first and last step of a trace; (0, 0): none', least=0
+    )
+    compilation_cache: str = field(
+        compilation.PRIVATE, "a folder; 'private': of the user; '': none"
+    )
+    plan: hardware.Options = section(hardware.Options, 'what `plan` reckons with')
+    extended: tuple | None = field(None, 'written by a run that got more steps')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(Shared):
+    """The config of a run."""
+
+    phases: tuple[Phase, ...] = field(doc='objectives, one after the other')
+
+    def __post_init__(self):
+        if not self.phases:
+            raise ValueError('The config has no phases, as (dict(objective=...),).')
+        if not self.model and self.start is None:
+            raise ValueError("The config has no model, as dict(name='transformer', ...).")
+
+
+def plain(config):
+    """The config of a run as plain dicts, whatever it came as, with all defaults.
+
+    Raises ValueError for what `Config` refuses, and what JSON cannot hold.
+    """
+    config = schema.plain(config)
+    if 'runs' in config and 'phases' not in config:
+        raise ValueError(
+            'The config has runs, so it is that of a study: `jepa-text study`. One run '
+            'has phases instead, as configs/desk.py.'
+        )
+    return schema.resolved(Config, config)
+
+
+def of_runs(config):
+    """{name: config, as `plain`} of a run, or of each run of a study: the shared keys,
+    overridden by the run's own."""
+    config = schema.plain(config)
+    if 'runs' not in config:
+        config = plain(config)
+        return {config['name']: config}
+    shared = {key: x for key, x in config.items() if key not in ('runs', 'study')}
+    found = {}
+    for own in config['runs']:
+        try:
+            found[own['name']] = schema.resolved(Config, {**shared, **own})
+        except ValueError as error:
+            raise ValueError(f'run {own["name"]!r}: {error}') from error
+    return found
