@@ -172,7 +172,7 @@ def _words(kind, rules):
     if dataclasses.is_dataclass(kind):
         return f'a section, as dict({dataclasses.fields(kind)[0].name}=...)'
     if kind in (int, float):
-        bounds = {name: rules[name] for name in BOUNDS if name in rules}
+        bounds = {name: rules[name] for name in rules if name in BOUNDS}
         return ranges.describe(whole=kind is int, **bounds)
     return ranges.WORDS[list if tuple in (kind, typing.get_origin(kind)) else kind]
 
@@ -182,7 +182,7 @@ def _made(kind, value, what, rules):
     if dataclasses.is_dataclass(kind):
         return read(kind, value, what)
     if kind in (int, float):
-        bounds = {name: rules[name] for name in BOUNDS if name in rules}
+        bounds = {name: rules[name] for name in rules if name in BOUNDS}
         ranges.number(what, value, whole=kind is int, **bounds)
         value = int(value) if kind is int else value
     if kind is tuple or typing.get_origin(kind) is tuple:

@@ -1,0 +1,108 @@
+"""A config against a tree of dataclasses: keys, types, ranges, defaults, at all levels."""
+
+import dataclasses
+
+import pytest
+
+from jepa_text.config import schema
+from jepa_text.config.schema import field, section
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inner:
+    size: int = field(doc='of it', least=1)
+    share: float | None = field(None, 'of all', above=0, most=1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Root:
+    name: str = field('x', 'shown')
+    rate: float | dict = field(0.5, 'by step', above=0)
+    made: dict = field({'name': 'adamw', 'b1': 0.9}, 'a file')
+    inner: Inner = section(Inner, 'within')
+    maybe: Inner | None = field(None, 'or not')
+    many: tuple[Inner, ...] = field((), 'of them')
+    steps: tuple[int, ...] = field((0, 0), 'from, to', least=0)
+    how: str = field('a', 'of two', choices=('a', 'b'))
+    is_on: bool = field(False, 'or off')
+
+
+WHOLE = {'inner': {'size': 3}}
+
+
+def test_what_is_left_out_has_its_default():
+    made = schema.read(Root, WHOLE)
+    assert made == Root(inner=Inner(size=3))
+    assert made.made == {'name': 'adamw', 'b1': 0.9} and made.maybe is None
+    assert schema.resolved(Root, WHOLE) == {
+        'name': 'x',
+        'rate': 0.5,
+        'made': {'name': 'adamw', 'b1': 0.9},
+        'inner': {'size': 3},
+        'many': [],
+        'steps': [0, 0],
+        'how': 'a',
+        'is_on': False,
+    }
+    # What is resolved says all, so resolving it again changes nothing.
+    assert schema.resolved(Root, schema.resolved(Root, WHOLE)) == schema.resolved(
+        Root, WHOLE
+    )
+
+
+def test_defaults_are_not_shared():
+    schema.read(Root, WHOLE).made['b1'] = 2
+    assert schema.read(Root, WHOLE).made['b1'] == 0.9
+
+
+def test_a_section_without_a_name_is_changes_to_the_default_one():
+    def made(section):
+        return schema.read(Root, WHOLE | {'made': section}).made
+
+    assert made({'b1': 0.5}) == {'name': 'adamw', 'b1': 0.5}
+    assert made({'name': 'sgd'}) == {'name': 'sgd'}
+
+
+@pytest.mark.parametrize(
+    'changes, words',
+    [
+        ({'nmae': 1}, "The config has no key 'nmae'. Did you mean 'name'?"),
+        ({'inner': {'size': 1, 'sahre': 1}}, "inner has no key 'sahre'.*'share'"),
+        ({'many': [{'size': 1}, {'sise': 1}]}, r"many\[1\] has no key 'sise'.*'size'"),
+        ({'maybe': {'zise': 1}}, "maybe has no key 'zise'.*'size'"),
+        ({'inner': {}}, 'The config has no inner.size: of it'),
+        ({'inner': None}, r'inner=None must be a section, as dict\(size=...\)'),
+        ({'inner': {'size': 0}}, 'inner.size=0 must be a whole number at least 1'),
+        ({'inner': {'size': 1.5}}, 'inner.size=1.5 must be a whole number at least 1'),
+        ({'inner': {'size': True}}, 'inner.size=True must be a whole number'),
+        ({'inner': {'size': 1, 'share': 2}}, 'share=2 must be a number above 0 and at'),
+        ({'many': {'size': 1}}, 'many={.*} must be a list'),
+        ({'steps': [1, -1]}, r'steps\[1\]=-1 must be a whole number at least 0'),
+        ({'steps': [None, 1]}, r'steps\[0\]=None must be a whole number'),
+        ({'how': 'c'}, "how='c'; there are: 'a', 'b'"),
+        ({'is_on': 1}, 'is_on=1 must be True or False'),
+        ({'name': None}, 'name=None must be a text'),
+        ({'rate': 'x'}, "rate='x' must be a number above 0 or a section"),
+        ({'rate': float('nan')}, 'rate=nan must be a number above 0'),
+        ({'rate': float('inf')}, 'rate=inf must be a finite number above 0'),
+        ({'made': 'adamw'}, "made='adamw' must be a section"),
+    ],
+)
+def test_what_is_wrong_is_named(changes, words):
+    with pytest.raises(ValueError, match=words):
+        schema.read(Root, WHOLE | changes)
+
+
+def test_numbers_and_sections_may_take_turns():
+    assert schema.read(Root, WHOLE | {'rate': {'name': 'wsd'}}).rate == {'name': 'wsd'}
+    assert schema.read(Root, WHOLE | {'rate': 1}).rate == 1
+    assert schema.read(Root, WHOLE | {'inner': {'size': 3.0}}).inner.size == 3
+    assert schema.read(Root, WHOLE | {'maybe': {}}).maybe is None
+
+
+@pytest.mark.parametrize('config', [None, 3, 'x', [1]])
+def test_what_is_no_section_is_refused(config):
+    with pytest.raises(ValueError, match='The config=.*must be a section'):
+        schema.plain(config)
+    with pytest.raises(ValueError, match='inner=.*must be a section'):
+        schema.read(Inner, config, 'inner')
