@@ -1,4 +1,4 @@
-"""A config against a tree of dataclasses: keys, types, ranges, defaults, at all levels."""
+"""A config against a tree of dataclasses: keys, types, ranges, at all levels."""
 
 import dataclasses
 
