@@ -6,6 +6,7 @@ run has. What disturbs the machine for long disturbs all cases of a round, and t
 of two is taken within it. The table has medians and quartiles of the rounds.
 """
 
+import dataclasses
 import json
 import os
 import signal
@@ -15,12 +16,66 @@ from pathlib import Path
 
 import numpy as np
 
-from jepa_text.config import ranges
+from jepa_text.config import schema
+from jepa_text.config.schema import field, section
 from jepa_text.files import atomic, paths
+from jepa_text.objectives.latent import diagnostics
+from jepa_text.parallel import sharding
 from jepa_text.report import console
-from jepa_text.training import recipe
+from jepa_text.running import compilation
+from jepa_text.training import config as settings
 
 COLUMNS = ('case', 'ms a step', 'tokens/s', 'MFU', 'ratio', 'quartiles', 'memory, MiB')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a case is made of."""
+
+    seed: int = field(0, 'of parameters and batches', least=0)
+    compilation_cache: str = field(
+        compilation.PRIVATE, "a folder; 'private': of the user; '': none"
+    )
+    vocab_size: int = field(8192, 'tokens that there are', least=1)
+    rows: int = field(8, 'of a step', least=1)
+    row_length: int = field(256, 'tokens in a row', least=1)
+    model: dict = field(
+        {'name': 'transformer', 'preset': 'small', 'scan': False}, 'the encoder'
+    )
+    optimizer: dict = field(settings.ADAMW, 'adamw, muon or sgd')
+    schedule: float | dict = field(
+        {'name': 'wsd', 'peak': 1e-4, 'warmup': 0.0, 'decay': 0.0}, 'the learning rate'
+    )
+    clip_norm: float = field(1.0, 'of gradients', above=0, finite=False)
+    accumulate: int = field(1, 'parts that a batch is computed in', least=1)
+    mesh: sharding.Config = section(sharding.Config, 'how devices share the work')
+    telemetry: diagnostics.Config = section(diagnostics.Config, 'closer looks')
+    metrics: bool = field(True, 'False: the compiler leaves them out')
+    compile: bool = field(True, 'torch.compile, for the cases of transformers')
+    # Where page faults are dear, they are up to half of its step on CPUs (LOG.md).
+    peer_keeps_memory: bool = field(True, 'the memory that transformers frees, as we do')
+    warmup: int = field(3, 'steps of a case before it is timed', least=1)
+    steps_a_round: int = field(8, 'that are timed', least=1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Case(Settings):
+    """One of those that are compared: settings of its own before those of all."""
+
+    name: str = field(doc='of its line in the table')
+    objective: dict = field(doc="as dict(name='mlm')")
+    side: str = field('ours', 'whose step', choices=('ours', 'transformers'))
+    against: str | None = field(None, 'the case that its speed is divided by')
+    optional: bool = field(False, 'left out where it cannot be made')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(Settings):
+    """The config of a benchmark."""
+
+    name: str = field('benchmark', 'of the comparison')
+    rounds: int = field(5, 'in which each case starts anew', least=1)
+    cases: tuple[dict, ...] = field(doc='name, objective, and settings of its own, each')
 
 
 def benchmark(config, workdir):
@@ -30,10 +85,9 @@ def benchmark(config, workdir):
     the machine, the versions, and what was left out. A case that cannot be made here
     raises ValueError, in its own words; one that is `optional` says so and is left out.
     """
-    config = recipe.plain(config)
-    check(config)
+    config = schema.resolved(Config, schema.plain(config))
+    cases = {case['name']: case for case in checked(config)}
     Path(paths.local('The workdir', workdir)).mkdir(parents=True, exist_ok=True)
-    cases = {case['name']: case_of(config, case) for case in config['cases']}
     answers, left_out = {name: [] for name in cases}, {}
     for turn in range(config['rounds']):
         for name, case in cases.items():
@@ -69,22 +123,22 @@ def _write(workdir, config, results, left_out):
     atomic.write(Path(workdir) / 'benchmark.json', text)
 
 
-def check(config):
-    """Raises ValueError for counts below 1, cases of the same name, and a case against
-    none of the cases: before anything is measured."""
-    for name in ('rounds', 'warmup', 'steps_a_round'):
-        ranges.number(f'benchmark: {name}', config.get(name), whole=True, least=1)
-    if not isinstance(config.get('cases'), list) or not config['cases']:
+def checked(config):
+    """The cases, whole. Raises ValueError, before anything is measured, for a setting
+    that none takes, cases of the same name, and a case against none of them."""
+    cases = [case_of(config, case) for case in config['cases']]
+    if not cases:
         raise ValueError('A benchmark needs `cases`, as configs/benchmark.py has them.')
-    names = [case['name'] for case in config['cases']]
+    names = [case['name'] for case in cases]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f'cases of the same name: {", ".join(twice)}.')
-    for case in config['cases']:
+    for case in cases:
         if (other := case.get('against')) not in (None, *names):
             raise ValueError(
                 f'case {case["name"]!r} is against {other!r}, which is none of the '
                 f'cases: {", ".join(names)}.'
             )
+    return cases
 
 
 def case_of(config, case):
@@ -93,7 +147,10 @@ def case_of(config, case):
     model = case.get('model', {})
     if not {'name', 'preset'} & model.keys():
         model = {**config['model'], **model}
-    return {**config, **case, 'model': model, 'cases': None}
+    names = {one.name for one in dataclasses.fields(Settings)}
+    shared = {name: value for name, value in config.items() if name in names}
+    what = f'case {case.get("name")!r}'
+    return schema.resolved(Case, {**shared, **case, 'model': model}, what)
 
 
 def ask(case):

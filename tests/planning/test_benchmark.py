@@ -84,7 +84,7 @@ def test_a_process_that_fails_or_is_killed_is_told_apart(tmp_path, monkeypatch):
 def test_what_a_worker_could_not_make_is_said_here(tmp_path):
     made = config('objectives')
     made.cases = ({**made.cases[0], 'side': 'theirs'},)
-    with pytest.raises(ValueError, match="case 'mlm': side='theirs'"):
+    with pytest.raises(ValueError, match="case 'mlm'.side='theirs'"):
         benchmark.benchmark(made, tmp_path)
 
 

@@ -16,6 +16,7 @@ from jepa_text import main
 from jepa_text.cost import flops, hardware
 from jepa_text.parallel import sharding
 from jepa_text.planning import memory, plan, tables
+from jepa_text.training import config as settings
 from jepa_text.training import outline, recipe
 
 PRETRAIN = str(test_configs.CONFIGS / 'pretrain.py')
@@ -27,7 +28,9 @@ def pretrain(argument, hardware_name='h100:64', accumulate=1, offload='', fsdp=1
     config = recipe.plain(test_configs.module('pretrain').get_config(argument))
     config |= dict(accumulate=accumulate, offload=offload)
     config['mesh'] = dict(data=-1, fsdp=fsdp, tensor=1)
-    return plan.make(config, hardware.Options(hardware_name, **config.pop('plan')))
+    return plan.make(
+        config, hardware.Options(**config['plan'] | {'hardware': hardware_name})
+    )
 
 
 @pytest.fixture(scope='module')
@@ -204,7 +207,7 @@ def test_tables_say_all_of_it(study):
 def test_what_would_fit_does_fit(changes, chip):
     size = changes.get('argument', '210m')
     config = recipe.plain(test_configs.module('pretrain').get_config(f'mlm,{size}'))
-    options = hardware.Options(chip, **config.pop('plan'))
+    options = hardware.Options(**config['plan'] | {'hardware': chip})
     config['data'] |= dict(batch_size=8) | changes.get('data', {})
     made = plan.make(config, options)
     assert not made.fits(made.chip) and made.would_fit
@@ -253,7 +256,7 @@ def test_the_command_needs_no_workdir_and_takes_flags(capsys):
     [
         ('--hardware=v9', "hardware 'v9'"),
         ('--hardware=h100:7', '1152 rows a step are not a multiple of 7'),
-        ('--mfu=40', 'mfu=40.0 is no share'),
+        ('--mfu=40', 'plan.mfu=40.0 must be a number above 0 and at most 1'),
         ('--price=-1', 'price=-1.0'),
         ('--config.plan.vocab_size=0', 'How many words?'),
         ('--config.plan.hardwear=h100', 'hardwear'),
@@ -279,7 +282,7 @@ def test_a_study_is_planned_run_by_run(tmp_path, capsys):
     assert cost['mlm'] < cost['clm_mlm'] < cost['clm_jepa_mlm']
     first = plans['mlm'].phases[0]
     made = outline.make(
-        recipe.plain(config) | recipe.plain(config)['runs'][0],
+        settings.of_runs(config)['mlm'],
         sharding.abstract_mesh(8),
     ).phases[0]
     assert first.flops == flops.step(made.network, made.objective, 16, 64)
