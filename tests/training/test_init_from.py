@@ -349,7 +349,8 @@ def test_what_did_not_fit_can_be_corrected_in_the_same_folder(folder, old, tmp_p
 
 
 def test_rows_in_the_words_of_another_start_are_told(folder, foreign, tmp_path):
-    config = config_of(folder, f'hf:{foreign}', prepare=dict(tokenizer='start'))
+    rows = dict(source=dict(name='bundled'), row_length=tiny.LENGTH)
+    config = config_of(folder, f'hf:{foreign}', prepare=dict(rows, tokenizer='start'))
     with pytest.raises(
         ValueError, match='The rows in .* are not in the words.*Name another data.folder'
     ):
