@@ -1,71 +1,60 @@
-"""Arrays that took long to compute, kept as .npy files: whole, checked, or not there.
-
-A file is named <name>.<start of the sha256 of its bytes>.npy and appears by one rename,
-so what has its name is whole, and a flipped byte is noticed: the file is removed, and the
-array computed again. Objects are never unpickled.
-"""
+"""Arrays that took long to compute, kept as sealed folders of .npy files: whole, checked,
+or not there. Objects are never unpickled."""
 
 import contextlib
-import hashlib
-import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
 
-_DIGITS = 16
+from jepa_text.files import seal
 
 
 class ArrayCache:
-    """Arrays by name in a folder; in memory if `folder` is None."""
+    """{key: {name: array}} in a folder; without one, in a temporary folder of its own."""
 
     def __init__(self, folder=None):
-        self.folder = folder if folder is None else Path(folder)
-        self._memory = {}
-        if self.folder is not None:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._own = None if folder else tempfile.TemporaryDirectory()
+        self.folder = Path(folder or self._own.name)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def get(self, name):
-        """The array, mapped from the file and not to be written to, or None."""
-        if self.folder is None:
-            return self._memory.get(name)
-        for path in sorted(self.folder.glob(f'{name}.*.npy')):
-            if path.name == f'{name}.{_digest(path)}.npy':
-                return np.load(path, mmap_mode='r', allow_pickle=False)
-            path.unlink()
-        return None
-
-    def put(self, name, array):
-        """Keeps an array."""
-        with self.writing({name: (array.shape, array.dtype)}) as arrays:
-            arrays[name][...] = array
+    def get(self, key):
+        """{name: array}, mapped and not to be written to; None if they are not there, or
+        not as they were written."""
+        folder = self.folder / key
+        if not folder.is_dir():
+            return None
+        if seal.verify(folder) is not None:
+            shutil.rmtree(folder)
+            return None
+        return {
+            path.stem: np.load(path, mmap_mode='r', allow_pickle=False)
+            for path in folder.glob('*.npy')
+        }
 
     @contextlib.contextmanager
-    def writing(self, wanted):
-        """{name: array} of {name: (shape, dtype)} to be filled; kept at the end, all of
-        them, and none if that ends in an error."""
-        if self.folder is None:
-            arrays = {name: np.zeros(*form) for name, form in wanted.items()}
-            yield arrays
-            self._memory |= arrays
-            return
-        scratch = {name: self.folder / f'{name}.{os.getpid()}.tmp' for name in wanted}
-        try:
+    def writing(self, keys, forms):
+        """{key: {name: array}} to be filled, where `forms` is {name: (shape, dtype)};
+        kept at the end, all of them, and none if that ends in an error."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
+            folders = {key: Path(scratch, key) for key in keys}
+            for folder in folders.values():
+                folder.mkdir()
             arrays = {
-                name: np.lib.format.open_memmap(
-                    scratch[name], mode='w+', shape=shape, dtype=dtype
-                )
-                for name, (shape, dtype) in wanted.items()
+                key: {
+                    name: np.lib.format.open_memmap(
+                        folder / f'{name}.npy', mode='w+', shape=shape, dtype=dtype
+                    )
+                    for name, (shape, dtype) in forms.items()
+                }
+                for key, folder in folders.items()
             }
             yield arrays
-            for name, array in arrays.items():
-                array.flush()
-                path = scratch[name]
-                path.replace(self.folder / f'{name}.{_digest(path)}.npy')
-        finally:
-            for path in scratch.values():
-                path.unlink(missing_ok=True)
-
-
-def _digest(path):
-    with open(path, 'rb') as file:
-        return hashlib.file_digest(file, 'sha256').hexdigest()[:_DIGITS]
+            for key, folder in folders.items():
+                for array in arrays[key].values():
+                    array.flush()
+                seal.seal(folder)
+                # Another analysis may have computed the same.
+                if not (self.folder / key).exists():
+                    folder.replace(self.folder / key)

@@ -5,14 +5,13 @@
 
 On disk a vector is float16 beside a float32 centre: what is kept to 3 digits is the
 difference from the others, so that vectors which share nearly all of their length lose
-nothing that a measure looks at. A file's name holds the hash of all that its numbers
-depend on: parameters, architecture, tokenizer, texts in their order, options.
+nothing that a measure looks at. A name is the checksum of all that its numbers depend
+on: parameters, architecture, tokenizer, texts in their order, options.
 """
 
 import dataclasses
 import functools
 import hashlib
-import json
 import weakref
 
 import jax
@@ -21,9 +20,10 @@ import numpy as np
 
 from jepa_text.analysis import array_cache
 from jepa_text.config import resolve
+from jepa_text.files import seal
 from jepa_text.models import pooling
 
-VERSION = 3  # of what the numbers mean; another one is another file
+VERSION = 4  # of what the numbers mean; another one is another file
 TRAINED = ('attention', 'weighted')
 TRAINED_ON = 64  # tokens of a text
 POOLINGS = (*pooling.POOLINGS, 'inverse_frequency', 'last4', *TRAINED)
@@ -47,9 +47,9 @@ class Features:
         if (layer, name) not in self.names:
             known = ', '.join(f'{layer}/{name}' for layer, name in self.names)
             raise ValueError(f'There are no features {layer}/{name}, but: {known}.')
-        key = self.names[layer, name]
-        rows, centre = self.cache.get(key), self.cache.get(f'{key}-centre')
-        return rows.astype(np.float32) * centre[-1] + centre[:-1]
+        kept = self.cache.get(self.names[layer, name])
+        center = kept['center']
+        return kept['rows'].astype(np.float32) * center[-1] + center[:-1]
 
 
 def of(
@@ -75,14 +75,16 @@ def of(
     if any(name.startswith('inverse_frequency') for name in poolings):
         counts_V = np.bincount(np.concatenate(rows), minlength=model.tokenizer.vocab_size)
         given['inverse_frequency'] = counts_V.astype(np.float32)
-    start = _hash(identity(model), json.dumps(list(texts), ensure_ascii=True))
-    names = {}
-    for layer, name in pairs:
-        weights = given.get(pooling.base(name), np.zeros(0, np.float32))
-        names[layer, name] = _hash(start, f'{layer}/{name}', weights.tobytes())
+    start = seal.checksum([identity(model), list(texts)])
+    weights = {name: seal.checksum(np.asarray(x).tolist()) for name, x in given.items()}
+    names = {
+        (layer, name): seal.checksum([start, layer, weights.get(pooling.base(name))])
+        + f'-{name}'
+        for layer, name in pairs
+    }
     tokens_N = np.array([len(row) for row in rows])
     found = Features(depth, names, tokens_N, array_cache.ArrayCache(folder))
-    missing = [pair for pair, key in names.items() if not _kept(found.cache, key)]
+    missing = [pair for pair, key in names.items() if found.cache.get(key) is None]
     if missing:
         _compute(model, rows, missing, names, given, found.cache, tell)
     return found
@@ -111,21 +113,16 @@ def combinations(depth, layers, poolings):
 
 
 def identity(model):
-    """A hash of parameters, architecture, tokenizer and reading of a load.Pretrained."""
+    """A checksum of what a load.Pretrained is: parameters, tokenizer, reading."""
     if model not in _IDENTITIES:
-        _IDENTITIES[model] = _identity(model)
+        digest = hashlib.sha256()
+        for path, leaf in jax.tree_util.tree_leaves_with_path(model.params['encoder']):
+            digest.update(jax.tree_util.keystr(path).encode())
+            digest.update(np.ascontiguousarray(jax.device_get(leaf)))
+        reading = VERSION, model.causal, model.begin, model.end, model.length
+        said = repr(model.network.encoder), repr(reading), model.tokenizer.fingerprint
+        _IDENTITIES[model] = seal.checksum([*said, digest.hexdigest()])
     return _IDENTITIES[model]
-
-
-def _identity(model):
-    reading = (VERSION, model.causal, model.begin, model.end, model.length)
-    digest = hashlib.sha256(f'{model.network.encoder!r} {reading}'.encode())
-    digest.update(model.tokenizer.fingerprint.encode())
-    leaves = jax.tree_util.tree_leaves_with_path(model.params['encoder'])
-    for path, leaf in leaves:
-        digest.update(jax.tree_util.keystr(path).encode())
-        digest.update(np.ascontiguousarray(jax.device_get(leaf)).tobytes())
-    return digest.hexdigest()
 
 
 def token_states(model, texts, most_tokens=TRAINED_ON, batch_size=64):
@@ -185,26 +182,26 @@ def _layers(network, causal, params, tokens_BL, segments_BL, positions_BL):
 
 def _compute(model, rows, pairs, names, given, cache, tell):
     """One pass over the texts, alike lengths together; every pair is written."""
-
     reading = model.causal, tuple(model.tokenizer.special_ids)
     pooled = _program(model.network, *reading, tuple(pairs))
     given = {name: jnp.asarray(weights) for name, weights in given.items()}
     width = model.network.encoder.width
-    keys = [names[pair] for pair in pairs]
-    wanted = {key: ((len(rows), width), np.float16) for key in keys}
-    wanted |= {f'{key}-centre': ((width + 1,), np.float32) for key in keys}
-    with cache.writing(wanted) as arrays:
+    forms = {
+        'rows': ((len(rows), width), np.float16),
+        'center': ((width + 1,), np.float32),
+    }
+    with cache.writing([names[pair] for pair in pairs], forms) as arrays:
         for start, chosen in enumerate(_batches(rows, _BATCH)):
             batch = model.pad([rows[i] for i in chosen], _BATCH)
             found = jax.device_get(pooled(model.params, given, *batch))
-            for (layer, name), key, pooled_BD in zip(pairs, keys, found):
-                pooled_CD, centre = pooled_BD[: len(chosen)], arrays[f'{key}-centre']
+            for (layer, name), kept, pooled_BD in zip(pairs, arrays.values(), found):
+                pooled_CD, center = pooled_BD[: len(chosen)], kept['center']
                 with np.errstate(over='ignore', invalid='ignore'):
                     if not start:
-                        centre[:] = _centre(pooled_CD)
-                    kept_CD = ((pooled_CD - centre[:-1]) / centre[-1]).astype(np.float16)
+                        center[:] = _center(pooled_CD)
+                    kept_CD = ((pooled_CD - center[:-1]) / center[-1]).astype(np.float16)
                 _check_finite(pooled_CD, kept_CD, chosen, f'{layer}/{name}')
-                arrays[key][chosen] = kept_CD
+                kept['rows'][chosen] = kept_CD
             if tell is not None:
                 done = min((start + 1) * _BATCH, len(rows))
                 tell(f'vectors of {done:,} of {len(rows):,} texts')
@@ -220,7 +217,7 @@ def _batches(rows, size):
     return [order_N[start : start + size] for start in range(0, len(rows), size)]
 
 
-def _centre(pooled_CD):
+def _center(pooled_CD):
     """The mean of the vectors, and a scale that keeps float16 far from its ends."""
     mean_D = pooled_CD.mean(axis=0)
     size = float(np.abs(pooled_CD).max()) or 1.0
@@ -269,15 +266,3 @@ def _pool(name, layers, layer, tokens_BL, counted_BL, given):
     logit_L = jnp.pad(weights, (0, max(0, length - len(weights))), mode='edge')[:length]
     weight_BL = pooling.learned(logit_L, counted_BL)
     return pooling.weighted(hidden_BLD, counted_BL, weight_BL)
-
-
-def _kept(cache, key):
-    return cache.get(key) is not None and cache.get(f'{key}-centre') is not None
-
-
-def _hash(*parts):
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part if isinstance(part, bytes) else part.encode())
-        digest.update(b'\0')
-    return digest.hexdigest()[:32]

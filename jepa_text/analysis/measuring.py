@@ -1,7 +1,5 @@
 """The cells of an analysis, model by model: features, then measures, in parallel."""
 
-import hashlib
-import json
 import math
 import os
 from concurrent import futures
@@ -13,6 +11,7 @@ from jepa_text.analysis import array_cache, cells, features, readouts, telling
 from jepa_text.analysis.cells import Cell
 from jepa_text.data import as_read
 from jepa_text.evaluation import controls, lexical
+from jepa_text.files import seal
 from jepa_text.measures import similarity, trained_pooling
 from jepa_text.models import pooling
 
@@ -248,22 +247,25 @@ def trained_weights(model, task, seed, folder):
     """{pooling: weights} of trained_pooling.py, from training texts of a task; kept."""
     chosen = task.train.take(np.arange(min(len(task.train), POOLING_TEXTS)))
     cache = array_cache.ArrayCache(folder)
-    text = json.dumps([chosen.first, chosen.target.tolist(), seed])
-    digest = hashlib.sha256(f'{features.identity(model)} {text}'.encode()).hexdigest()
-    keys = {name: f'{name}-{digest[:32]}' for name in features.TRAINED}
-    given = {name: cache.get(key) for name, key in keys.items()}
-    if all(weights is not None for weights in given.values()):
-        return {name: np.array(weights) for name, weights in given.items()}
+    question = [features.identity(model), chosen.first, chosen.target.tolist(), seed]
+    key = f'pooling-{seal.checksum(question)}'
+    kept = cache.get(key)
+    if kept is not None:
+        return {name: np.array(weights) for name, weights in kept.items()}
     hidden_NLD, valid_NL = features.token_states(model, chosen.first)
     labels_N = np.unique(chosen.target, return_inverse=True)[1]
-    train = {
-        'attention': trained_pooling.train_query,
-        'weighted': trained_pooling.train_positions,
+    found = {
+        name: train(hidden_NLD, valid_NL, labels_N, seed=seed)
+        for name, train in (
+            ('attention', trained_pooling.train_query),
+            ('weighted', trained_pooling.train_positions),
+        )
     }
-    for name, key in keys.items():
-        given[name] = train[name](hidden_NLD, valid_NL, labels_N, seed=seed)
-        cache.put(key, given[name])
-    return given
+    forms = {name: (weights.shape, weights.dtype) for name, weights in found.items()}
+    with cache.writing([key], forms) as arrays:
+        for name, weights in found.items():
+            arrays[key][name][...] = weights
+    return found
 
 
 def _texts(task):

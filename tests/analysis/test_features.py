@@ -12,6 +12,7 @@ from jepa_text.analysis import array_cache, features, measuring
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.evaluation import controls
+from jepa_text.files import seal
 from jepa_text.models.network import Network
 
 TEXTS = ['Call me Ishmael.', 'The whale', 'My fellow Americans, the union is strong now.']
@@ -111,7 +112,7 @@ def test_the_first_batch_is_of_all_lengths_and_every_text_is_in_one():
 
 
 def test_what_float16_cannot_hold_is_said_and_not_kept(model, monkeypatch, tmp_path):
-    monkeypatch.setattr(features, '_centre', lambda x_CD: np.append(0 * x_CD[0], 1e-9))
+    monkeypatch.setattr(features, '_center', lambda x_CD: np.append(0 * x_CD[0], 1e-9))
     with pytest.raises(ValueError, match='2/mean of text 1 is more than 65,000 times'):
         features.of(model, TEXTS, ('mean',), layers=[-1], folder=tmp_path)
     assert not list(tmp_path.iterdir())
@@ -121,32 +122,34 @@ def test_what_float16_cannot_hold_is_said_and_not_kept(model, monkeypatch, tmp_p
         features.of(broken, TEXTS, ('mean',), layers=[-1])
 
 
+FORMS = {'rows': ((100,), np.float16)}
+
+
 def test_a_damaged_file_is_not_believed(tmp_path):
     cache = array_cache.ArrayCache(tmp_path)
-    cache.put('rows', np.arange(100, dtype=np.float16))
-    (path,) = tmp_path.iterdir()
+    with cache.writing(['a'], FORMS) as arrays:
+        arrays['a']['rows'][:] = np.arange(100)
+    np.testing.assert_array_equal(cache.get('a')['rows'], np.arange(100))
+    path = tmp_path / 'a' / 'rows.npy'
     damaged = bytearray(path.read_bytes())
     damaged[-3] ^= 1
     path.write_bytes(damaged)
-    assert cache.get('rows') is None and not list(tmp_path.iterdir())
+    assert cache.get('a') is None and not list(tmp_path.iterdir())
 
 
 def test_a_broken_off_computation_leaves_nothing(tmp_path):
     cache = array_cache.ArrayCache(tmp_path)
-    wanted = {'rows': ((4,), np.float32)}
-    with pytest.raises(RuntimeError), cache.writing(wanted):
+    with pytest.raises(RuntimeError), cache.writing(['a'], FORMS):
         raise RuntimeError
-    assert cache.get('rows') is None and not list(tmp_path.iterdir())
+    assert cache.get('a') is None and not list(tmp_path.iterdir())
 
 
 def test_objects_are_never_unpickled(tmp_path):
-    cache = array_cache.ArrayCache(tmp_path)
-    scratch = tmp_path / 'x'
-    with open(scratch, 'wb') as file:
-        np.save(file, np.array([{}], object))
-    scratch.rename(tmp_path / f'bad.{array_cache._digest(scratch)}.npy')
+    (tmp_path / 'a').mkdir()
+    np.save(tmp_path / 'a' / 'rows.npy', np.array([{}], object))
+    seal.seal(tmp_path / 'a')
     with pytest.raises(ValueError, match='Python objects'):
-        cache.get('bad')
+        array_cache.ArrayCache(tmp_path).get('a')
 
 
 def test_an_analysis_goes_on_without_cls_where_there_is_none(model):
