@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from jepa_text import load
-from jepa_text.analysis import features, findings, measuring, page, telling, threads
+from jepa_text.analysis import features, findings, measuring, page, telling
 from jepa_text.config import resolve
 from jepa_text.evaluation import controls, tasks
 from jepa_text.evaluation import task as examples
@@ -53,24 +53,23 @@ def analyse(config, workdir):
     xla_flags.mend()
     folder = Path(paths.local('The workdir', workdir))
     config, began = _checked(config), time.monotonic()
-    chosen = [_task(section, config) for section in config['tasks']]
-    _check_titles([task.name for task in chosen])
+    chosen = _tasks(config)
     names = named(config['models'])
     folder.mkdir(parents=True, exist_ok=True)
     cache = config['cache'] or folder / 'features'
     cache = compilation.private_folder(str(cache), 'features', 'cache')
-    total = telling.parts(config, chosen)
-    with threads.one_thread_each(), console.Progress('analysis', total) as progress:
-        found = measuring.Measured(config, chosen, cache, telling.Telling(progress))
+    progress = console.Progress('analysis', telling.parts(config, chosen))
+    with telling.one_thread_each(), progress:
+        tell = telling.Telling(progress)
+        found = measuring.Measured(config, chosen, cache, tell)
         for path, (name, seed) in names.items():
-            found.tell.say(f'{name}{f" seed {seed}" if seed else ""}: {path}')
+            tell.say(f'{name}{f" seed {seed}" if seed else ""}: {path}')
             found.model(load.load(path), name, seed)
         found.tf_idf()
-        found.likeness()
-        found.tell.done()
-        found.tell.part('comparing')
-        compared = findings.compare(found.rows, found.deviations, found.single)
-        found.tell.done()
+        with tell.part('likeness of layers'):
+            found.likeness()
+        with tell.part('comparing'):
+            compared = findings.compare(found.rows, found.deviations, found.single)
     results = {
         'config': config,
         'models': {path: list(pair) for path, pair in names.items()},
@@ -127,7 +126,7 @@ def _recipe(path, number):
 
 
 def write(folder, results):
-    """analysis.json, analysis.csv and analysis.html, each by rename."""
+    """analysis.json, analysis.csv and analysis.html."""
     text = json.dumps(_for_json(results), indent=1, allow_nan=False)
     atomic.write(folder / 'analysis.json', text)
     table = io.StringIO()
@@ -143,38 +142,36 @@ def _checked(config):
     """The config as plain values, complete and known; ValueError says what is not."""
     config = config.to_dict() if hasattr(config, 'to_dict') else config
     config = json.loads(json.dumps(config))
-    for key in config:
-        if key not in KEYS:
-            raise ValueError(
-                f'analyse does not take {key!r}.{resolve.nearest(key, KEYS)}'
-            )
-    missing = [key for key in KEYS if key not in config]
-    if missing:
+    known = {'control': (config.get('controls', ()), controls.CONTROLS)}
+    for what, (given, names) in {'key': (config, KEYS), **known}.items():
+        for name in given:
+            if name not in names:
+                raise ValueError(
+                    f'analyse has no {what} {name!r}.{resolve.nearest(name, names)}'
+                )
+    if missing := [key for key in KEYS if key not in config]:
         raise ValueError(f'analyse needs {", ".join(missing)}; see configs/analyse.py.')
     if not config['models'] or not config['tasks']:
         raise ValueError(
             'analyse needs models and tasks: '
             '--config=configs/analyse.py:models=runs/a,hf:NAME,tasks=bundled'
         )
-    if len(set(config['models'])) < len(config['models']):
-        raise ValueError(f'models={config["models"]}: one is there twice.')
     for path in config['models']:
         paths.local('models', path, model=True)
+        if config['models'].count(path) > 1:
+            raise ValueError(f'models={config["models"]}: {path} is there twice.')
         if not path.startswith('hf:') and not (Path(path) / 'config.json').is_file():
             raise FileNotFoundError(
                 f'{path} holds no config.json, so no run of jepa-text. Give the '
                 "--workdir of a training run, or 'hf:' and a folder or name."
             )
-    for name in config['controls']:
-        if name not in controls.CONTROLS:
-            raise ValueError(
-                f'There is no control {name!r}.{resolve.nearest(name, controls.CONTROLS)}'
-            )
     for key, least in (('train', 2), ('test', LEAST_TEST), ('halves', 0)):
         if not isinstance(config[key], int) or config[key] < least:
             raise ValueError(f'{key}={config[key]}: must be at least {least}.')
     if config['halves'] == 1:
-        raise ValueError('halves=1: one has no spread. Take 16, or 0 for no intervals.')
+        raise ValueError(
+            'halves=1: one has no standard deviation. Take 16, or 0 for no intervals.'
+        )
     features.combinations(1, None, config['poolings'])
     if not config['poolings'] or config['poolings'][0] in (*features.TRAINED, 'last4'):
         raise ValueError(
@@ -184,31 +181,32 @@ def _checked(config):
     return config
 
 
-def _task(section, config):
-    task = tasks.build(section)
-    task = examples.sample(task, config['train'], config['test'], config['seed'])
-    if len(task.test) < LEAST_TEST:
-        raise ValueError(
-            f'{task.name} has {len(task.test)} test examples, but needs {LEAST_TEST}. '
-            'Give more, or another task.'
-        )
-    labels = set(task.train.target.tolist()) if task.kind == 'labels' else ()
-    if len(labels) == 1:
-        raise ValueError(
-            f'{task.name}: all {len(task.train)} training labels are {labels.pop()!r}, '
-            'but a probe needs two classes. Name another field, or raise `train`.'
-        )
-    return task
-
-
-def _check_titles(names):
-    for name in names:
-        if names.count(name) > 1:
+def _tasks(config):
+    """The tasks, sampled; ValueError for one that has too little to be measured."""
+    made = []
+    for section in config['tasks']:
+        task = tasks.build(section)
+        task = examples.sample(task, config['train'], config['test'], config['seed'])
+        if len(task.test) < LEAST_TEST:
             raise ValueError(
-                f'Two tasks are called {name!r}, and their values would be one. Give one '
-                "a `title`, as in dict(name='labelled', path='...', title='other'), or "
-                'leave it out.'
+                f'{task.name} has {len(task.test)} test examples, but needs '
+                f'{LEAST_TEST}. Give more, or another task.'
             )
+        labels = set(task.train.target.tolist()) if task.kind == 'labels' else ()
+        if len(labels) == 1:
+            raise ValueError(
+                f'{task.name}: all {len(task.train)} training labels are '
+                f'{labels.pop()!r}, but a probe needs two classes. Name another field, '
+                'or raise `train`.'
+            )
+        if task.name in [other.name for other in made]:
+            raise ValueError(
+                f'Two tasks are called {task.name!r}, and their values would be one. '
+                "Give one a `title`, as in dict(name='labelled', path='...', "
+                "title='other'), or leave it out."
+            )
+        made.append(task)
+    return made
 
 
 def _stem(path):
@@ -218,16 +216,14 @@ def _stem(path):
 
 
 def _described(task):
-    return {
-        'name': task.name,
-        'kind': task.kind,
-        'metric': task.metric,
-        'train': len(task.train),
-        'test': len(task.test),
-        'classes': sorted(set(task.test.target.tolist()))
-        if task.kind == 'labels'
-        else [],
-    }
+    made = {key: getattr(task, key) for key in ('name', 'kind', 'metric')}
+    classes = set(task.test.target.tolist()) if task.kind == 'labels' else ()
+    sizes = {'train': len(task.train), 'test': len(task.test)}
+    return {**made, **sizes, 'classes': sorted(classes)}
+
+
+def _is_missing(value):
+    return value is None or (isinstance(value, float) and not math.isfinite(value))
 
 
 def _for_json(value):
@@ -236,11 +232,11 @@ def _for_json(value):
         return {str(key): _for_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_for_json(item) for item in value]
-    is_number = isinstance(value, float)
-    return None if is_number and not math.isfinite(value) else value
+    return None if _is_missing(value) else value
 
 
 def _cell(value):
     """A value of the CSV: empty for what is not there."""
-    missing = value is None or (isinstance(value, float) and not math.isfinite(value))
-    return '' if missing else f'{value:.7g}' if isinstance(value, float) else value
+    if _is_missing(value):
+        return ''
+    return f'{value:.7g}' if isinstance(value, float) else value

@@ -3,10 +3,8 @@
     of(model, texts, poolings)    -> Features
     Features.vectors(layer, pooling)  -> [N, D] float32
 
-On disk a vector is float16 beside a float32 centre: what is kept to 3 digits is the
-difference from the others, so that vectors which share nearly all of their length lose
-nothing that a measure looks at. A name is the checksum of all that its numbers depend
-on: parameters, architecture, tokenizer, texts in their order, options.
+A name on disk is the checksum of all that its numbers depend on: parameters,
+architecture, tokenizer, texts in their order, options.
 """
 
 import dataclasses
@@ -23,7 +21,7 @@ from jepa_text.config import resolve
 from jepa_text.files import seal
 from jepa_text.models import pooling
 
-VERSION = 4  # of what the numbers mean; another one is another file
+VERSION = 5  # of what the numbers mean; another one is another file
 TRAINED = ('attention', 'weighted')
 TRAINED_ON = 64  # tokens of a text
 POOLINGS = (*pooling.POOLINGS, 'inverse_frequency', 'last4', *TRAINED)
@@ -47,9 +45,7 @@ class Features:
         if (layer, name) not in self.names:
             known = ', '.join(f'{layer}/{name}' for layer, name in self.names)
             raise ValueError(f'There are no features {layer}/{name}, but: {known}.')
-        kept = self.cache.get(self.names[layer, name])
-        center = kept['center']
-        return kept['rows'].astype(np.float32) * center[-1] + center[:-1]
+        return np.array(self.cache.get(self.names[layer, name])['rows'])
 
 
 def of(
@@ -133,7 +129,11 @@ def token_states(model, texts, most_tokens=TRAINED_ON, batch_size=64):
     rows = [model.row(text)[:most_tokens] for text in texts]
     states = np.zeros((len(rows), most_tokens, model.network.encoder.width), np.float16)
     valid_NL = np.zeros((len(rows), most_tokens), bool)
-    forward = _last_layer(model.network, model.causal)
+
+    @jax.jit
+    def forward(params, *batch):
+        return _layers(model.network, model.causal, params, *batch)[-1]
+
     for start in range(0, len(rows), batch_size):
         chosen = rows[start : start + batch_size]
         batch = model.pad(chosen, batch_size)
@@ -161,11 +161,6 @@ def _program(network, causal, special_ids, pairs):
     return pooled
 
 
-@functools.lru_cache(maxsize=4)
-def _last_layer(network, causal):
-    return jax.jit(lambda params, *batch: _layers(network, causal, params, *batch)[-1])
-
-
 def _layers(network, causal, params, tokens_BL, segments_BL, positions_BL):
     """[depth + 1, B, L, D]: the embedding, each layer, the last after its norm."""
     last_BLD, layers_NBLD = network.apply(
@@ -181,66 +176,29 @@ def _layers(network, causal, params, tokens_BL, segments_BL, positions_BL):
 
 
 def _compute(model, rows, pairs, names, given, cache, tell):
-    """One pass over the texts, alike lengths together; every pair is written."""
+    """One pass over the texts, the shortest first; every pair is written."""
     reading = model.causal, tuple(model.tokenizer.special_ids)
     pooled = _program(model.network, *reading, tuple(pairs))
     given = {name: jnp.asarray(weights) for name, weights in given.items()}
-    width = model.network.encoder.width
-    forms = {
-        'rows': ((len(rows), width), np.float16),
-        'center': ((width + 1,), np.float32),
-    }
+    order_N = np.argsort([len(row) for row in rows], kind='stable')
+    forms = {'rows': ((len(rows), model.network.encoder.width), np.float32)}
     with cache.writing([names[pair] for pair in pairs], forms) as arrays:
-        for start, chosen in enumerate(_batches(rows, _BATCH)):
+        for start in range(0, len(rows), _BATCH):
+            chosen = order_N[start : start + _BATCH]
             batch = model.pad([rows[i] for i in chosen], _BATCH)
             found = jax.device_get(pooled(model.params, given, *batch))
             for (layer, name), kept, pooled_BD in zip(pairs, arrays.values(), found):
-                pooled_CD, center = pooled_BD[: len(chosen)], kept['center']
-                with np.errstate(over='ignore', invalid='ignore'):
-                    if not start:
-                        center[:] = _center(pooled_CD)
-                    kept_CD = ((pooled_CD - center[:-1]) / center[-1]).astype(np.float16)
-                _check_finite(pooled_CD, kept_CD, chosen, f'{layer}/{name}')
-                kept['rows'][chosen] = kept_CD
+                kept['rows'][chosen] = pooled_BD[: len(chosen)]
+                bad_C = ~np.isfinite(kept['rows'][chosen]).all(axis=1)
+                if bad_C.any():
+                    raise ValueError(
+                        f'Features {layer}/{name} hold NaN or infinity, as of text '
+                        f'{chosen[bad_C.argmax()]}. Look at the model before its '
+                        'vectors: did its training diverge?'
+                    )
             if tell is not None:
-                done = min((start + 1) * _BATCH, len(rows))
+                done = min(start + _BATCH, len(rows))
                 tell(f'vectors of {done:,} of {len(rows):,} texts')
-
-
-def _batches(rows, size):
-    """Indices of rows: first some of all lengths, then the others, shortest first."""
-    order_N = np.argsort([len(row) for row in rows], kind='stable')
-    # The first batch gives centre and scale, so it must not be of one kind.
-    spread_N = np.zeros(len(rows), bool)
-    spread_N[np.linspace(0, len(rows) - 1, min(size, len(rows))).astype(int)] = True
-    order_N = np.concatenate([order_N[spread_N], order_N[~spread_N]])
-    return [order_N[start : start + size] for start in range(0, len(rows), size)]
-
-
-def _center(pooled_CD):
-    """The mean of the vectors, and a scale that keeps float16 far from its ends."""
-    mean_D = pooled_CD.mean(axis=0)
-    size = float(np.abs(pooled_CD).max()) or 1.0
-    # Vectors that are alike differ by rounding error, which is no scale for others.
-    scale = max(float(np.abs(pooled_CD - mean_D).max()), 1e-3 * size)
-    return np.append(mean_D, scale)
-
-
-def _check_finite(pooled_CD, kept_CD, chosen, where):
-    """ValueError for vectors that are not finite, or too far from the others to keep."""
-    bad_C = ~np.isfinite(kept_CD).all(axis=1)
-    if not bad_C.any():
-        return
-    text = f'text {chosen[bad_C.argmax()]}'
-    if not np.isfinite(pooled_CD).all():
-        raise ValueError(
-            f'Features {where} hold NaN or infinity, as of {text}. Look at the model '
-            'before its vectors: did its training diverge?'
-        )
-    raise ValueError(
-        f'The vector {where} of {text} is more than 65,000 times as far from the mean as '
-        'others are, and cannot be kept. Leave this text out, or look at the model.'
-    )
 
 
 def _pool(name, layers, layer, tokens_BL, counted_BL, given):
@@ -255,14 +213,12 @@ def _pool(name, layers, layer, tokens_BL, counted_BL, given):
             f'The pooling {name!r} needs weights: train them on the training split '
             '(trained_pooling.py) and give them.'
         )
-    weights = given[base]
     if base == 'attention':
-        return pooling.attention(hidden_BLD, counted_BL, weights)
+        return pooling.attention(hidden_BLD, counted_BL, given[base])
     if base == 'inverse_frequency':
-        weight_BL = pooling.inverse_frequency(tokens_BL, weights)
-        return pooling.weighted(hidden_BLD, counted_BL, weight_BL)
-    # Positions beyond the trained ones weigh as the last of them.
-    length = tokens_BL.shape[1]
-    logit_L = jnp.pad(weights, (0, max(0, length - len(weights))), mode='edge')[:length]
-    weight_BL = pooling.learned(logit_L, counted_BL)
+        weight_BL = pooling.inverse_frequency(tokens_BL, given[base])
+    else:
+        # Positions beyond the trained ones weigh as the last of them.
+        place_L = jnp.minimum(jnp.arange(tokens_BL.shape[1]), len(given[base]) - 1)
+        weight_BL = pooling.learned(given[base][place_L], counted_BL)
     return pooling.weighted(hidden_BLD, counted_BL, weight_BL)

@@ -1,4 +1,4 @@
-"""Rows of an analysis -> figures and their sections; the pictures of template.py."""
+"""Rows of an analysis -> figures and their sections; the pictures of charts.py."""
 
 from pathlib import Path
 
@@ -7,9 +7,8 @@ from jepa_text.evaluation import controls
 from jepa_text.report import plots
 from jepa_text.running import metrics
 
-# Measure, form, label: what is drawn over layers.
+# Measure, form, label: what is drawn over layers, after the probe.
 LAYERED = (
-    ('probe', '', 'probe'),
     ('word_recovery_auc', '', 'AUC of content words'),
     ('effective_rank', 'raw', 'effective rank'),
     ('uniformity', 'raw', 'uniformity, raw'),
@@ -24,6 +23,7 @@ TRAINING = (
     ('geometry/effective_rank', 'Effective rank of held-out rows', ''),
     ('geometry/uniformity', 'Uniformity of held-out rows', ''),
 )
+FORMS = {'raw': 'raw', 'length_controlled': 'length taken out'}
 
 
 def probe_of(task):
@@ -36,41 +36,32 @@ def probe_of(task):
 def geometry(task, results):
     """Planes, eigenspectra, ranks by pooling: of the last layer that was measured."""
     found, models = findings.final(results['rows']), models_of(results)
-    drawn = []
-    for form, title in (('raw', 'raw'), ('length_controlled', 'length taken out')):
-        points = {}
+    planes, spectra = [], []
+    for form, title in FORMS.items():
+        points, values = {}, {}
         for subject in subjects(results, task['name']):
-            place = (task['name'], *subject)
-            up = found.get((*place, 'class_alignment', form)) or found.get(
-                (*place, 'alignment', form)
+            up, near, across = (
+                found.get((task['name'], *subject, metric, form))
+                for metric in ('class_alignment', 'alignment', 'uniformity')
             )
-            across = found.get((*place, 'uniformity', form))
-            if up and across:
-                points[subject] = (interval(across), interval(up))
+            if across and (up or near):
+                points[subject] = interval(across), interval(up or near)
         if points:
-            drawn.append(
-                charts.plane(points, f'Alignment and uniformity, {title}', models)
-            )
-    for form, title in (('raw', ''), ('length_controlled', ', length taken out')):
-        values = {}
+            title = f'Alignment and uniformity, {title}'
+            planes.append(charts.plane(points, title, models))
         for one in results['spectra']:
             is_first = one['pooling'] in (results['config']['poolings'][0], '', 'mean')
-            if one['task'] == task['name'] and one['form'] == form and is_first:
+            if is_first and (one['task'], one['form']) == (task['name'], form):
                 values.setdefault((one['model'], one['control']), one['values'])
-        drawn.append(charts.eigenspectra(values, f'Eigenspectrum{title}', models))
-    drawn.append(_by_pooling(task, results))
-    return drawn
+        title = 'Eigenspectrum' + f', {FORMS[form]}' * (form != 'raw')
+        spectra.append(charts.eigenspectra(values, title, models))
+    return [*planes, *spectra, _by_pooling(task, results)]
 
 
 def _by_pooling(task, results):
     groups, last = {}, {}
-    rows = [
-        row
-        for row in results['rows']
-        if row['task'] == task['name']
-        and (row['metric'], row['form']) == ('effective_rank', 'raw')
-        and row['layer'] is not None
-    ]
+    value = task['name'], 'effective_rank', 'raw'
+    rows = [row for row in of(results, *value) if row['layer'] is not None]
     for row in rows:
         subject = row['model'], row['control']
         last[subject] = max(row['layer'], last.get(subject, 0))
@@ -84,40 +75,29 @@ def _by_pooling(task, results):
 
 
 def layers(task, results):
-    """A figure for each of LAYERED."""
+    """A figure of the probe and for each of LAYERED."""
     drawn, probe = [], probe_of(task)
-    pooling = results['config']['poolings'][0]
-    for metric, form, label in LAYERED:
-        metric = probe if metric == 'probe' else metric
-        label = metric.replace('_', ' ') if label == 'probe' else label
+    first = [(probe, '', probe.replace('_', ' '))]
+    for metric, form, label in (first * (probe != LAYERED[0][0])) + list(LAYERED):
         lines, flat = {}, {}
-        for row in results['rows']:
-            here = (row['task'], row['metric'], row['form']) == (
-                task['name'],
-                metric,
-                form,
-            )
-            if not here:
-                continue
+        for row in of(results, task['name'], metric, form):
             subject = row['model'], row['control']
-            if row['layer'] is None:
+            # Of another width, there is no rank to compare.
+            is_counted = not row['model'] or row['control'] in _COUNTED
+            if row['layer'] is not None:
+                if row['pooling'] == results['config']['poolings'][0]:
+                    lines.setdefault(subject, {})[row['layer']] = interval(row)
+            elif metric != 'effective_rank' or not is_counted:
                 flat[subject] = row['value']
-            elif row['pooling'] == pooling:
-                lines.setdefault(subject, {})[row['layer']] = interval(row)
-        if form == 'raw' and metric == 'effective_rank':
-            # Of another width, so no rank to compare.
-            counted = controls.TF_IDF, controls.WHOLE, controls.LARGEST
-            flat = {s: x for s, x in flat.items() if s[0] and s[1] not in counted}
-        lines = {s: (sorted(x), [x[i] for i in sorted(x)]) for s, x in lines.items()}
-        if lines and not (metric == probe and label == 'AUC of content words'):
-            drawn.append(
-                charts.by_layer(lines, _title(label), label, models_of(results), flat)
-            )
+        lines = {s: tuple(zip(*sorted(x.items()))) for s, x in lines.items()}
+        if lines:
+            title = f'{label[:1].upper()}{label[1:]} by layer'
+            models = models_of(results)
+            drawn.append(charts.by_layer(lines, title, label, models, flat))
     return drawn
 
 
-def _title(label):
-    return label[:1].upper() + label[1:] + ' by layer'
+_COUNTED = controls.TF_IDF, controls.WHOLE, controls.LARGEST
 
 
 def likeness(results):
@@ -129,16 +109,19 @@ def likeness(results):
             one = f'{row["model"]} seed {row["seed"]}'
             seeds.setdefault(row['model'], set()).add(row['seed'])
             maps.setdefault((one, other), {})[row['layer'], int(layer)] = row['value']
+
+    def named(side):
+        model = side.rpartition(' seed ')[0]
+        return model if len(seeds.get(model, ())) < 2 else side
+
     figures = []
-    for (one, two), values in maps.items():
+    for sides, values in maps.items():
         numbers = tuple(sorted(set(side)) for side in zip(*values))
         whole = [[values[i, j] for j in numbers[1]] for i in numbers[0]]
-        one, two = (_without_seed(name, seeds) for name in (one, two))
+        one, two = map(named, sides)
         title = f'within {one}' if one == two else f'of {one} and {two}'
         figures.append(charts.likeness(whole, f'Unbiased CKA {title}', one, two, numbers))
-    if not figures:
-        return None
-    return {
+    return figures and {
         'heading': f'How alike layers are, on {results["tasks"][0]["name"]}',
         'text': 'Unbiased linear CKA of centred vectors, unbiased_cka in analysis.csv: 1 '
         'is the same up to rotation and scale; about 0, maybe a little below, is '
@@ -148,26 +131,27 @@ def likeness(results):
     }
 
 
-def _without_seed(name, seeds):
-    model = name.rpartition(' seed ')[0]
-    return model if len(seeds.get(model, ())) < 2 else name
-
-
 def training(results):
     """The section of lambda and collapse curves of runs that logged them, or None."""
-    logs = {}
+    logs, names = {}, [name for name, _ in results['models'].values()]
     for path, (name, seed) in results['models'].items():
         if (Path(path) / metrics.FILE).is_file():
-            several = sum(n == name for n, _ in results['models'].values()) > 1
-            logs[f'{name} {seed}' if several else name] = metrics.read(path)
+            own = f'{name} {seed}' if names.count(name) > 1 else name
+            logs[own] = metrics.read(path)
     figures = []
     for key, title, label in TRAINING:
         runs = {name: metrics.series(log, key) for name, log in logs.items()}
         if any(len(steps) for steps, _ in runs.values()):
             figures.append(plots.curves(runs, title, label))
-    if not figures:
-        return None
-    return {'heading': 'How they were trained: λ and collapse', 'figures': figures}
+    heading = 'How they were trained: λ and collapse'
+    return figures and {'heading': heading, 'figures': figures}
+
+
+def of(results, task, metric, form):
+    """The rows of a value."""
+    wanted = task, metric, form
+    keys = 'task', 'metric', 'form'
+    return [r for r in results['rows'] if tuple(r[key] for key in keys) == wanted]
 
 
 def subjects(results, task):

@@ -3,6 +3,7 @@
 import math
 import os
 from concurrent import futures
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,17 +20,28 @@ POOLING_TEXTS = 600  # from which trained poolings learn
 _CKA_TEXTS = 2000
 
 
+class _Made(NamedTuple):
+    """What one cloud of vectors gave: [(form, metric, interval, count)], and what cells
+    and readouts keep for comparisons."""
+
+    values: list
+    deviations: dict
+    single: dict
+    spectra: dict
+
+
 class Measured:
     """Rows as they come, and what comparisons need beside them."""
 
-    def __init__(self, config, chosen, cache, tell=None):
+    def __init__(self, config, tasks, cache, tell=None):
         self.tell = tell or telling.Telling()
-        self.config, self.tasks, self.cache = config, chosen, cache
+        self.config, self.tasks, self.cache = config, tasks, cache
+        self._seed, self._pooling = config['seed'], config['poolings'][0]
         self.rows, self.spectra = [], []
         # What models read of tasks whose texts are longer, and how many are.
         self.read, self.cuts = {}, []
         self.deviations, self.single, self.last = {}, {}, {}
-        for task in chosen:
+        for task in tasks:
             for control, single in readouts.baselines(task).items():
                 cell = Cell(task.name, '', 0, control, None, '')
                 self.single[cell] = single
@@ -48,106 +60,85 @@ class Measured:
             self.tell.say('  (no cls: no special token begins its texts)')
         self._features(model, name, seed, '')
         if controls.UNTRAINED in wanted:
-            # Another draw for each training seed: their spread is that of the control.
+            # Another draw for each training seed: they differ as the control does.
             fresh = controls.untrained(model, self._seed + seed)
             self._features(fresh, name, seed, controls.UNTRAINED)
-        if controls.BAG in wanted:
-            for task in self.tasks:
-                self.tell.part(name, controls.BAG, task.name)
-                texts = _texts(task)
+        for task in self.tasks if controls.BAG in wanted else ():
+            with self.tell.part(name, controls.BAG, task.name):
+                texts, read = _texts(task), self.read[name, seed, task.name]
                 cell = Cell(task.name, name, seed, controls.BAG, None, 'mean')
                 rows_ND = controls.bag_of_embeddings(model, texts)
-                read = self.read[name, seed, task.name]
-                self._cells({cell: rows_ND}, read, _lengths(model, texts, read))
-                self.tell.done()
+                tokens_N = [len(model.row(text)) for text in texts]
+                self._cells(
+                    {(cell,): lambda x=rows_ND: x}, read, _lengths(tokens_N, read)
+                )
 
     def tf_idf(self):
         """The control without any model: of what models read, and of the whole texts."""
-        if controls.TF_IDF not in self.config['controls']:
-            return
-        for task in self.tasks:
-            self.tell.part(controls.TF_IDF, task.name)
-            # Models that read the same share their control.
-            groups = {_texts(task): (task, [])}
-            for (name, seed, of), read in self.read.items():
-                if of == task.name:
-                    cell = Cell(of, name, seed, controls.TF_IDF, None, '')
-                    groups.setdefault(_texts(read), (read, []))[1].append(cell)
-            if len(groups) == 1:
-                places = [Cell(task.name, '', 0, controls.TF_IDF, None, '')]
-                groups = {(): (task, places)}
-            else:
-                groups[_texts(task)][1].append(
-                    Cell(task.name, '', 0, controls.WHOLE, None, '')
-                )
-            for read, places in groups.values():
-                self._counted(read, places)
-            self.tell.done()
-
-    def _counted(self, task, places):
-        """TF-IDF of the texts of a task, in several cells."""
-        texts = _texts(task)
-        rows_NW = controls.tf_idf(texts, task.train.texts())
-        first, *others = places
-        lengths_N2 = controls.word_lengths(texts)
-        self._cells({first: rows_NW}, task, lengths_N2, others=others)
+        for task in self.tasks if controls.TF_IDF in self.config['controls'] else ():
+            with self.tell.part(controls.TF_IDF, task.name):
+                # Models that read the same share their control.
+                groups = {_texts(task): (task, [])}
+                for (name, seed, of), read in self.read.items():
+                    if of == task.name:
+                        cell = Cell(of, name, seed, controls.TF_IDF, None, '')
+                        groups.setdefault(_texts(read), (read, []))[1].append(cell)
+                whole = controls.WHOLE
+                if len(groups) == 1:
+                    groups[_texts(task)][1].clear()
+                    whole = controls.TF_IDF
+                groups[_texts(task)][1].append(Cell(task.name, '', 0, whole, None, ''))
+                for texts, (read, places) in groups.items():
+                    rows_NW = controls.tf_idf(texts, read.train.texts())
+                    lengths_N2 = controls.word_lengths(texts)
+                    self._cells({tuple(places): lambda x=rows_NW: x}, read, lengths_N2)
 
     def likeness(self):
         """Unbiased CKA of all layers with all, within and between models, on the first
         task."""
         names = list(self.last)
-        self.tell.part('likeness of layers')
-        for place, one in enumerate(names):
-            for two in names[place:]:
-                self.tell.within(f'{one[0]} and {two[0]}')
-                down, across = self.last[one], self.last[two]
-                cka = similarity.similarity_map([*down.values()], [*across.values()])
-                count = len(next(iter(down.values())))
-                for i, values in zip(down, cka):
-                    for j, value in zip(across, values):
-                        cell = Cell(self.tasks[0].name, *one, '', i, self._pooling)
-                        other = f'{two[0]} seed {two[1]} layer {j}'
-                        values = (float(value), math.nan, math.nan)
-                        self._row(cell, 'centred', 'unbiased_cka', values, count, other)
-
-    @property
-    def _seed(self):
-        return self.config['seed']
-
-    @property
-    def _pooling(self):
-        return self.config['poolings'][0]
+        pairs = [(one, two) for n, one in enumerate(names) for two in names[n:]]
+        for one, two in pairs:
+            self.tell.within(f'{one[0]} and {two[0]}')
+            down, across = self.last[one], self.last[two]
+            cka = similarity.similarity_map([*down.values()], [*across.values()])
+            for (i, rows_ND), values in zip(down.items(), cka):
+                for j, value in zip(across, values):
+                    cell = Cell(self.tasks[0].name, *one, '', i, self._pooling)
+                    other = f'{two[0]} seed {two[1]} layer {j}'
+                    value = value, math.nan, math.nan
+                    count = len(rows_ND)
+                    self._row(cell, 'centred', 'unbiased_cka', value, count, other)
 
     def _features(self, model, name, seed, control):
         for task in self.tasks:
-            self.tell.part(name, control, task.name)
-            texts = _texts(task)
-            poolings, given = self._poolings(model, task)
-            found = features.of(
-                model,
-                texts,
-                poolings,
-                layers=self.config['layers'] or None,
-                given=given,
-                folder=self.cache,
-                tell=self.tell.within,
-            )
-            labels = _token_labels(model, task)
-            read = self.read[name, seed, task.name]
-            lengths_N2 = _lengths(model, texts, read, found.tokens_N)
-            places = {
-                Cell(task.name, name, seed, control, layer, pooling): (layer, pooling)
-                for layer, pooling in found.names
-            }
-            self._cells(places, read, lengths_N2, found, labels)
-            if task is self.tasks[0] and not control:
-                start = len(texts) - len(task.test.texts())
-                self.last[name, seed] = {
-                    layer: found.vectors(layer, pooling)[start : start + _CKA_TEXTS]
-                    for layer, pooling in sorted(found.names)
-                    if pooling == self._pooling
+            with self.tell.part(name, control, task.name):
+                texts, read = _texts(task), self.read[name, seed, task.name]
+                poolings, given = self._poolings(model, task)
+                found = features.of(
+                    model,
+                    texts,
+                    poolings,
+                    layers=self.config['layers'] or None,
+                    given=given,
+                    folder=self.cache,
+                    tell=self.tell.within,
+                )
+                places = {
+                    (Cell(task.name, name, seed, control, *pair),): partial(
+                        found.vectors, *pair
+                    )
+                    for pair in found.names
                 }
-            self.tell.done()
+                labels = _token_labels(model, task)
+                self._cells(places, read, _lengths(found.tokens_N, read), labels)
+                if task is self.tasks[0] and not control:
+                    start = len(texts) - len(task.test.texts())
+                    self.last[name, seed] = {
+                        layer: found.vectors(layer, pooling)[start : start + _CKA_TEXTS]
+                        for layer, pooling in sorted(found.names)
+                        if pooling == self._pooling
+                    }
 
     def _poolings(self, model, task):
         """The poolings that model and task allow, and weights trained on its training
@@ -165,25 +156,22 @@ class Measured:
         self.tell.within(f'training {", ".join(trained)}')
         return wanted, trained_weights(model, task, self._seed, self.cache)
 
-    def _cells(self, places, task, lengths_N2, found=None, labels=None, others=()):
-        """Measures cells in parallel, and keeps what they give, in their order.
+    def _cells(self, places, task, lengths_N2, labels=None):
+        """Measures clouds in parallel, and keeps what they give, in their order.
 
-        `places` are {Cell: its vectors, or where they lie in the features `found`}; what
-        a lone one gives is also that of `others`.
+        `places` is {Cells: a function that gives the vectors of all of them}.
         """
-
-        deepest = max((cell.layer for cell in places), key=lambda layer: layer or 0)
+        deepest = max(cell.layer or 0 for cell, *_ in places)
         once = cells.once(task)
 
-        def measure(cell):
-            rows_ND = places[cell] if found is None else found.vectors(*places[cell])
-            made = _Made([], {}, {}, {})
-            is_last = cell.layer == deepest
-            self._geometry(task, once, rows_ND, lengths_N2, is_last, made)
+        def measure(place):
+            cell, rows_ND = place[0], places[place]()
+            is_last = (cell.layer or 0) == deepest
+            made = self._geometry(task, once, rows_ND, lengths_N2, is_last)
             if is_last or cell.pooling == self._pooling:
-                split = cells.split(rows_ND, task)
                 is_first = cell.pooling in (self._pooling, 'mean')
                 paper = labels if is_last and is_first else None
+                split = cells.split(rows_ND, task)
                 values, single = readouts.answers(task, split, self._seed, paper)
                 made.single.update(single)
                 count = len(task.test)
@@ -191,19 +179,20 @@ class Measured:
             return made
 
         with futures.ThreadPoolExecutor(self.config['threads'] or os.cpu_count()) as pool:
-            for number, (cell, made) in enumerate(zip(places, pool.map(measure, places))):
-                self.tell.within(f'measured {number + 1:,} of {len(places):,} clouds')
-                for one in (cell, *others):
-                    self._keep(one, made)
+            for number, (place, made) in enumerate(
+                zip(places, pool.map(measure, places)), 1
+            ):
+                self.tell.within(f'measured {number:,} of {len(places):,} clouds')
+                for cell in place:
+                    for value in made.values:
+                        self._row(cell, *value)
+                    self.deviations[cell] = made.deviations
+                    self.single[cell] = made.single
+                    for form, values in made.spectra.items():
+                        spectrum = dict(form=form, values=values)
+                        self.spectra.append(cell._asdict() | spectrum)
 
-    def _keep(self, cell, made):
-        for value in made.values:
-            self._row(cell, *value)
-        self.deviations[cell], self.single[cell] = made.deviations, made.single
-        for form, values in made.spectra.items():
-            self.spectra.append({**cell._asdict(), 'form': form, 'values': values})
-
-    def _geometry(self, task, once, rows_ND, lengths_N2, is_last, made):
+    def _geometry(self, task, once, rows_ND, lengths_N2, is_last):
         """Every measure of the test texts, each once; in the last layer, intervals."""
         start = len(rows_ND) - len(task.test.texts())
         rows_ND, lengths_N2 = (x[start:][once.index_M] for x in (rows_ND, lengths_N2))
@@ -217,30 +206,14 @@ class Measured:
             once.units_M,
             once.positives_P2,
         )
-        made.deviations.update(deviations)
-        for (metric, form), interval in values.items():
-            made.values.append((form, metric, interval, len(rows_ND)))
-        if is_last:
-            made.spectra.update(cells.spectra(rows_ND, lengths_N2))
+        values = [(form, name, x, len(rows_ND)) for (name, form), x in values.items()]
+        spectra = cells.spectra(rows_ND, lengths_N2) if is_last else {}
+        return _Made(values, deviations, {}, spectra)
 
     def _row(self, cell, form, metric, interval, count, other=''):
         value, low, high = (float(x) for x in interval)
-        self.rows.append(
-            {
-                **cell._asdict(),
-                **dict(form=form, metric=metric, value=value, low=low, high=high),
-                **dict(count=count, other=other),
-            }
-        )
-
-
-class _Made(NamedTuple):
-    """What one cell gave."""
-
-    values: list
-    deviations: dict
-    single: dict
-    spectra: dict
+        measured = dict(form=form, metric=metric, value=value, low=low, high=high)
+        self.rows.append(cell._asdict() | measured | dict(count=count, other=other))
 
 
 def trained_weights(model, task, seed, folder):
@@ -272,11 +245,9 @@ def _texts(task):
     return (*task.train.texts(), *task.test.texts())
 
 
-def _lengths(model, texts, read, tokens_N=None):
+def _lengths(tokens_N, read):
     """[N, 2]: tokens, and characters of what the model reads of the texts; what length
     control takes out."""
-    if tokens_N is None:
-        tokens_N = [len(model.row(text)) for text in texts]
     return np.stack([tokens_N, [max(1, len(part)) for part in _texts(read)]], axis=1)
 
 

@@ -45,7 +45,7 @@ def found(model, tmp_path_factory):
 def test_they_are_what_encode_gives(found, model, layer, pool):
     expected = model.encode(TEXTS, layer=layer, pool=pool)
     got = found[0].vectors(layer, pool)
-    np.testing.assert_allclose(got, expected, atol=1e-3 * np.abs(expected).max())
+    np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max())
     assert got.dtype == np.float32
 
 
@@ -80,46 +80,12 @@ def test_other_parameters_texts_or_weights_are_other_files(found, model):
     assert np.abs(pair[1].vectors(2, 'attention') - mean_ND).max() > 0.05
 
 
-def test_a_shared_direction_costs_no_precision(model):
-    shift = {'encoder': dict(model.params['encoder'])}
-    shift['encoder']['embedding'] = model.params['encoder']['embedding'] + 100.0
-    moved = dataclasses.replace(model, params=model.params | shift)
-    kept = features.of(moved, TEXTS, ('mean',), layers=[0]).vectors(0, 'mean')
-    true = moved.encode(TEXTS, layer=0)
-    assert np.abs(true).min() > 90
-    spread = np.abs(true - true.mean(axis=0)).max()
-    np.testing.assert_allclose(kept, true, atol=2e-3 * spread + 2e-5)
-
-
-def test_texts_that_are_alike_give_no_scale_for_the_others(model, monkeypatch):
-    # Three alike ones stand for the 64 shortest of a thousand.
-    monkeypatch.setattr(features, '_batches', lambda *_: [np.arange(3), np.array([3])])
-    texts = [*['The whale'] * 3, TEXTS[2]]
-    found = features.of(model, texts, ('mean',), layers=[0, 2])
-    for layer in (0, 2):
-        true = model.encode(texts, layer=layer)
-        atol = 2e-3 * np.abs(true).max()
-        np.testing.assert_allclose(found.vectors(layer, 'mean'), true, atol=atol)
-
-
-def test_the_first_batch_is_of_all_lengths_and_every_text_is_in_one():
-    rows = [np.zeros(1 + n // 3) for n in range(300)][::-1]
-    batches = features._batches(rows, 64)
-    assert sorted(np.concatenate(batches)) == list(range(300))
-    lengths = [len(rows[i]) for i in batches[0]]
-    assert min(lengths) == 1 and max(lengths) == 100 and len(set(lengths)) == 64
-    assert [len(batch) for batch in features._batches(rows[:5], 64)] == [5]
-
-
-def test_what_float16_cannot_hold_is_said_and_not_kept(model, monkeypatch, tmp_path):
-    monkeypatch.setattr(features, '_center', lambda x_CD: np.append(0 * x_CD[0], 1e-9))
-    with pytest.raises(ValueError, match='2/mean of text 1 is more than 65,000 times'):
-        features.of(model, TEXTS, ('mean',), layers=[-1], folder=tmp_path)
-    assert not list(tmp_path.iterdir())
+def test_what_is_not_finite_is_said_and_not_kept(model, tmp_path):
     broken = jax.tree.map(lambda x: x * np.nan, model.params)
     broken = dataclasses.replace(model, params=broken)
     with pytest.raises(ValueError, match='2/mean hold NaN .* did its training diverge'):
-        features.of(broken, TEXTS, ('mean',), layers=[-1])
+        features.of(broken, TEXTS, ('mean',), layers=[-1], folder=tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 FORMS = {'rows': ((100,), np.float16)}
