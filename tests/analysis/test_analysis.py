@@ -445,5 +445,5 @@ def test_geometry_in_training_is_that_of_the_texts(folder):
 
 def test_a_wrong_geometry_section_is_said(folder, tmp_path):
     changes = dict(geometry=dict(every=2, text=3))
-    with pytest.raises(ValueError, match="geometry does not take 'text'. Did you mean"):
+    with pytest.raises(ValueError, match="geometry has no key 'text'. Did you mean"):
         train.train(tiny.config(folder, **changes), tmp_path / 'x')
