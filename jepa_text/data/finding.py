@@ -7,6 +7,7 @@ import pathlib
 import stat
 from collections.abc import Callable
 
+from jepa_text.data import reading
 from jepa_text.files import paths
 
 SHOWN = 5
@@ -40,13 +41,27 @@ class Found:
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """Documents of files, read anew whenever one iterates."""
+    """Documents of one split of some files, read anew whenever one iterates.
+
+    `read(file)` gives all of a file: dicts of text and whatever else it says.
+    """
 
     found: Found
-    documents: Callable
+    read: Callable
+    split: str
+    heldout_every: int
 
     def __iter__(self):
-        return self.documents(self.found.files)
+        for file in self.found.files:
+            for document in self.read(file):
+                if reading.in_split(document['text'], self.split, self.heldout_every):
+                    yield document
+
+
+def corpus(path, suffixes, read, split, heldout_every):
+    """The Corpus at a path; raises as `find` and `reading.check_split` do."""
+    reading.check_split(split, heldout_every)
+    return Corpus(find(path, suffixes), read, split, heldout_every)
 
 
 def find(path, suffixes):

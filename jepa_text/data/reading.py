@@ -11,6 +11,7 @@ split, and two copies of a document never end up on both sides.
 
 import gzip
 import hashlib
+import json
 import zlib
 
 SPLITS = ('train', 'heldout')
@@ -83,6 +84,33 @@ def _not_utf8(path, number, offset, byte):
         f'{number}. Convert it first, for example `iconv -f WINDOWS-1252 -t UTF-8 '
         f'{path.name} > utf8.txt`.'
     )
+
+
+def objects(path):
+    """('FILE, line N', dict) of every line of JSON that is not blank.
+
+    Raises ValueError for a line that holds anything but an object.
+    """
+    for number, line in lines(path):
+        if line.strip():
+            where = f'{path}, line {number}'
+            yield where, _object(line, where)
+
+
+def _object(line, where):
+    try:
+        found = json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(
+            f'{where} is not JSON that can be read: {error}. Each line must be one JSON '
+            'object; mend or remove the line.'
+        ) from error
+    if not isinstance(found, dict):
+        raise ValueError(
+            f'{where} is a JSON {type(found).__name__}, not an object. Each line must '
+            'look like {"text": "..."}.'
+        )
+    return found
 
 
 def parquet_rows(path, wanted=None):

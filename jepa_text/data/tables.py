@@ -7,7 +7,6 @@ Nothing is downloaded. 'tfds:glue/sst2' reads what tensorflow_datasets has prepa
 this machine, through ArrayRecord.
 """
 
-import json
 from pathlib import Path
 
 from jepa_text.config import resolve
@@ -36,7 +35,7 @@ def read(path, header=None):
     if '.tsv' in path.name:
         return _tsv(path, header)
     if path.name.endswith(SUFFIXES):
-        return [_object(line, f'{path}, line {n}') for n, line in _filled(path)]
+        return [row for _, row in reading.objects(path)]
     raise ValueError(
         f'{path} is not a file that can be read: its name must end in '
         f'{", ".join(SUFFIXES)}.'
@@ -95,23 +94,11 @@ def _of(files, names, header):
     return None
 
 
-def _filled(path):
-    return ((n, line) for n, line in reading.lines(path) if line.strip())
-
-
-def _object(line, where):
-    try:
-        found = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f'{where} is not JSON: {error}. Mend the line.') from error
-    if not isinstance(found, dict):
-        raise ValueError(f'{where} is not a JSON object such as {{"text": "..."}}.')
-    return found
-
-
 def _tsv(path, header):
     rows, names = [], header
-    for number, line in _filled(path):
+    for number, line in reading.lines(path):
+        if not line.strip():
+            continue
         cells = line.split('\t')
         if names is None:
             names = cells

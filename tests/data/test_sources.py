@@ -222,7 +222,7 @@ def test_jsonl_keeps_what_else_a_line_says(tmp_path):
 @pytest.mark.parametrize(
     'line, message',
     [
-        ('{"text": ', 'line 2 is not JSON: .* at column'),
+        ('{"text": ', 'line 2 is not JSON that can be read: .* column'),
         ('["text"]', 'line 2 is a JSON list, not an object'),
         ('{"body": "a", "year": 1}', "line 2 has no field 'text'; it has: body, year"),
         ('{"text": 7}', "line 2: the field 'text' is int, not a string"),

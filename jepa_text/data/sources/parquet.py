@@ -20,23 +20,16 @@ def make(split, path, field='text', columns=(), heldout_every=100):
     read a few at a time. Raises FileNotFoundError for a missing path, and ValueError with
     the file for what is not Parquet, has no such column, or a row without text.
     """
-    reading.check_split(split, heldout_every)
-    found = finding.find(path, SUFFIXES)
-    given = dict(field=field, columns=list(columns), split=split)
-    given['heldout_every'] = heldout_every
-    return finding.Corpus(found, functools.partial(_documents, **given))
+    read = functools.partial(_documents, field=field, columns=columns)
+    return finding.corpus(path, SUFFIXES, read, split, heldout_every)
 
 
-def _documents(files, field, columns, split, heldout_every):
-    for file in files:
-        rows = reading.parquet_rows(file, [field, *columns])
-        for number, row in enumerate(rows, 1):
-            text = row[field]
-            if not isinstance(text, str):
-                raise ValueError(
-                    f'{file}, row {number}: the column {field!r} is '
-                    f'{type(text).__name__}, not a string. Remove the row, or name the '
-                    'column that holds the text.'
-                )
-            if reading.in_split(text, split, heldout_every):
-                yield row | {'text': text}
+def _documents(file, field, columns):
+    for number, row in enumerate(reading.parquet_rows(file, [field, *columns]), 1):
+        if not isinstance(row[field], str):
+            raise ValueError(
+                f'{file}, row {number}: the column {field!r} is '
+                f'{type(row[field]).__name__}, not a string. Remove the row, or name the '
+                'column that holds the text.'
+            )
+        yield row | {'text': row[field]}

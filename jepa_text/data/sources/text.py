@@ -4,6 +4,7 @@ config.prepare.source = dict(name='text', path='books/', documents='file')
 """
 
 import functools
+import itertools
 
 from jepa_text.data import finding, reading
 
@@ -19,35 +20,22 @@ def make(split, path, documents='blank_line', heldout_every=100):
     are read line by line. Raises FileNotFoundError for a missing path, ValueError for
     bytes that are not UTF-8.
     """
-    reading.check_split(split, heldout_every)
     if documents not in DOCUMENTS:
         raise ValueError(
             f'text: documents={documents!r} is not one of {DOCUMENTS}: blank lines lie '
             'between documents, or every file is one.'
         )
-    found = finding.find(path, SUFFIXES)
-    read = _by_blank_line if documents == 'blank_line' else _by_file
-    given = dict(read=read, split=split, heldout_every=heldout_every)
-    return finding.Corpus(found, functools.partial(_documents, **given))
+    read = functools.partial(_documents, whole=documents == 'file')
+    return finding.corpus(path, SUFFIXES, read, split, heldout_every)
 
 
-def _documents(files, read, split, heldout_every):
-    for file in files:
-        for text in read(file):
-            if text and reading.in_split(text, split, heldout_every):
-                yield {'text': text, 'title': file.name}
-
-
-def _by_blank_line(file):
-    block = []
-    for _, line in reading.lines(file):
-        if line.strip():
-            block.append(line)
-        else:
-            yield '\n'.join(block)
-            block = []
-    yield '\n'.join(block)
-
-
-def _by_file(file):
-    yield '\n'.join(line for _, line in reading.lines(file)).strip()
+def _documents(file, whole):
+    """Blocks of lines; a whole file without the blank lines around it is one, too."""
+    lines = (line for _, line in reading.lines(file))
+    if whole:
+        texts = ['\n'.join(lines).strip()]
+    else:
+        blocks = itertools.groupby(lines, key=lambda line: bool(line.strip()))
+        texts = ('\n'.join(block) for has_text, block in blocks if has_text)
+    for text in filter(None, texts):
+        yield {'text': text, 'title': file.name}
