@@ -39,15 +39,20 @@ def patterns():
     return (*_sums(normal), *_layers(normal, rng), *_tables(normal, rng))
 
 
+def _alike(name, arrays, function, **options):
+    """The Pattern of function(jax.numpy or numpy, **arrays)."""
+    by = (functools.partial(function, module) for module in (jnp, np))
+    return Pattern(name, arrays, *by, **options)
+
+
 def _sums(normal):
     count = np.arange(32_769, dtype=np.float32)
     points = np.stack([count, 0 * count, 0 * count], 1)
     return (
-        Pattern(
+        _alike(
             'a product times its factor, summed',
             {'x': normal(5, 60, 60)},
-            lambda x: jnp.sum((x @ jnp.ones_like(x)) * x, (1, 2)),
-            lambda x: np.sum((x @ np.ones_like(x)) * x, (1, 2)),
+            lambda np, x: np.sum((x @ np.ones_like(x)) * x, (1, 2)),
         ),
         Pattern(
             'squares of a product of each row, summed',
@@ -55,11 +60,10 @@ def _sums(normal):
             lambda x, w: jax.vmap(lambda row: jnp.sum((w @ row) ** 2))(x),
             lambda x, w: np.sum((x @ w.T) ** 2, 1),
         ),
-        Pattern(
+        _alike(
             'a product, and the squares of its rows',
             {'x': normal(96, 64), 'y': normal(64, 80)},
-            lambda x, y: (x @ y, jnp.sum((x @ y) ** 2, -1)),
-            lambda x, y: (x @ y, np.sum((x @ y) ** 2, -1)),
+            lambda np, x, y: (x @ y, np.sum((x @ y) ** 2, -1)),
         ),
         Pattern(
             'a covariance',
@@ -67,13 +71,12 @@ def _sums(normal):
             lambda x: (x - x.mean(0)).T @ (x - x.mean(0)) / (len(x) - 1),
             lambda x: np.cov(x.T),
         ),
-        Pattern(
+        _alike(
             'exp of minus distances, averaged',
             {'x': normal(64, 24)},
-            lambda x: jnp.mean(
-                jnp.exp(-0.1 * jnp.sum((x[:, None] - x[None]) ** 2, -1)), 1
+            lambda np, x: np.mean(
+                np.exp(-0.1 * np.sum((x[:, None] - x[None]) ** 2, -1)), 1
             ),
-            lambda x: np.mean(np.exp(-0.1 * np.sum((x[:, None] - x[None]) ** 2, -1)), 1),
         ),
     )
 
@@ -117,13 +120,10 @@ def _layers(normal, rng):
 
 def _tables(normal, rng):
     return (
-        Pattern(
+        _alike(
             'means of masked rows',
             {'x': normal(8, 40, 64), 'mask': rng.random((8, 40)) < 0.5},
-            lambda x, mask: (
-                jnp.sum(x * mask[..., None], 1) / jnp.sum(mask, 1, keepdims=True)
-            ),
-            lambda x, mask: (
+            lambda np, x, mask: (
                 np.sum(x * mask[..., None], 1) / np.sum(mask, 1, keepdims=True)
             ),
         ),
@@ -139,17 +139,11 @@ def _tables(normal, rng):
             lambda x, ids: jax.ops.segment_sum(x, ids, 4),
             lambda x, ids: np.eye(4)[ids].T @ x,
         ),
-        Pattern(
-            'running sums',
-            {'x': normal(16, 300)},
-            lambda x: jnp.cumsum(x, 1),
-            lambda x: np.cumsum(x, 1),
-        ),
-        Pattern(
+        _alike('running sums', {'x': normal(16, 300)}, lambda np, x: np.cumsum(x, 1)),
+        _alike(
             'operations one by one',
             {'x': np.square(normal(16, 32)), 'y': normal(16, 32)},
-            lambda x, y: jnp.sum(jnp.sqrt(x) * y + 1, 1),
-            lambda x, y: np.sum(np.sqrt(x) * y + 1, 1),
+            lambda np, x, y: np.sum(np.sqrt(x) * y + 1, 1),
             jitted=False,
         ),
     )
