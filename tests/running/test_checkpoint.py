@@ -1,6 +1,5 @@
 """What is saved comes back bit for bit or not at all, whatever happens in between."""
 
-import contextlib
 import errno
 import logging
 import os
@@ -13,6 +12,7 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+import disks
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -87,22 +87,6 @@ def _flip(path):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-
-
-@contextlib.contextmanager
-def _small_disk(path, size):
-    """A real, full-able disk for those who may mount one (root)."""
-    path.mkdir()
-    command = ['mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', str(path)]
-    if (
-        not shutil.which('mount')
-        or subprocess.run(command, capture_output=True).returncode
-    ):
-        pytest.skip('this user may not mount a tmpfs')
-    try:
-        yield path
-    finally:
-        subprocess.run(['umount', '-l', str(path)], check=True)
 
 
 # There and back
@@ -450,7 +434,7 @@ def test_no_room_is_an_alarm_while_training_and_an_error_at_the_end(
 def test_disk_that_fills_up_while_saving(tmp_path, monkeypatch, caplog):
     """A real full disk behind a preflight that was told otherwise."""
     monkeypatch.setattr(shutil, 'disk_usage', lambda folder: SimpleNamespace(free=10**12))
-    with _small_disk(tmp_path / 'disk', '4m') as disk:
+    with disks.small(tmp_path / 'disk', '4m') as disk:
         _fill_and_recover(disk, caplog)
 
 

@@ -1,15 +1,14 @@
 """One process and one config for a folder; everything else is refused in words."""
 
-import contextlib
 import fcntl
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
 
+import disks
 import pytest
 
 from jepa_text.running import workdir
@@ -32,22 +31,6 @@ with workdir.open_workdir(sys.argv[1], {'a': 1}):
 
 def _changed(**changes):
     return {**CONFIG, **changes}
-
-
-@contextlib.contextmanager
-def _small_disk(path, size):
-    """A real, full-able disk for those who may mount one (root)."""
-    path.mkdir()
-    command = ['mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', str(path)]
-    if (
-        not shutil.which('mount')
-        or subprocess.run(command, capture_output=True).returncode
-    ):
-        pytest.skip('this user may not mount a tmpfs')
-    try:
-        yield path
-    finally:
-        subprocess.run(['umount', '-l', str(path)], check=True)
 
 
 def test_first_use_writes_the_config_sorted_and_later_use_accepts_it(tmp_path):
@@ -178,7 +161,7 @@ def test_unknown_system_error_keeps_its_words(tmp_path, monkeypatch):
 
 
 def test_full_disk_is_explained(tmp_path):
-    with _small_disk(tmp_path / 'disk', '64k') as disk:
+    with disks.small(tmp_path / 'disk', '64k') as disk:
         (disk / 'run').mkdir()
         with (
             pytest.raises(OSError, match='No space'),

@@ -1,5 +1,9 @@
-"""A run that saved a state does not begin again at step 0 by itself."""
+"""A run whose files were damaged: what goes on, what is named, what begins anew.
 
+One that saved a state does not begin again at step 0 by itself.
+"""
+
+import json
 import os
 import shutil
 from pathlib import Path
@@ -7,7 +11,8 @@ from pathlib import Path
 import pytest
 import tiny
 
-from jepa_text import main
+from jepa_text import load, main
+from jepa_text.data import tokenizers
 from jepa_text.files import seal
 from jepa_text.parallel import exits
 from jepa_text.running import anew, metrics, restore
@@ -142,3 +147,51 @@ def test_the_flag_reaches_the_run(monkeypatch, tmp_path):
     for words in ([], ['--restart'], ['--restart=false'], ['--norestart']):
         assert main.main([*command, *words]) == exits.DONE
     assert seen == [{}, {'restart': True}, {}, {}]
+
+
+def test_another_tokenizer_than_the_run_had_is_named(run):
+    _, workdir = run
+    path = workdir / 'tokenizer.json'
+    content = json.loads(path.read_text())
+    # Two words change places: the file is as good as before.
+    words = content['model']['vocab']
+    first, second = sorted(words, key=words.get)[300:302]
+    words[first], words[second] = words[second], words[first]
+    path.write_text(json.dumps(content))
+    tokenizers.load(path)
+    for read in (load.load, load.untrained):
+        with pytest.raises(ValueError, match='tokenizer.json is damaged or was edited'):
+            read(workdir)
+
+
+def test_a_config_of_another_model_is_named(run):
+    _, workdir = run
+    path = workdir / 'config.json'
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {'log_every': 7}))
+    load.load(workdir)  # may change
+    config['phases'][0]['objective']['rate'] = 0.31
+    path.write_text(json.dumps(config))
+    with pytest.raises(ValueError, match='config.json is damaged or was edited'):
+        load.load(workdir)
+    path.write_text('{')
+    with pytest.raises(ValueError, match=r'config\.json is damaged: it is not JSON'):
+        load.load(workdir)
+
+
+def test_a_training_command_writes_the_tokenizer_again(run):
+    config, workdir = run
+    (workdir / 'tokenizer.json').write_text('{}')
+    train.train(config, workdir)
+    assert load.load(workdir)
+
+
+@pytest.mark.parametrize(
+    'change', [lambda c: c | {'steps': 1}, lambda c: c | {'steps': 0, 'stdps': 4}]
+)
+def test_a_length_that_changed_on_the_disk_is_no_wish_for_more_steps(run, change):
+    config, workdir = run
+    path = workdir / 'config.json'
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    with pytest.raises(ValueError, match=r'config\.json is damaged or was edited'):
+        train.train(config, workdir)
