@@ -273,7 +273,13 @@ def test_bfloat16_comes_in_and_float32_goes_out(name):
 
 
 @pytest.mark.parametrize(
-    'name', ['positions.masked_mean', 'vectors.info_nce', 'regularizers.sigreg']
+    'name',
+    [
+        'positions.masked_mean',
+        'vectors.info_nce',
+        'vectors.instance_normalise',
+        'regularizers.sigreg',
+    ],
 )
 def test_a_mask_of_nothing_gives_nothing(name):
     x, y, where = given(0)

@@ -110,33 +110,6 @@ def test_causal_has_no_gradient_to_later_positions(tokens):
     assert reach(False).all()
 
 
-def test_scanned_unrolled_and_rematerialised_agree(tokens):
-    scanned = build(scan=True)
-    params = init(scanned)
-
-    def value_and_grad(model, params):
-        def loss(p):
-            hidden = model.apply({'params': p}, tokens, SEGMENTS, POSITIONS, causal=False)
-            return (hidden**2 * jnp.arange(1.0, 65.0)[None, None]).sum()
-
-        return jax.jit(jax.value_and_grad(loss))(params)
-
-    value, grads = value_and_grad(scanned, params)
-    for remat in stack.REMAT:
-        other, other_grads = value_and_grad(build(scan=True, remat=remat), params)
-        assert_allclose(other, value, rtol=1e-6)
-        jax.tree.map(
-            lambda a, b: assert_allclose(a, b, rtol=1e-3, atol=2e-3), other_grads, grads
-        )
-    unrolled = transformer.unstack_layers(params)
-    other, other_grads = value_and_grad(build(scan=False), unrolled)
-    assert_allclose(other, value, rtol=1e-6)
-    restacked = transformer.stack_layers(other_grads)
-    jax.tree.map(
-        lambda a, b: assert_allclose(a, b, rtol=1e-3, atol=2e-3), restacked, grads
-    )
-
-
 @pytest.mark.parametrize('scan', [True, False])
 def test_every_layer_on_request(tokens, scan):
     model = build(scan=scan)
@@ -237,11 +210,19 @@ def test_every_trunk_is_called_alike(tokens, name):
     assert shape.dtype == jnp.bfloat16
 
 
-@pytest.mark.parametrize('name', ['modernbert', 'transformer'])
-def test_every_trunk_is_the_same_unrolled_and_rematerialised(tokens, name):
-    scanned = other(name, remat='full')
-    params = init(scanned)
+def plain(name, **options):
+    return build(**options)
 
+
+@pytest.mark.parametrize(
+    'name, make, remats',
+    [
+        ('plain', plain, stack.REMAT),
+        ('modernbert', other, ['full']),
+        ('transformer', other, ['full']),
+    ],
+)
+def test_every_trunk_is_the_same_unrolled_and_rematerialised(tokens, name, make, remats):
     def value_and_grad(model, params):
         def loss(p):
             hidden = model.apply({'params': p}, tokens, SEGMENTS, POSITIONS, causal=False)
@@ -249,16 +230,19 @@ def test_every_trunk_is_the_same_unrolled_and_rematerialised(tokens, name):
 
         return jax.jit(jax.value_and_grad(loss))(params)
 
-    value, grads = value_and_grad(scanned, params)
+    params = init(make(name))
+    value, grads = value_and_grad(make(name), params)
+    others = [value_and_grad(make(name, remat=remat), params) for remat in remats]
     unrolled = transformer.unstack_layers(params)
-    again, other_grads = value_and_grad(other(name, scan=False), unrolled)
-    assert_allclose(again, value, rtol=1e-5)
+    again, unrolled = value_and_grad(make(name, scan=False), unrolled)
     largest = max(np.abs(g).max() for g in jax.tree.leaves(grads))
-    jax.tree.map(
-        lambda a, b: assert_allclose(a, b, rtol=1e-3, atol=1e-5 * largest),
-        transformer.stack_layers(other_grads),
-        grads,
-    )
+    for one, slopes in (*others, (again, transformer.stack_layers(unrolled))):
+        assert_allclose(one, value, rtol=1e-6)
+        jax.tree.map(
+            lambda a, b: assert_allclose(a, b, rtol=1e-3, atol=1e-5 * largest),
+            slopes,
+            grads,
+        )
 
 
 @pytest.mark.parametrize('name', OTHERS)
