@@ -4,14 +4,35 @@ Each has write(step, {name: number}) and close(). A program that is not installe
 for by name; metrics.jsonl is written in any case.
 """
 
+import dataclasses
 import json
 import time
 import uuid
 from pathlib import Path
 
+from jepa_text.config import schema
 from jepa_text.files import atomic, seal
 
 RUN = 'wandb.json'
+MODES = ('online', 'offline', 'disabled')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WandbConfig:
+    """The section `metrics.wandb`."""
+
+    project: str = schema.field(doc='a project at Weights & Biases')
+    entity: str | None = schema.field(None, 'whose it is; yours by default')
+    name: str | None = schema.field(None, 'of the run; W&B makes one up')
+    group: str | None = schema.field(None, 'of runs that belong together')
+    mode: str = schema.field('online', 'offline: `wandb sync` tells later', choices=MODES)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """The section `metrics`."""
+
+    wandb: WandbConfig | None = schema.field(None, 'where they are told beside the files')
 
 
 class TensorBoard:
@@ -47,9 +68,8 @@ class TensorBoard:
 class Wandb:
     """A run at Weights & Biases: the same one whenever its workdir goes on.
 
-    `settings` are keywords of wandb.init, as project, entity, group, or mode='offline'.
-    The id is kept in wandb.json. Steps that a resumed run takes again are told once: W&B
-    leaves out a step before its last.
+    `settings` are keywords of wandb.init, as in WandbConfig. The id is in wandb.json.
+    Steps that a resumed run takes again are told once: W&B leaves out what is old.
     """
 
     def __init__(self, workdir, settings):

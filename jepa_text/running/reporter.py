@@ -49,7 +49,7 @@ class Reporter:
                 metrics.Writer(
                     self._folder,
                     before,
-                    wandb=(self._config.get('metrics') or {}).get('wandb'),
+                    wandb=self._config['metrics'].get('wandb'),
                     logged=self._logged,
                 )
             )

@@ -17,7 +17,7 @@ from jepa_text.data import prepare as prepared
 from jepa_text.objectives.latent import diagnostics
 from jepa_text.parallel import sharding
 from jepa_text.running import checkpoint as checkpoints
-from jepa_text.running import compilation
+from jepa_text.running import compilation, outlets
 from jepa_text.running import watchdog as watchdogs
 from jepa_text.training import init_from
 from jepa_text.training.evals import geometry as shapes
@@ -83,6 +83,7 @@ class Shared:
         '', "'optimizer': its state lies on the host", choices=('', 'optimizer')
     )
     log_every: int = field(10, 'steps from one line of metrics to the next', least=1)
+    metrics: outlets.Config = section(outlets.Config, 'where else they are told')
     telemetry: diagnostics.Config = section(diagnostics.Config, 'signs of collapse')
     evaluate: heldout.Config = section(heldout.Config, 'losses on held-out rows')
     geometry: shapes.Config = section(shapes.Config, 'held-out vectors as they form')
