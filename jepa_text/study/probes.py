@@ -5,7 +5,6 @@ headline           which runs are worse than untrained, or have collapsed
 between            two recipes that were trained with several seeds: the verdict
 """
 
-import math
 from itertools import combinations
 
 import numpy as np
@@ -23,13 +22,14 @@ _KEY = 'representation/'
 def table(results):
     """(columns, rows): balanced accuracy of each probe, controls first."""
     found = results['probes']
-    rows = [[controls.LARGEST], ['  its share of the sentences'], [controls.TF_IDF]]
-    for row, control, key in zip(
-        rows,
-        (controls.LARGEST, controls.LARGEST, controls.TF_IDF),
-        ('balanced', 'accuracy', 'balanced'),
-    ):
-        row += [probe['controls'][control][key] for probe in found.values()]
+    rows = [
+        [label, *(probe['controls'][control][key] for probe in found.values())]
+        for label, control, key in (
+            (controls.LARGEST, controls.LARGEST, 'balanced'),
+            ('  its share of the sentences', controls.LARGEST, 'accuracy'),
+            (controls.TF_IDF, controls.TF_IDF, 'balanced'),
+        )
+    ]
     for name, values in results['models'].items():
         rows.append([name, *(values[f'{_KEY}{probe}'] for probe in found)])
         bags = [values[f'{_KEY}{probe}_bag'] for probe in found]
@@ -38,17 +38,15 @@ def table(results):
 
 
 def section(results):
-    """A section of page.py; None where a study has no probe, and asked for none."""
+    """A section of the page; None where a study has no probe, and asked for none."""
+    heading, missing = 'What can be read off the vectors', _missing(results)
     if not results['probes']:
-        said = _missing(results)
-        heading = 'What can be read off the vectors'
-        return {'heading': heading, 'text': said} if said else None
+        return {'heading': heading, 'text': missing} if missing else None
     columns, rows = table(results)
-    for name, values in results['models'].items():
-        row = next(row for row in rows if row[0] == name)
-        row[1:] = [_with_interval(values, probe) for probe in results['probes']]
     rows = [
-        [row[0], *(x if isinstance(x, str) else f'{x:.3f}' for x in row[1:])]
+        _with_intervals(results, row[0])
+        if row[0] in results['models']
+        else [row[0], *(f'{x:.3f}' for x in row[1:])]
         for row in rows
     ]
     text = (
@@ -57,13 +55,20 @@ def section(results):
         f'Intervals are 95 %, {ONE_RUN}: they say nothing about another seed.'
     )
     about = [f'`{name}`: {_about(probe)}' for name, probe in results['probes'].items()]
-    said = headline(results)
-    parts = [said, text, *about, _missing(results)]
     return {
-        'heading': 'What can be read off the vectors',
-        'text': '\n\n'.join(part for part in parts if part),
+        'heading': heading,
+        'text': '\n\n'.join(filter(None, [headline(results), text, *about, missing])),
         'table': {'columns': columns, 'rows': rows},
     }
+
+
+def _with_intervals(results, name):
+    row, values = [name], results['models'][name]
+    for probe in results['probes']:
+        key = _KEY + probe
+        value, low, high = (values[key + end] for end in ('', '_low', '_high'))
+        row.append(f'{value:.3f} ({low:.3f} to {high:.3f})')
+    return row
 
 
 def notes(results):
@@ -75,27 +80,23 @@ def notes(results):
 def headline(results):
     """Sentences about runs whose vectors are worse than, or no better than, those of the
     untrained network and the other controls; '' if there is nothing to say."""
-    said = []
-    runs = {name: v for name, v in results['models'].items() if name != UNTRAINED}
-    collapsed = [name for name, values in runs.items() if is_collapsed(values)]
-    if collapsed:
-        names = ', '.join(f'`{name}`' for name in collapsed)
+    said, none, models = [], [], results['models']
+    runs = {name: v for name, v in models.items() if name != UNTRAINED}
+    if collapsed := [f'`{name}`' for name in runs if is_collapsed(runs[name])]:
+        names = ', '.join(collapsed)
         said.append(f'Collapsed, all vectors nearly equal or not finite: {names}.')
-    none = []
     for probe, found in results['probes'].items():
-        floor = results['models'][UNTRAINED]
+        key, floor = _KEY + probe, models[UNTRAINED]
         # NaN is not below anything: `collapsed` names it.
         worse = [
-            f'`{name}` ({values[_KEY + probe]:.3f})'
+            f'`{name}` ({values[key]:.3f})'
             for name, values in runs.items()
-            if values[f'{_KEY}{probe}_high'] < floor[f'{_KEY}{probe}_low']
+            if values[f'{key}_high'] < floor[f'{key}_low']
         ]
         if worse:
-            said.append(
-                f'Worse than untrained ({floor[_KEY + probe]:.3f}) in {probe}: '
-                f'{", ".join(worse)}.'
-            )
-        if not any(_is_beyond(values, probe, found, floor) for values in runs.values()):
+            names = ', '.join(worse)
+            said.append(f'Worse than untrained ({floor[key]:.3f}) in {probe}: {names}.')
+        if not any(_is_beyond(values, key, found, floor) for values in runs.values()):
             none.append(probe)
     if none:
         said.append(f'No run is clearly beyond every control in {", ".join(none)}.')
@@ -110,25 +111,17 @@ def is_collapsed(values):
 
 def between(results):
     """A section with the verdict on every two recipes; None where there is one run."""
-    runs = results['recipes']
     recipes = {}
-    for run, (recipe, seed) in runs.items():
-        recipes.setdefault(recipe, {})[seed] = run
+    for run, (recipe, seed) in results['recipes'].items():
+        recipes.setdefault(recipe, {})[seed] = results['models'][run]
     if len(recipes) < 2:
         return None
-    measured = [('masked loss', lambda values: heldout.masked(values, 'loss'))]
-    measured += [
-        (probe, lambda values, probe=probe: values[_KEY + probe])
-        for probe in results['probes']
-    ]
     compared = []
     for pair in combinations(recipes, 2):
-        common = sorted(recipes[pair[0]].keys() & recipes[pair[1]].keys())
-        for what, value in measured:
-            sides = [
-                [value(results['models'][recipes[name][seed]]) for seed in common]
-                for name in pair
-            ]
+        one, two = (recipes[name] for name in pair)
+        common = sorted(one.keys() & two.keys())
+        for what in ('masked loss', *results['probes']):
+            sides = [[_value(side[seed], what) for seed in common] for side in (one, two)]
             if common and np.isfinite(np.array(sides, float)).all():
                 compared.append((pair, what, sides))
     verdicts = statistics.corrected([sides for _, _, sides in compared])
@@ -148,28 +141,23 @@ def between(results):
     }
 
 
-def _is_beyond(values, probe, found, floor):
+def _value(values, what):
+    if what == 'masked loss':
+        return heldout.masked(values, 'loss')
+    return values[_KEY + what]
+
+
+def _is_beyond(values, key, found, floor):
     reached = [one['balanced'] for one in found['controls'].values()]
-    reached += [floor[_KEY + probe], values[f'{_KEY}{probe}_bag']]
-    known = [x for x in reached if not math.isnan(x)]
-    return not is_collapsed(values) and values[f'{_KEY}{probe}_low'] > max(known)
-
-
-def _with_interval(values, probe):
-    key = _KEY + probe
-    low, high = values[f'{key}_low'], values[f'{key}_high']
-    return f'{values[key]:.3f} ({low:.3f} to {high:.3f})'
+    reached += [floor[key], values[f'{key}_bag']]
+    return not is_collapsed(values) and values[f'{key}_low'] > np.nanmax(reached)
 
 
 def _about(probe):
-    cut = (
-        f' {probe["left_out"]} longer than a row are left out.'
-        if probe['left_out']
-        else ''
-    )
+    cut = f' {probe["left_out"]} longer than a row are left out.'
     return (
         f'{probe["classes"]} classes; {probe["learned"]:,} sentences to learn from, '
-        f'{probe["scored"]:,} scored; {probe["split"]}.{cut}'
+        f'{probe["scored"]:,} scored; {probe["split"]}.' + cut * bool(probe['left_out'])
     )
 
 

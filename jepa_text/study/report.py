@@ -28,15 +28,9 @@ def table(results):
     """The rows of the short table, in the order of COLUMNS."""
     rows = [['unigram entropy', results['unigram'], None, None, None]]
     for name, values in results['models'].items():
-        rows.append(
-            [
-                name,
-                heldout.masked(values, 'loss'),
-                heldout.masked(values, 'accuracy'),
-                values['geometry/uniformity'],
-                values['geometry/effective_rank'],
-            ]
-        )
+        masked = [heldout.masked(values, key) for key in ('loss', 'accuracy')]
+        shape = [values[f'geometry/{key}'] for key in ('uniformity', 'effective_rank')]
+        rows.append([name, *masked, *shape])
     return rows
 
 
@@ -140,32 +134,20 @@ def figures(logs, configs, results):
 
 
 def _losses(results):
-    rows = []
+    unigram = results['unigram']
+    columns = ['model', 'masked loss', 'beside token frequencies', 'accuracy']
+    rows = [['unigram entropy', unigram, None, None, None]]
     for name, values in results['models'].items():
-        loss = heldout.masked(values, 'loss')
-        rows.append(
-            [
-                name,
-                loss,
-                loss if loss is None else frequencies.compared(loss, results['unigram']),
-                heldout.masked(values, 'accuracy'),
-                values.get('heldout/clm_loss'),
-            ]
-        )
-    rows.insert(0, ['unigram entropy', results['unigram'], None, None, None])
+        loss, accuracy = (heldout.masked(values, key) for key in ('loss', 'accuracy'))
+        beside = loss if loss is None else frequencies.compared(loss, unigram)
+        rows.append([name, loss, beside, accuracy, values.get('heldout/clm_loss')])
     return {
         'heading': 'Held-out losses',
         'text': 'Masked loss: 15 % of the tokens masked, always the same ones, each '
         'predicted where the objective of the model predicts it (mntp: one position '
         'before). The unigram entropy is what token frequencies alone give.',
         'table': {
-            'columns': [
-                'model',
-                'masked loss',
-                'beside token frequencies',
-                'accuracy',
-                'causal loss',
-            ],
+            'columns': [*columns, 'causal loss'],
             'rows': rows,
             'best': {'masked loss': 'min', 'accuracy': 'max', 'causal loss': 'min'},
             'note': 'Losses in nats per token. Bold is the best of a column, unless '
@@ -200,7 +182,6 @@ def _predictions(results):
             name: [(word.strip(), share) for word, share in answers]
             for name, answers in item['models'].items()
         }
-        shown.append(
-            {'before': before, 'target': item['answer'], 'after': after, 'models': models}
-        )
+        words = dict(before=before, target=item['answer'], after=after)
+        shown.append(words | {'models': models})
     return {'heading': 'Masked words', 'predictions': shown}
