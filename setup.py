@@ -79,7 +79,9 @@ setup(
     license='Apache-2.0',
     license_files=['LICENSE'],
     python_requires='>=3.11',
-    packages=find_packages(include=['jepa_text', 'jepa_text.*']),
+    # The config files of a clone are those of `jepa-text init`, too.
+    packages=[*find_packages(include=['jepa_text', 'jepa_text.*']), 'jepa_text.configs'],
+    package_dir={'jepa_text.configs': 'configs'},
     package_data={
         'jepa_text': ['**/*.json', '**/*.html'],
         'jepa_text.data': ['bundled/*'],

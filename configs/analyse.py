@@ -18,27 +18,11 @@ LISTS = ('models', 'tasks')
 
 
 def get_config(chosen=''):
-    """Sizes, and the models and tasks of the argument."""
+    """The models and tasks of the argument."""
     named = _parse(chosen)
     config = ConfigDict()
-    config.name = 'analysis'
-    config.seed = 0
     config.models = tuple(named['models'])
     config.tasks = tuple(_task(text) for text in named['tasks'] or ['bundled'])
-    # () is all of them; 0 is the embedding, -1 the last.
-    config.layers = ()
-    # The first is measured in every layer.
-    config.poolings = ('mean', 'max', 'cls', 'last4', 'attention')
-    # Examples that probes learn from, and that everything is measured on; drawn by seed.
-    config.train = 1500
-    config.test = 1000
-    # Random halves of the test texts behind the intervals of geometry; 0: no intervals.
-    config.halves = 16
-    config.controls = ('untrained', 'bag of embeddings', 'TF-IDF')
-    # Features are kept in the workdir; 'private': in the user's cache, for all analyses.
-    config.cache = ''
-    # 0: as many as there are cores.
-    config.threads = 0
     return config
 
 

@@ -39,13 +39,8 @@ CASES = {
     # A closer look at every step, so 100 times as often as by default (add a hundredth of
     # its cost to a step); and no metrics.
     'telemetry': (
-        _case('hybrid, no looks', HYBRID, telemetry=dict(every=0, on_collapse='warn')),
-        _case(
-            'a look a step',
-            HYBRID,
-            'hybrid, no looks',
-            telemetry=dict(every=1, on_collapse='warn'),
-        ),
+        _case('hybrid, no looks', HYBRID),
+        _case('a look a step', HYBRID, 'hybrid, no looks', telemetry=dict(every=1)),
         _case('no metrics', HYBRID, 'hybrid, no looks', metrics=False),
     ),
 }
@@ -78,35 +73,6 @@ def get_config(argument='peer'):
         raise ValueError(f'{argument!r}: batches are numbers of rows, as batch,16,32.')
     config = ConfigDict()
     config.name = name
-    config.seed = 0
-    config.compilation_cache = 'private'
-    config.vocab_size = 8192
-    config.rows = 8
-    config.row_length = 256
-    config.model = dict(
-        name='transformer',
-        preset='small',
-        scan=False,
-        remat='none',
-        attention='auto',
-        dtype='float32',
-    )
-    config.optimizer = dict(name='adamw', b1=0.9, b2=0.95, weight_decay=0.1)
-    config.schedule = dict(name='wsd', peak=1e-4, warmup=0.0, decay=0.0)
-    config.clip_norm = 1.0
-    config.accumulate = 1
-    config.mesh = dict(data=-1, fsdp=1, tensor=1)
-    config.telemetry = dict(every=0, on_collapse='warn')
-    # False: only the new state is read, so that the compiler leaves all metrics out.
-    config.metrics = True
-    # torch.compile, for the cases of transformers.
-    config.compile = True
-    # Their process keeps the memory it frees, as ours does by itself; False: as it comes.
-    # Where page faults are dear, they are up to half of its step on CPUs (LOG.md).
-    config.peer_keeps_memory = True
-    # Each case starts anew in each round.
-    config.rounds = 5
-    config.warmup = 3
-    config.steps_a_round = 8
+    config.telemetry = dict(every=0)
     config.cases = _sweep(name, values) if name in SWEEPS else CASES[name]
     return config

@@ -6,18 +6,15 @@ JEPA alone, with its EMA target; alone and without EMA, so that nothing but the 
 itself is the target; the same with SIGReg; and with MLM at equal weights.
 """
 
-import importlib.util
-from pathlib import Path
-
-from ml_collections import ConfigDict
+from jepa_text.config.config_file import shared
 
 
 def get_config():
     """The keys of configs/quickstart.py with four runs of its hybrid."""
-    config = ConfigDict(_quickstart())
+    config = shared('quickstart').get_config()
     config.name = 'collapse'
     config.steps = 800
-    config.telemetry.every = 20
+    config.telemetry = dict(every=20)
     ema = dict(distance='cosine', momentum=dict(name='linear', start=0.99, end=1.0))
     none = dict(distance='mse', normalise='none', momentum=None, stop_gradient=False)
     sigreg = dict(name='sigreg', weight=0.5)
@@ -39,11 +36,3 @@ def _run(name, weight, latent):
         predictor='mlp',
     )
     return dict(name=name, phases=(dict(objective=objective),))
-
-
-def _quickstart():
-    path = Path(__file__).with_name('quickstart.py')
-    spec = importlib.util.spec_from_file_location('quickstart', path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.get_config()

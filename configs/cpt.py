@@ -13,22 +13,12 @@ are those of the start; --config.start.weights=new is the same run from scratch.
 """
 
 import hashlib
-import importlib.util
 from pathlib import Path
 
-from ml_collections import ConfigDict
-from ml_collections.config_dict import placeholder
+from jepa_text.config.config_file import shared
 
 STEPS = {'2k': 2000, '12k': 12_000, '22k': 22_000}
 OBJECTIVES = ('mlm', 'mntp')
-
-
-def _pretrain():
-    path = Path(__file__).with_name('pretrain.py')
-    spec = importlib.util.spec_from_file_location('pretrain', path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def get_config(argument='hf:,12k'):
@@ -41,30 +31,22 @@ def get_config(argument='hf:,12k'):
         raise ValueError(f'{objective!r} is not one of {", ".join(OBJECTIVES)}.')
     if steps not in STEPS and not steps.isdecimal():
         raise ValueError(f'{steps!r} is no number, nor one of {", ".join(STEPS)}.')
-    config = _pretrain().get_config('mlm,210m')
+    config = shared('pretrain').get_config('mlm,210m')
     del config.plan
     config.name = f'cpt_{objective}_{steps}'
-    config.start = _start(path)
+    config.start = dict(path=path)
     config.steps = STEPS.get(steps) or int(steps)
     config.phases = (dict(objective=dict(name=objective, rate=0.4, sampler='iid')),)
     config.prepare.tokenizer = 'start'
     # Rows are in the words of the start.
     folder = f'runs/rows-cpt-{_named(path)}'
     config.data.update(folder=folder, row_length=2048, batch_size=1152)
-    # Changes to the model of the start; what is None stays.
-    config.model = dict(
-        dtype='bfloat16',
-        scan=True,
-        remat='names',
-        depth=placeholder(int),
-        rope_theta=placeholder(float),
-    )
+    # Changes to the model of the start.
+    config.model = dict(dtype='bfloat16', scan=True, remat='names')
     decay = 2000 if steps in STEPS else 0.2
     # From nothing up again, then constant; a run that only decays begins at the peak.
     warmup = 0 if steps == '2k' else 0.01
     config.schedule = dict(name='wsd', peak=5e-4, warmup=warmup, decay=decay)
-    # Pairs of a pattern and a factor: ('embedding$', 0.1), ('layer_[0-3]/', 0.0).
-    config.optimizer.rates = ()
     return _desk(config, path) if size else config
 
 
@@ -78,7 +60,7 @@ def _desk(config, path):
     config.model.update(dtype='float32', scan=False, remat='none')
     config.schedule.peak = 2e-4
     config.log_every = 5
-    config.evaluate = dict(every=50, rate=0.15, most_rows=64)
+    config.evaluate = dict(every=50, most_rows=64)
     config.checkpoint = dict(every=100, keep=1)
     return config
 
@@ -87,13 +69,3 @@ def _named(path):
     """A name for what is made from a start, of its own for each path."""
     short = hashlib.sha256(path.encode()).hexdigest()[:6]
     return f'{Path(path.removeprefix("hf:")).name or "none"}-{short}'
-
-
-def _start(path):
-    """The section with all its keys, so that each can be set."""
-    shared = dict(path=path, weights='keep', head='keep', layers=placeholder(str))
-    if not path.startswith('hf:'):
-        return ConfigDict(shared | dict(step=placeholder(int), optimizer='fresh'))
-    become = dict(mask='auto', head='keep', window=placeholder(str), vocab_multiple=1)
-    own = dict(revision=placeholder(str), family=placeholder(str), become=become)
-    return ConfigDict(shared | own)

@@ -7,22 +7,9 @@ quickstart. With --config.baseline=flops (or time), phases with a latent loss be
 alone with as much of it.
 """
 
-import importlib.util
-from pathlib import Path
+from jepa_text.config.config_file import shared
 
-from ml_collections import ConfigDict
-
-
-def load(name):
-    """A config file of this folder as a module; they are in no package."""
-    path = Path(__file__).with_name(f'{name}.py')
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-PRESETS = load('presets').presets(
+PRESETS = shared('presets').presets(
     rate=0.3, tied=True, start=0.99, top=3, paper_predictor=dict(predictor_width=96)
 )
 
@@ -31,7 +18,7 @@ def get_config(preset='clm_mlm'):
     """The shared keys of configs/quickstart.py with the phases of a preset."""
     if preset not in PRESETS:
         raise ValueError(f'{preset!r} is not one of {", ".join(PRESETS)}.')
-    config = ConfigDict(load('quickstart').get_config())
+    config = shared('quickstart').get_config()
     del config.runs, config.study
     config.name = preset
     config.phases = PRESETS[preset]

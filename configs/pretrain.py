@@ -28,25 +28,16 @@ With --config.baseline=flops (or time), phases with a latent loss become MLM alo
 as much of it.
 """
 
-import importlib.util
-from pathlib import Path
-
 from ml_collections import ConfigDict
+
+from jepa_text.config.config_file import shared
 
 SIZES = ('35m', '210m', '610m', '1b')
 
 
-def _load(name):
-    path = Path(__file__).with_name(f'{name}.py')
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def phases(preset, size):
     """The phases of a preset, with the numbers of the papers."""
-    made = _load('presets').presets(
+    made = shared('presets').presets(
         # Each token by itself, as both papers draw; 0.4 is the study-wide rate.
         rate=0.4,
         sampler='iid',
@@ -77,28 +68,14 @@ def get_config(argument='clm_mlm'):
 
 def _shared():
     config = ConfigDict()
-    config.seed = 0
-    config.tokens = 0
-    config.baseline = 'none'
     config.prepare = dict(
         source=dict(name='jsonl', path='', field='text'),
         tokenizer='',
         row_length=2048,
         shards=64,
     )
-    config.clip_norm = 1.0
-    config.accumulate = 1
-    config.stop_after_skips = 10
-    config.mesh = dict(data=-1, fsdp=1, tensor=1, dcn_data=1)
-    config.offload = ''
-    config.watchdog = dict(seconds=900, compile=3600, pause=3600)
-    config.profile_steps = (0, 0)
-    config.compilation_cache = 'private'
     config.log_every = 20
-    config.telemetry = dict(every=100, on_collapse='warn')
-    config.evaluate = dict(every=2000, rate=0.15, most_rows=2048)
-    config.geometry = dict(every=0, texts=2048)
-    config.checkpoint = dict(every=1000, keep=3)
+    config.geometry = dict(texts=2048)
     return config
 
 
@@ -106,25 +83,10 @@ def _as_2507_00994(config, size):
     """Section 2 and Table 1 there, but for the rows, as told above: 192 x 12 sequences of
     1,024 on average are as many tokens as 1,152 rows of 2,048."""
     config.steps = 42_000
-    rows = dict(batch_size=1152, batch_per_device=0)
-    config.data = dict(folder='runs/rows-2048', row_length=2048, **rows, threads=0)
-    config.model = dict(
-        name='transformer',
-        preset=size,
-        scan=True,
-        remat='names',
-        dtype='bfloat16',
-        attention='auto',
-    )
+    config.data = dict(folder='runs/rows-2048', row_length=2048, batch_size=1152)
+    config.model = dict(name='transformer', preset=size, remat='names', dtype='bfloat16')
     # Everything decays there, norms and embeddings too.
-    config.optimizer = dict(
-        name='adamw',
-        b1=0.9,
-        b2=0.95,
-        eps=1e-5,
-        weight_decay=0.1,
-        decay_paths='^(?!balance/)',
-    )
+    config.optimizer = dict(name='adamw', eps=1e-5, decay_paths='^(?!balance/)')
     config.schedule = dict(name='wsd', peak=5e-4, warmup=2000, decay=2000)
     config.plan = dict(vocab_size=128_256)
     return config
@@ -136,8 +98,7 @@ def _small(config):
     parameters as its plain layer of 2,048."""
     config.steps = 300_000
     config.prepare.row_length = 128
-    rows = dict(batch_size=64, batch_per_device=0)
-    config.data = dict(folder='runs/rows-128', row_length=128, **rows, threads=0)
+    config.data = dict(folder='runs/rows-128', row_length=128, batch_size=64)
     config.model = dict(
         name='transformer',
         width=512,
@@ -145,12 +106,9 @@ def _small(config):
         heads=8,
         kv_heads=8,
         ffn_width=1376,
-        scan=True,
-        remat='none',
         dtype='bfloat16',
-        attention='auto',
     )
-    config.optimizer = dict(name='adamw', b1=0.9, b2=0.999, eps=1e-8, weight_decay=0.05)
+    config.optimizer = dict(name='adamw', b2=0.999, weight_decay=0.05)
     # Its warm-up was meant to be a tenth of the run, and was longer than the run.
     config.schedule = dict(name='warmup_cosine', peak=5e-5, warmup=0.1, end=1e-6)
     config.plan = dict(vocab_size=30_522)

@@ -15,21 +15,12 @@ import re
 import sys
 import traceback
 
-from jepa_text.config import config_file
+from jepa_text import commands
+from jepa_text.commands import COMMANDS
+from jepa_text.config import config_file, overrides, resolve, schema, shown, starting
 from jepa_text.files import paths
 from jepa_text.parallel import exits
 from jepa_text.running import xla_flags
-
-# command: what it does, and the function(config, workdir) that does it.
-COMMANDS = {
-    'prepare': ('text to rows on disk', 'jepa_text.training.prepare', 'run'),
-    'train': ('pretrain, or resume', 'jepa_text.training.train', 'run'),
-    'study': ('several runs, one report', 'jepa_text.study.study', 'study'),
-    'analyse': ('what vectors hold', 'jepa_text.analysis.analyse', 'analyse'),
-    'plan': ('memory, hours and money of a run', 'jepa_text.planning.plan', 'plan'),
-    'benchmark': ('steps in turns', 'jepa_text.planning.benchmark', 'benchmark'),
-    'export': ('a run as a folder for transformers', 'jepa_text.export', 'run'),
-}
 
 # Those that all processes of a job run together.
 TOGETHER = ('train',)
@@ -37,39 +28,11 @@ TOGETHER = ('train',)
 LOOPING = ('train', 'study')
 # How a flag is switched on; as absl reads it.
 ON = ('true', 't', '1')
+HELP = ('-h', '--help', '-help', 'help')
 # Those that need no device.
 TEXT_ONLY = ('prepare',)
 # Those that write nothing.
 READING = ('plan',)
-# Flags of plan: keys of the section of that name.
-PLANNING = {'hardware': 'h100:8', 'mfu': 0.4, 'price': 2.5, 'compile': True}
-# Flags of train: its keywords.
-TRAINING = {'restart': True}
-# Flags of export, which has no config file: they are its config.
-EXPORTING = {'to': 'exports/first', 'step': 500, 'family': 'llama', 'license': 'mit'}
-
-USAGE = """jepa-text COMMAND --config=FILE[:ARG] --workdir=DIR [--config.KEY=VALUE ...]
-jepa-text plan --config=FILE[:ARG] [--hardware=h100:8 --mfu=0.4 --price=2.5 --compile]
-jepa-text export --workdir=DIR --to=FOLDER [--step=N --family=NAME --license=NAME]
-jepa-text supervise [--restarts=5] COMMAND ...
-
-{commands}
-  supervise  the same, started again after a failure while it makes progress
-
-train --restart begins anew where no checkpoint is good, and keeps the old files.
-Every key of the config file can be set on the command line; --traceback shows where an
-error arose; --distributed=auto|on|off says whether this is one process of several.
-Exit codes: 0 done, 1 failed, 2 wrong usage or config, or training that diverged or
-collapsed, 75 stopped with the state saved (the same command resumes), 87 hung. Examples
-that run:
-
-  jepa-text study --config=configs/quickstart.py --workdir=runs/quickstart
-  jepa-text train --config=configs/desk.py:clm_mlm --workdir=runs/clm_mlm
-  jepa-text train --config=configs/desk.py:mlm --config.steps=200 --workdir=runs/short
-  jepa-text plan --config=configs/pretrain.py:jepa_mlm,610m --hardware=h100:64
-  jepa-text benchmark --config=configs/benchmark.py:objectives --workdir=runs/speed
-  jepa-text export --workdir=runs/clm_mlm --to=exports/clm_mlm
-"""
 
 
 def run(argv=None):
@@ -92,18 +55,22 @@ def run(argv=None):
 
 def main(argv):
     """Runs one command line and returns its exit code."""
-    if len(argv) > 1 and argv[1] in ('-h', '--help', 'help'):
-        print(usage())
-        return exits.DONE
     xla_flags.mend()  # before anything imports jax
+    if any(word in HELP for word in argv[1:]):
+        print(commands.usage(argv[1:]))
+        return exits.DONE
     is_traced = _is_set('traceback', argv)
     try:
         if argv[1:2] == ['supervise']:
             return _supervise(argv)
+        if argv[1:2] == ['init']:
+            return _init(argv)
+        if _is_set('print-config', argv):
+            print('\n'.join(config_lines(argv)))
+            return exits.DONE
         command, config, workdir = parse(argv)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         return _fail(error, exits.USAGE, is_traced)
-    _, module, function = COMMANDS[command]
     _quiet()
     try:
         if command in TOGETHER:
@@ -112,7 +79,8 @@ def main(argv):
             importlib.import_module('jepa_text.running.arithmetic').check_platforms()
         own = command in LOOPING
         with contextlib.nullcontext() if own else exits.refusals():
-            run = getattr(importlib.import_module(module), function)
+            module = importlib.import_module(COMMANDS[command].module)
+            run = getattr(module, COMMANDS[command].function)
             run(config, workdir, **_keywords(command, argv))
     except (ValueError, OSError, RuntimeError, FloatingPointError) as error:
         return _fail(error, exits.code_of(error), is_traced)
@@ -123,6 +91,100 @@ def main(argv):
             'interrupted; the same command goes on from the last checkpoint.',
             exits.FAILED,
         )
+    return exits.DONE
+
+
+def parse(argv):
+    """(command, config, workdir) of a command line; ValueError says what is wrong."""
+    command, config, _, workdir = _read(argv)
+    if not workdir and command not in READING:
+        raise ValueError('--workdir is missing: the folder to write to, as runs/first.')
+    return command, config, workdir
+
+
+def config_lines(argv):
+    """What a command would run with, key by key, and where each value came from. Nothing
+    is written, and no run begins."""
+    command, config, file, workdir = _read(argv)
+    if COMMANDS[command].root is None:
+        raise ValueError(f'{command} has no config; its flags are all that it takes.')
+    root = commands.root(command, config)
+    made = before = schema.read(root, config)
+    if getattr(made, 'start', None) is not None and 'phases' in config:
+        init_from = importlib.import_module('jepa_text.training.init_from')
+        whole = init_from.complete(schema.as_dict(made), workdir)
+        made = schema.read(root, whole)
+    return shown.lines(made, file, config, before)
+
+
+def _read(argv):
+    """(command, config, that of the file alone, workdir) of a command line."""
+    command = argv[1] if len(argv) > 1 else ''
+    if command not in COMMANDS:
+        known = resolve.nearest(command, [*COMMANDS, *commands.OTHERS])
+        raise ValueError(f'{command!r} is not a command.{known}')
+    about = COMMANDS[command]
+    words, settings = overrides.split([argv[0], *argv[2:]])
+    values, given = _flags(about, words)
+    if values.workdir:
+        paths.local('--workdir', values.workdir, model=command == 'export')
+    if about.root is None:
+        return command, given, {}, values.workdir
+    file = config_file.read(words)
+    root = commands.root(command, file)
+    config = overrides.apply(root, file, settings)
+    if command == 'plan' and given:
+        config = config | {'plan': {**config.get('plan', {}), **given}}
+    schema.read(root, config)
+    return command, config, file, values.workdir
+
+
+def _flags(about, words):
+    """(values of flags, {own flag: value} of those that are given)."""
+    from absl import flags
+
+    values = flags.FlagValues()
+    flags.DEFINE_string('workdir', None, 'folder of the run', flag_values=values)
+    if about.root is not None:
+        flags.DEFINE_string('config', None, 'FILE[:ARG]', flag_values=values)
+    for name in ('traceback', 'print-config'):
+        flags.DEFINE_bool(name, False, commands.SHARED_FLAGS[name], flag_values=values)
+    choices = ('auto', 'on', 'off')
+    flags.DEFINE_enum('distributed', 'auto', choices, 'several', flag_values=values)
+    kinds = {
+        str: flags.DEFINE_string,
+        int: flags.DEFINE_integer,
+        float: flags.DEFINE_float,
+        bool: flags.DEFINE_bool,
+    }
+    for name, (example, line) in about.flags.items():
+        kinds[type(example)](name, None, line, flag_values=values)
+    try:
+        left = values(words)[1:]
+    except flags.Error as error:
+        raise ValueError(str(error).strip().splitlines()[-1]) from error
+    if left:
+        raise ValueError(f'{left[0]!r} is no flag; settings are --config.KEY=VALUE.')
+    return values, {key: values[key].value for key in about.flags if values[key].present}
+
+
+def _init(argv):
+    """`jepa-text init FILE.py [--preset=NAME[,SIZE]]`"""
+    files, preset = [], 'clm_mlm'
+    for word in argv[2:]:
+        given = re.fullmatch(r'--?preset=(.*)', word)
+        if given is None and word.startswith('-'):
+            raise ValueError(f'{word!r} is no flag of init; it takes --preset=NAME.')
+        preset = given[1] if given else preset
+        files += [] if given else [word]
+    if len(files) != 1:
+        raise ValueError(
+            f'init takes the one file to write, not {files}: jepa-text init my.py'
+        )
+    command, text = starting.text(preset, files[0], lambda name: commands.root(name, {}))
+    starting.write(files[0], text)
+    workdir = f'--workdir=runs/{preset.split(",")[0]}'
+    print(f'{files[0]}: written. Next: jepa-text {command} --config={files[0]} {workdir}')
     return exits.DONE
 
 
@@ -161,7 +223,7 @@ def _keep_memory():
 
 def _keywords(command, argv):
     """What flags say to the function of a command beside config and workdir."""
-    names = TRAINING if command == 'train' else ()
+    names = COMMANDS[command].flags if command == 'train' else ()
     return {name: True for name in names if _is_set(name, argv)}
 
 
@@ -176,72 +238,6 @@ def _is_one_of_several():
     # A command that never imported jax is alone.
     jax = sys.modules.get('jax')
     return jax is not None and jax.distributed.is_initialized()
-
-
-def usage():
-    """The text of --help."""
-    width = max(map(len, COMMANDS))
-    lines = [f'  {name:{width}}  {text}' for name, (text, _, _) in COMMANDS.items()]
-    return USAGE.format(commands='\n'.join(lines))
-
-
-def parse(argv):
-    """(command, config, workdir) of a command line; ValueError says what is wrong."""
-    command = argv[1] if len(argv) > 1 else ''
-    if command not in COMMANDS:
-        raise ValueError(
-            f'{command!r} is not a command.{config_file.nearest(command, COMMANDS)}'
-        )
-    from absl import flags
-    from ml_collections import config_flags
-
-    values = flags.FlagValues()
-    rest = [argv[0], *argv[2:]]
-    if command != 'export':
-        define = config_flags.DEFINE_config_file
-        define('config', None, flag_values=values, sys_argv=rest)
-    flags.DEFINE_string('workdir', None, 'folder of the run', flag_values=values)
-    flags.DEFINE_bool('traceback', False, 'show where', flag_values=values)
-    choices = ('auto', 'on', 'off')
-    flags.DEFINE_enum('distributed', 'auto', choices, 'several', flag_values=values)
-    own = {'plan': PLANNING, 'export': EXPORTING, 'train': TRAINING}.get(command, {})
-    _define(own, values)
-    if command != 'export':
-        config_file.check(rest)
-    try:
-        left = values(rest)[1:]
-        config = {} if command == 'export' else values.config
-    except Exception as error:  # a config file is a program, and may raise anything
-        raise ValueError(config_file.why_not(error, rest)) from error
-    if not hasattr(config, 'keys'):
-        raise ValueError(config_file.not_one(rest, config))
-    if left:
-        raise ValueError(f'{left[0]!r} is no flag; settings are --config.KEY=VALUE.')
-    given = {key: values[key].value for key in own if values[key].present}
-    if command == 'plan':
-        with config.unlocked():
-            config.plan = {**config.get('plan', {}), **given}
-    elif command == 'export':
-        config = given
-    if not values.workdir and command not in READING:
-        raise ValueError('--workdir is missing: the folder to write to, as runs/first.')
-    if values.workdir:
-        paths.local('--workdir', values.workdir, model=command == 'export')
-    return command, config, values.workdir
-
-
-def _define(own, values):
-    """The flags of one command, of the type of their examples."""
-    from absl import flags
-
-    kinds = {
-        str: flags.DEFINE_string,
-        int: flags.DEFINE_integer,
-        float: flags.DEFINE_float,
-        bool: flags.DEFINE_bool,
-    }
-    for name, example in own.items():
-        kinds[type(example)](name, None, f'as {example}', flag_values=values)
 
 
 def _fail(error, code, is_traced=False):

@@ -35,6 +35,7 @@ LAYERS = [
     'analysis',
     'planning',
     'study',
+    'commands',
     'main',
 ]
 

@@ -1,16 +1,19 @@
 """The command line: what it runs, and what it says when it cannot."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from jepa_text import main
+from jepa_text import commands, main
+from jepa_text.config import shown
 from jepa_text.parallel import exits
 
 ROOT = Path(__file__).parents[1]
 QUICKSTART = str(ROOT / 'configs' / 'quickstart.py')
+TOY = str(ROOT / 'configs' / 'desk.py')
 
 
 def test_help_shows_commands_and_examples_that_parse(capsys):
@@ -23,22 +26,75 @@ def test_help_shows_commands_and_examples_that_parse(capsys):
         flags = [f.replace('=configs/', f'={ROOT}/configs/') for f in flags]
         parsed, config, workdir = main.parse(['jepa-text', command, *flags])
         assert parsed == command and workdir.startswith('runs/')
-        assert config['to'] if command == 'export' else config.name
+        assert config['to'] if command == 'export' else config
+
+
+@pytest.mark.parametrize('command', main.COMMANDS)
+def test_help_of_a_command_is_about_it(command, capsys):
+    about = main.COMMANDS[command]
+    assert main.main(['jepa-text', command, '--help']) == 0
+    text = capsys.readouterr().out
+    assert about.text in text.lower() and f'jepa-text {command} {about.example}' in text
+    assert all(f'--{flag}' in text for flag in (*about.flags, 'workdir', 'traceback'))
+    others = {f'--{f}' for one in main.COMMANDS.values() for f in one.flags}
+    others -= {f'--{flag}' for flag in about.flags}
+    assert not any(re.search(rf'^  {other} ', text, re.M) for other in others)
+    if about.root is None:
+        assert 'Keys of the config' not in text
+        return
+    for key, default, doc in shown.fields(commands.root(command, {})):
+        assert f'  {key} = {default}' in text if default else f'  {key}  ' in text
+        assert doc in text and len(doc) > 3, f'{key}: {doc}'
+
+
+def test_help_names_what_there_is():
+    text = commands.usage(['train'])
+    assert re.search(r'model = .*transformer', text)
+    assert re.search(r'objective = .*clm.*mlm', text)
+    assert 'data.batch_size = 0' in text and 'checkpoint.keep_every = None' in text
+    assert '--hardware' not in text and '--restart' in text
 
 
 def test_overrides_reach_the_config():
-    _, config, workdir = main.parse(
-        [
-            'jepa-text',
-            'study',
-            f'--config={QUICKSTART}',
-            '--workdir=x',
-            '--config.steps=7',
-            '--config.runs[0].phases[0].objective.rate=0.5',
-        ]
-    )
-    assert config.steps == 7 and workdir == 'x'
-    assert config.runs[0]['phases'][0]['objective']['rate'] == 0.5
+    flags = [f'--config={QUICKSTART}', '--workdir=x', '--config.steps=7']
+    flags += ['--config.runs[0].phases[0].objective.rate=0.5']
+    flags += ['--config.watchdog.seconds', '60', '--config.data={"threads": 3}']
+    _, config, workdir = main.parse(['jepa-text', 'study', *flags])
+    assert config['steps'] == 7 and workdir == 'x'
+    assert config['runs'][0]['phases'][0]['objective']['rate'] == 0.5
+    # Sections that the file does not have, or has in part.
+    assert config['watchdog'] == {'seconds': 60}
+    assert config['data'] == {'row_length': 64, 'batch_size': 16, 'threads': 3}
+
+
+def test_print_config_shows_everything_and_where_it_is_from(tmp_path, capsys):
+    words = [f'--config={TOY}:mlm', f'--workdir={tmp_path}/x', '--print-config']
+    words += ['--config.optimizer.weight_decay=0.2', '--config.clip_norm=1.0']
+    assert main.main(['jepa-text', 'train', *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for value, origin in (
+        ('steps = 1300', 'file'),
+        ("optimizer.name = 'adamw'", 'file'),
+        ('optimizer.weight_decay = 0.2', 'command line'),
+        ('clip_norm = 1.0', 'command line'),
+        ('log_every = 10', 'default'),
+        ('watchdog.seconds = 900.0', 'default'),
+        ('phases[0].objective.rate = 0.3', 'file'),
+        ('phases[0].objective.logits_mib = 512', 'default'),
+    ):
+        (line,) = [line for line in lines if line.strip().startswith(value)]
+        assert line.endswith(f' {origin}'), line
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize('command', ['prepare', 'study', 'plan', 'analyse', 'benchmark'])
+def test_print_config_of_other_commands(command, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    words = main.COMMANDS[command].example.split()
+    assert main.main(['jepa-text', command, *words, '--print-config']) == 0
+    out = capsys.readouterr().out
+    assert ' file\n' in out and ' default\n' in out
+    assert (' command line\n' in out) == (command == 'plan')
 
 
 @pytest.mark.parametrize(
@@ -48,18 +104,34 @@ def test_overrides_reach_the_config():
         (['trian'], "'train'"),
         (['train', '--workdir=x'], '--config is missing'),
         (['train', '--config=configs/quikstart.py', '--workdir=x'], 'quickstart.py'),
-        (['train', f'--config={QUICKSTART}'], '--workdir is missing'),
-        (['train', f'--config={QUICKSTART}', '--wrkdir=x'], 'workdir'),
-        (['train', f'--config={QUICKSTART}', '--workdir=x', '--config.stpes=1'], 'steps'),
+        (['train', f'--config={TOY}'], '--workdir is missing'),
+        (['train', f'--config={TOY}', '--wrkdir=x'], 'workdir'),
+        (['train', f'--config={TOY}', '--workdir=x', '--config.stpes=1'], 'steps'),
         (
-            ['train', f'--config={QUICKSTART}', '--workdir=x', '--config.model.deth=1'],
+            ['train', f'--config={TOY}', '--workdir=x', '--config.model.deth=1'],
             'deth',
         ),
         (
-            ['train', f'--config={QUICKSTART}', '--workdir=x', '--config.steps=many'],
-            'many',
+            ['train', f'--config={TOY}', '--workdir=x', '--config.steps=many'],
+            "--config.steps='many' must be a whole number",
         ),
-        (['train', f'--config={QUICKSTART}', '--workdir=x', 'more'], "'more'"),
+        (
+            ['train', f'--config={TOY}', '--workdir=x', '--config.evaluate.evry=3'],
+            "there is no key 'evry'. Did you mean 'every'?",
+        ),
+        (
+            ['train', f'--config={TOY}', '--workdir=x', '--config.phases[7].steps=3'],
+            'there is no [7], but 2 items',
+        ),
+        (
+            ['train', f'--config={TOY}', '--workdir=x', '--config.clip_norm=-1'],
+            'clip_norm=-1.0 must be a number above 0',
+        ),
+        (
+            ['train', f'--config={QUICKSTART}', '--workdir=x'],
+            'that of a study: `jepa-text study`',
+        ),
+        (['train', f'--config={TOY}', '--workdir=x', 'more'], "'more'"),
     ],
 )
 def test_wrong_usage_is_explained(arguments, words, capsys, monkeypatch):
@@ -110,7 +182,7 @@ def test_exit_codes(error, code, monkeypatch, capsys):
             raise error
 
     monkeypatch.setattr('jepa_text.training.train.train', train)
-    command = ['jepa-text', 'train', f'--config={QUICKSTART}', '--workdir=x']
+    command = ['jepa-text', 'train', f'--config={TOY}', '--workdir=x']
     assert main.main(command) == code
     said = capsys.readouterr().err
     assert str(error or '') in said and 'Traceback' not in said
@@ -128,7 +200,7 @@ def test_a_supervised_command_is_this_very_one(monkeypatch):
         return 75
 
     monkeypatch.setattr('jepa_text.running.supervise.supervise', supervised)
-    command = ['train', f'--config={QUICKSTART}', '--workdir=nowhere']
+    command = ['train', f'--config={TOY}', '--workdir=nowhere']
     assert main.main(['jepa-text', 'supervise', *command]) == 75
     assert main.main(['jepa-text', 'supervise', '--restarts=9', *command]) == 75
     module = ['-m', 'jepa_text.main', *command]
@@ -144,6 +216,6 @@ def test_a_supervised_command_is_this_very_one(monkeypatch):
     ],
 )
 def test_a_supervised_command_is_checked_before(words, said, capsys):
-    flags = [f'--config={QUICKSTART}', '--workdir=nowhere']
+    flags = [f'--config={TOY}', '--workdir=nowhere']
     assert main.main(['jepa-text', 'supervise', *words, *flags]) == 2
     assert said in capsys.readouterr().err

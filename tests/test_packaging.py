@@ -1,10 +1,12 @@
 """setup.py and launch/requirements: bounds, hashes, and that they agree."""
 
+import os
 import re
 import runpy
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -181,21 +183,31 @@ def test_what_a_requirements_file_may_not_have(line, message):
         locked(line)
 
 
-def test_a_build_contains_every_file(tmp_path):
-    """Of the package and of nothing else: data files too."""
-    clone, out = tmp_path / 'clone', tmp_path / 'out'
+@pytest.fixture(scope='module')
+def clone(tmp_path_factory):
+    """What a build is made of, without what lies beside it."""
+    clone = tmp_path_factory.mktemp('clone')
     ignore = shutil.ignore_patterns('__pycache__')
-    shutil.copytree(ROOT / 'jepa_text', clone / 'jepa_text', ignore=ignore)
-    shutil.copytree(ROOT / 'tests', clone / 'tests', ignore=ignore)
-    shutil.copy(ROOT / 'setup.py', clone)
-    shutil.copy(ROOT / 'LICENSE', clone)
+    for name in ('jepa_text', 'configs', 'tests'):
+        shutil.copytree(ROOT / name, clone / name, ignore=ignore)
+    for name in ('setup.py', 'LICENSE'):
+        shutil.copy(ROOT / name, clone)
+    return clone
+
+
+def setup(clone, *words):
     subprocess.run(
-        [sys.executable, 'setup.py', '--quiet', 'build_py', f'--build-lib={out}'],
+        [sys.executable, 'setup.py', '--quiet', *words],
         cwd=clone,
         check=True,
         capture_output=True,
-        timeout=120,
+        timeout=300,
     )
+
+
+def test_a_build_contains_every_file(clone, tmp_path):
+    """Of the package, and the config files, and of nothing else: data files too."""
+    setup(clone, 'build_py', f'--build-lib={tmp_path}')
 
     def files(folder):
         return {
@@ -203,15 +215,47 @@ def test_a_build_contains_every_file(tmp_path):
         }
 
     expected = {f'jepa_text/{name}' for name in files(clone / 'jepa_text')}
-    built = {name for name in files(out) if not name.endswith('.pyc')}
+    expected |= {f'jepa_text/configs/{name}' for name in files(clone / 'configs')}
+    built = {name for name in files(tmp_path) if not name.endswith('.pyc')}
     assert built == expected
     assert 'jepa_text/data/bundled/tokenizer.json' in built
+    assert 'jepa_text/configs/quickstart.py' in built
 
 
-def test_every_stage_of_ci_has_a_limit_and_they_add_up():
-    text = (ROOT / '.ci' / 'run').read_text(encoding='utf-8')
-    table = re.search(r"^LIMITS='\n(.*?)\n'", text, re.M | re.S).group(1)
-    limits = {name: int(limit) for name, limit in map(str.split, table.splitlines())}
-    assert sorted(limits) == sorted(re.findall(r'^stage (\w+)', text, re.M))
-    assert sum(limits.values()) <= 5000
-    assert f'{sum(limits.values()):,} in all' in text
+@pytest.mark.slow
+def test_a_wheel_trains_in_an_empty_folder(clone, tmp_path):
+    """`init`, then its own words, with no clone anywhere."""
+    setup(clone, 'bdist_wheel', f'--dist-dir={tmp_path}/dist')
+    (wheel,) = (tmp_path / 'dist').glob('*.whl')
+    installed, empty = tmp_path / 'installed', tmp_path / 'empty'
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(installed)
+    empty.mkdir()
+
+    def command(*words):
+        done = subprocess.run(
+            [sys.executable, '-m', 'jepa_text.main', *words],
+            cwd=empty,
+            env=os.environ | {'PYTHONPATH': str(installed)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    where = 'import jepa_text; print(jepa_text.__file__)'
+    found = subprocess.run(
+        [sys.executable, '-c', where],
+        cwd=empty,
+        env=os.environ | {'PYTHONPATH': str(installed)},
+        capture_output=True,
+        text=True,
+    )
+    assert found.stdout.startswith(str(installed)), found.stdout
+    said = command('init', 'my.py', '--preset=clm_mlm')
+    (line,) = re.findall('Next: jepa-text (.*)', said)
+    toy = ['--config.model.preset=tiny', '--config.steps=2', '--config.evaluate.every=0']
+    command(*line.split(), *toy)
+    assert (empty / 'runs' / 'clm_mlm' / 'checkpoints' / '2').is_dir()
+    assert ' file\n' in command(*line.split(), '--print-config')

@@ -12,6 +12,7 @@ several training seeds of one name, as runs/a-0 and runs/a-1, also over these.
 """
 
 import csv
+import dataclasses
 import io
 import json
 import math
@@ -21,7 +22,8 @@ from pathlib import Path
 
 from jepa_text import load
 from jepa_text.analysis import features, findings, measuring, page, telling
-from jepa_text.config import resolve
+from jepa_text.config import schema
+from jepa_text.config.schema import field
 from jepa_text.evaluation import controls, tasks
 from jepa_text.evaluation import task as examples
 from jepa_text.files import atomic, paths, seal
@@ -38,10 +40,50 @@ NOT_LEARNED = (
     *('log_every', 'mesh', 'profile_steps', 'telemetry', 'watchdog'),
 )
 LEAST_TEST = 8  # examples, without which there is nothing to correlate
-KEYS = (
-    *('name', 'seed', 'models', 'tasks', 'layers', 'poolings', 'train', 'test'),
-    *('halves', 'controls', 'cache', 'threads'),
-)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """The config of an analysis."""
+
+    name: str = field('analysis', 'of the page')
+    seed: int = field(0, 'of what is drawn', least=0)
+    models: tuple[str, ...] = field(
+        doc="workdirs of runs, and 'hf:' with a name or folder"
+    )
+    tasks: tuple[dict, ...] = field(
+        doc="files of jepa_text/evaluation/tasks, as dict(name='bundled')"
+    )
+    layers: tuple[int, ...] = field((), 'all; 0 is the embedding, -1 the last')
+    poolings: tuple[str, ...] = field(
+        ('mean', 'max', 'cls', 'last4', 'attention'),
+        'of tokens; the first is measured in every layer',
+    )
+    train: int = field(1500, 'examples that probes learn from; drawn by seed', least=2)
+    test: int = field(1000, 'examples that all is measured on', least=LEAST_TEST)
+    halves: int = field(
+        16, 'random halves of the test texts behind intervals; 0: no intervals', least=0
+    )
+    controls: tuple[str, ...] = field(
+        ('untrained', 'bag of embeddings', 'TF-IDF'),
+        'what else is measured',
+        choices=tuple(controls.CONTROLS),
+    )
+    cache: str = field(
+        '', "of features: a folder; '': in the workdir; 'private': of the user"
+    )
+    threads: int = field(0, 'that compute; 0: as many as there are cores', least=0)
+
+    def __post_init__(self):
+        if not self.models or not self.tasks:
+            raise ValueError(
+                'analyse needs models and tasks: '
+                '--config=configs/analyse.py:models=runs/a,hf:NAME,tasks=bundled'
+            )
+        if self.halves == 1:
+            raise ValueError(
+                'halves=1: one has no standard deviation. Take 16, or 0 for no intervals.'
+            )
 
 
 def analyse(config, workdir):
@@ -140,22 +182,7 @@ def write(folder, results):
 
 def _checked(config):
     """The config as plain values, complete and known; ValueError says what is not."""
-    config = config.to_dict() if hasattr(config, 'to_dict') else config
-    config = json.loads(json.dumps(config))
-    known = {'control': (config.get('controls', ()), controls.CONTROLS)}
-    for what, (given, names) in {'key': (config, KEYS), **known}.items():
-        for name in given:
-            if name not in names:
-                raise ValueError(
-                    f'analyse has no {what} {name!r}.{resolve.nearest(name, names)}'
-                )
-    if missing := [key for key in KEYS if key not in config]:
-        raise ValueError(f'analyse needs {", ".join(missing)}; see configs/analyse.py.')
-    if not config['models'] or not config['tasks']:
-        raise ValueError(
-            'analyse needs models and tasks: '
-            '--config=configs/analyse.py:models=runs/a,hf:NAME,tasks=bundled'
-        )
+    config = schema.resolved(Config, schema.plain(config))
     for path in config['models']:
         paths.local('models', path, model=True)
         if config['models'].count(path) > 1:
@@ -165,13 +192,6 @@ def _checked(config):
                 f'{path} holds no config.json, so no run of jepa-text. Give the '
                 "--workdir of a training run, or 'hf:' and a folder or name."
             )
-    for key, least in (('train', 2), ('test', LEAST_TEST), ('halves', 0)):
-        if not isinstance(config[key], int) or config[key] < least:
-            raise ValueError(f'{key}={config[key]}: must be at least {least}.')
-    if config['halves'] == 1:
-        raise ValueError(
-            'halves=1: one has no standard deviation. Take 16, or 0 for no intervals.'
-        )
     features.combinations(1, None, config['poolings'])
     if not config['poolings'] or config['poolings'][0] in (*features.TRAINED, 'last4'):
         raise ValueError(

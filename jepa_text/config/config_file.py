@@ -1,70 +1,86 @@
-"""The config file of a command line: found, and what is wrong with it, in words.
+"""The config file of a command line: found, read, and what is wrong with it, in words.
 
 It is a program of the user, so reading it may raise anything.
 """
 
-import difflib
+import importlib.util
 import re
 import traceback
 from pathlib import Path
 
+from jepa_text.config import resolve, schema
 from jepa_text.files import paths
 
+PACKAGE = Path(__file__).parents[1]
 
-def check(argv):
-    """Raises ValueError unless the config file that a command line names is there."""
-    if not name(argv):
+
+def folder():
+    """The folder of the config files that are shipped: of an installed package inside it,
+    of a clone beside it."""
+    installed = PACKAGE / 'configs'
+    return installed if installed.is_dir() else PACKAGE.parent / 'configs'
+
+
+def shared(name):
+    """A config file of `folder` as a module: what several of them share.
+
+    >>> shared('quickstart').get_config().name
+    'quickstart'
+    """
+    return _module(folder() / f'{name}.py')
+
+
+def read(argv):
+    """The config of the file that a command line names last, as plain dicts.
+
+    Raises ValueError, which names file and line, for a file that is not there, fails, or
+    gives no config.
+    """
+    path, _, argument = named(argv).partition(':')
+    if not path:
         raise ValueError(
-            '--config is missing: a config file, as --config=configs/quickstart.py.'
+            '--config is missing: a config file, as --config=configs/quickstart.py; '
+            '`jepa-text init my.py` writes one.'
         )
-    path = Path(name(argv))
-    if not path.is_file():
-        near = [str(p) for p in sorted(path.parent.glob('*.py'))]
+    if not Path(path).is_file():
+        near = [str(p) for p in sorted(Path(path).parent.glob('*.py'))]
         raise ValueError(
-            f'config file {str(path)!r} does not exist.{nearest(path, near)}'
+            f'config file {path!r} does not exist.{resolve.nearest(path, near)}'
         )
+    try:
+        make = _module(Path(path)).get_config
+        config = make(argument) if ':' in named(argv) else make()
+    except Exception as error:  # a config file is a program, and may raise anything
+        raise ValueError(_why_not(error, path)) from error
+    if not hasattr(config, 'keys'):
+        raise ValueError(
+            f'{path}: get_config() must return a ConfigDict, not {config!r}.'
+        )
+    return schema.plain(config)
 
 
-def name(argv):
-    """The config file that a command line names last; '' without one."""
+def named(argv):
+    """What a command line names last as its config: FILE or FILE:ARGUMENT; '' if none."""
     given = [a.split('=', 1)[1] for a in argv if re.match(r'--?config=', a)]
-    return paths.local('--config', given[-1]).split(':')[0] if given else ''
+    return paths.local('--config', given[-1]) if given else ''
 
 
-def not_one(argv, found):
-    """That get_config of the file gave something else than a config."""
-    return f'{name(argv)}: get_config() must return a ConfigDict, not {found!r}.'
+def _module(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def why_not(error, argv):
-    """What was wrong with the config file, or with a flag, in words."""
-    file = Path(name(argv)).absolute() if name(argv) else None
+def _why_not(error, path):
+    """What was wrong with the config file, in words."""
+    file = Path(path).absolute()
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if file and Path(frame.filename) == file]
+    lines = [f.lineno for f in frames if Path(f.filename).absolute() == file]
     if isinstance(error, SyntaxError):
         return f'{error.filename}, line {error.lineno}: {error.msg}.'
     if lines:
         return f'{file}, line {lines[-1]}: {type(error).__name__}: {error}'
-    if "'get_config'" in str(error):
+    if isinstance(error, AttributeError) and "'get_config'" in str(error):
         return f'{file} defines no function get_config().'
-    if "'NoneType'" in str(error):
-        return not_one(argv, None)
-    if isinstance(error, AttributeError | KeyError):
-        return _unknown_key(error)
-    return str(error).strip().splitlines()[-1]
-
-
-def _unknown_key(error):
-    lines = str(error.args[0]).splitlines()
-    hint = f' {lines[1]}.' if len(lines) > 1 else ''
-    return (
-        f'the config has no key {lines[0]}.{hint} Keys that the config file does not '
-        'spell out must be added there first.'
-    )
-
-
-def nearest(name, known):
-    """A phrase that names the closest known spelling, and all that exist."""
-    close = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
-    hint = f' Did you mean {close[0]!r}?' if close else ''
-    return f'{hint} There are: {", ".join(known)}.' if known else hint
+    return f'{file}: {type(error).__name__}: {error}'

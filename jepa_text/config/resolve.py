@@ -28,6 +28,30 @@ def build(folder, section, **given):
     `given` are keywords that the program supplies rather than the user. Raises
     ValueError for a name without a file and for a keyword that `make` does not take.
     """
+    make, keywords = _found(folder, section)
+    return call(f'{folder}/{section["name"]}', make, keywords, **given)
+
+
+def check(folder, section, given):
+    """Raises ValueError for what `build` refuses before it calls; `given` are the names
+    of the keywords that the program supplies."""
+    make, keywords = _found(folder, section)
+    _check(f'{folder}/{section["name"]}', make, keywords, given)
+
+
+def defaults(folder, name, given):
+    """{keyword: default} of the `make` that a name stands for, but for the `given`."""
+    make, _ = _found(folder, {'name': name})
+    parameters = inspect.signature(make).parameters.values()
+    return {
+        one.name: one.default
+        for one in parameters
+        if one.name not in given and one.default is not one.empty
+    }
+
+
+def _found(folder, section):
+    """(`make` that section['name'] stands for, the other keywords)."""
     ranges.section(folder, section)
     keywords = dict(section)
     name = keywords.pop('name', None)
@@ -39,13 +63,18 @@ def build(folder, section, **given):
     if name not in names(folder):
         raise ValueError(f'{folder} has no {name!r}.{nearest(name, names(folder))}')
     module = importlib.import_module(f'jepa_text.{folder.replace("/", ".")}.{name}')
-    return call(f'{folder}/{name}', module.make, keywords, **given)
+    return module.make, keywords
 
 
 def call(what, function, section, **given):
     """`function(**section, **given)`; ValueError for a keyword that it does not take, or
     needs and is not given, and for a value of another kind than its default or annotation
     has (`ranges.keyword`). `what` names it in the message."""
+    _check(what, function, section, given)
+    return function(**section, **given)
+
+
+def _check(what, function, section, given):
     ranges.section(what, section)
     parameters = inspect.signature(function).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -60,4 +89,3 @@ def call(what, function, section, **given):
             raise ValueError(f'{what} needs {name!r}; it takes: {", ".join(known)}.')
         if name in section:
             ranges.keyword(what, parameter, section[name])
-    return function(**section, **given)

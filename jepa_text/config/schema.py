@@ -187,7 +187,9 @@ def _made(kind, value, what, rules):
         value = int(value) if kind is int else value
     if kind is tuple or typing.get_origin(kind) is tuple:
         return _items(kind, value, what, rules)
-    if value not in rules.get('choices', (value,)) and not isinstance(value, dict):
+    if kind is dict and 'name' in value and 'folder' in rules:
+        resolve.check(rules['folder'], value, rules['given'])
+    if kind is str and value not in rules.get('choices', (value,)):
         known = ', '.join(map(repr, rules['choices']))
         raise ValueError(f'{what}={value!r}; there are: {known}.')
     return value

@@ -6,11 +6,11 @@ import shlex
 import sys
 from pathlib import Path
 
+from jepa_text.config import config_file
 from jepa_text.files import seal
 from jepa_text.running import metrics, restore
 
-# Of this clone; an installed package has no configs beside it.
-ANALYSE = Path(__file__).parents[2] / 'configs' / 'analyse.py'
+ANALYSE = config_file.folder() / 'analyse.py'
 
 
 def lines(folder, program=None):

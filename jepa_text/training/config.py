@@ -9,12 +9,13 @@ and are checked by its keywords when it is called.
 
 import dataclasses
 
-from jepa_text.config import ranges, schema
+from jepa_text.config import ranges, resolve, schema
 from jepa_text.config.schema import field, section
 from jepa_text.cost import hardware
 from jepa_text.data import pipeline
 from jepa_text.data import prepare as prepared
 from jepa_text.objectives.latent import diagnostics
+from jepa_text.optim import optimizers
 from jepa_text.parallel import sharding
 from jepa_text.running import checkpoint as checkpoints
 from jepa_text.running import compilation, outlets
@@ -24,6 +25,10 @@ from jepa_text.training.evals import geometry as shapes
 from jepa_text.training.evals import heldout
 
 GIVEN = ('tokenizer', 'length', 'steps')  # to an objective, by the program
+OF_A_STUDY = (
+    'The config has runs, so it is that of a study: `jepa-text study`. One run has '
+    'phases instead, as configs/desk.py.'
+)
 ADAMW = {'name': 'adamw'}
 WSD = {'name': 'wsd', 'peak': 5e-4, 'warmup': 0.05, 'decay': 0.2}
 
@@ -112,6 +117,9 @@ class Config(Shared):
             raise ValueError('The config has no phases, as (dict(objective=...),).')
         if not self.model and self.start is None:
             raise ValueError("The config has no model, as dict(name='transformer', ...).")
+        if 'name' in self.model:
+            resolve.build('models', self.model, vocab_size=1)
+        optimizers.make(self.optimizer)
 
 
 def plain(config):
@@ -121,10 +129,7 @@ def plain(config):
     """
     config = schema.plain(config)
     if 'runs' in config and 'phases' not in config:
-        raise ValueError(
-            'The config has runs, so it is that of a study: `jepa-text study`. One run '
-            'has phases instead, as configs/desk.py.'
-        )
+        raise ValueError(OF_A_STUDY)
     return schema.resolved(Config, config)
 
 

@@ -1,7 +1,6 @@
 """Wrong numbers of a config are errors before anything is made of them."""
 
 import pytest
-import test_configs
 import tiny
 
 from jepa_text.config import ranges
@@ -10,25 +9,6 @@ from jepa_text.parallel import exits
 from jepa_text.training import recipe
 
 MLM = (dict(objective=dict(name='mlm')),)
-
-
-def keys_of(section, before=''):
-    for key, value in section.items():
-        if isinstance(value, dict):
-            yield from keys_of(value, f'{before}{key}.')
-        else:
-            yield before + key
-
-
-def test_what_a_config_can_be_set_to_is_the_same_in_all():
-    """An option of the quickstart is one at scale, and of continued pretraining."""
-    keys = {
-        name: set(keys_of(test_configs.module(name).get_config().to_dict()))
-        for name in ('quickstart', 'pretrain', 'cpt')
-    }
-    named = {'runs', 'study', 'prepare', 'model', 'optimizer', 'schedule'}
-    shared = {k for k in keys['quickstart'] if k.split('.')[0] not in named}
-    assert not shared - keys['pretrain'] and not shared - keys['cpt']
 
 
 @pytest.mark.parametrize(

@@ -360,11 +360,13 @@ def test_run_takes_a_config(corpus, tmp_path, capsys):
     assert preparing.run(config, tmp_path / 'rows') == manifest
     assert 'already prepared' in capsys.readouterr().out
     config.prepare.row_lenght = 3
-    with pytest.raises(ValueError, match="take 'row_lenght'.*Did you mean 'row_length'"):
+    with pytest.raises(
+        ValueError, match="no key 'row_lenght'.*Did you mean 'row_length'"
+    ):
         preparing.run(config, tmp_path / 'rows')
     del config.prepare.row_lenght
     del config.prepare.tokenizer
-    with pytest.raises(ValueError, match="lacks 'tokenizer'"):
+    with pytest.raises(ValueError, match='The config has no prepare.tokenizer'):
         preparing.run(config, tmp_path / 'rows')
 
 

@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from jepa_text.config import schema
 from jepa_text.planning import benchmark, worker
 
 CONFIG = Path(__file__).parents[2] / 'configs' / 'benchmark.py'
+
+ONE = dict(name='one', objective=dict(name='mlm'))
 
 
 def module():
@@ -21,7 +24,8 @@ def module():
 def config(cases, **changes):
     made = ConfigDict(module()['get_config'](cases))
     made.update(vocab_size=64, rows=4, row_length=16, rounds=2, steps_a_round=1, warmup=1)
-    made.model.update(width=16, depth=1, heads=2, kv_heads=2, ffn_width=32)
+    sizes = dict(width=16, depth=1, heads=2, kv_heads=2, ffn_width=32)
+    made.model = dict(name='transformer', scan=False, **sizes)
     made.update(changes)
     return made
 
@@ -63,9 +67,9 @@ def test_ratios_are_of_speeds_round_by_round():
     ],
 )
 def test_a_case_that_cannot_be_made_says_why(case, words):
-    made = config('objectives').to_dict()
+    made = schema.resolved(benchmark.Config, schema.plain(config('objectives')))
     with pytest.raises(ValueError, match=words):
-        worker.make({**made, **made['cases'][0], **case})
+        worker.make({**made, **made['cases'][0], 'side': 'ours', **case})
 
 
 def test_a_process_that_fails_or_is_killed_is_told_apart(tmp_path, monkeypatch):
@@ -128,9 +132,10 @@ def test_a_sweep_changes_one_thing():
 
 def test_a_preset_sets_the_size():
     made = module()['get_config']('objectives').to_dict()
+    made = schema.resolved(benchmark.Config, made)
     assert made['model'].keys().isdisjoint(('width', 'depth', 'heads', 'ffn_width'))
     other = dict(name='bert', preset='base')
-    assert benchmark.case_of(made, dict(name='one', model=other))['model'] == other
+    assert benchmark.case_of(made, ONE | {'model': other})['model'] == other
 
 
 def test_an_unknown_comparison_is_named():
@@ -145,8 +150,9 @@ def test_an_unknown_comparison_is_named():
     [
         (dict(rounds=0), 'rounds=0'),
         (dict(warmup=0), 'warmup=0'),
-        (dict(cases=({'name': 'one'}, {'name': 'one'})), 'same name: one'),
-        (dict(cases=({'name': 'one', 'against': 'three'},)), "against 'three'.*: one"),
+        (dict(cases=(ONE, ONE)), 'same name: one'),
+        (dict(cases=(ONE | {'against': 'three'},)), "against 'three'.*: one"),
+        (dict(cases=(ONE | {'agianst': 'one'},)), "no key 'agianst'.*'against'"),
     ],
 )
 def test_bad_settings_are_named_before_anything_runs(tmp_path, changes, words):

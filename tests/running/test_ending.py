@@ -52,7 +52,7 @@ def test_the_lines_parse(run, monkeypatch):
     for line, name in ((analyze, 'analyse'), (export, 'export')):
         command, config, workdir = main.parse(line[line.index(name) - 1 :])
         assert command == name
-    assert main.parse(analyze[2:])[1].models == (str(run),)
+    assert main.parse(analyze[2:])[1]['models'] == [str(run)]
     assert export[-2:] == [f'--workdir={run}', f'--to={run}-exported']
     # As the person called it.
     monkeypatch.setattr(sys, 'argv', ['/bin/jepa-text', 'train'])
