@@ -255,7 +255,7 @@ def test_a_wheel_trains_in_an_empty_folder(clone, tmp_path):
     assert found.stdout.startswith(str(installed)), found.stdout
     said = command('init', 'my.py', '--preset=clm_mlm')
     (line,) = re.findall('Next: jepa-text (.*)', said)
-    toy = ['--config.model.preset=tiny', '--config.steps=2', '--config.evaluate.every=0']
+    toy = ['--config.model.preset=tiny', '--config.steps=4', '--config.evaluate.every=0']
     command(*line.split(), *toy)
-    assert (empty / 'runs' / 'clm_mlm' / 'checkpoints' / '2').is_dir()
+    assert (empty / 'runs' / 'clm_mlm' / 'checkpoints' / '4').is_dir()
     assert ' file\n' in command(*line.split(), '--print-config')

@@ -18,6 +18,7 @@ is left out of a resolved config.
 
 import copy
 import dataclasses
+import difflib
 import json
 import types
 import typing
@@ -81,7 +82,7 @@ def read(root, config, what=''):
     kinds = typing.get_type_hints(root)
     return root(
         **{
-            name: _value(kinds[name], one, _given(one, config), _dotted(what, name))
+            name: _value(kinds[name], one, _given(one, config, what), _dotted(what, name))
             for name, one in fields.items()
         }
     )
@@ -129,7 +130,7 @@ def _dotted(what, name):
     return f'{what}.{name}' if what else name
 
 
-def _given(one, config):
+def _given(one, config, what):
     """What a config says of a field: its value, changes to a section, or the default."""
     default = default_of(one)
     if one.name not in config:
@@ -137,6 +138,7 @@ def _given(one, config):
     value = config[one.name]
     is_changes = ranges.is_section(value) and 'name' not in value
     if is_changes and isinstance(default, dict) and 'name' in default:
+        _check_name(value, _dotted(what, one.name))
         return {**default, **value}
     return value
 
@@ -187,12 +189,25 @@ def _made(kind, value, what, rules):
         value = int(value) if kind is int else value
     if kind is tuple or typing.get_origin(kind) is tuple:
         return _items(kind, value, what, rules)
-    if kind is dict and 'name' in value and 'folder' in rules:
-        resolve.check(rules['folder'], value, rules['given'])
+    if kind is dict:
+        _check_name(value, what)
+        if 'name' in value and 'folder' in rules:
+            resolve.check(rules['folder'], value, rules['given'])
     if kind is str and value not in rules.get('choices', (value,)):
         known = ', '.join(map(repr, rules['choices']))
         raise ValueError(f'{what}={value!r}; there are: {known}.')
     return value
+
+
+def _check_name(section, what):
+    """Raises ValueError for a `name` that is misspelt, in a section or within it: what
+    goes without one takes the default one, and would then not take the key."""
+    for key, inner in section.items():
+        if 'name' not in section and difflib.get_close_matches(key, ['name'], 1, 0.7):
+            raise ValueError(f"{what} has no key {key!r}. Did you mean 'name'?")
+        for one in inner if isinstance(inner, list | tuple) else [inner]:
+            if ranges.is_section(one):
+                _check_name(one, f'{what}.{key}')
 
 
 def _items(kind, value, what, rules):

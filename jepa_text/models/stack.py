@@ -46,7 +46,7 @@ def make(cls, presets, preset, keywords):
     if preset is not None and preset not in presets:
         raise ValueError(f'preset {preset!r} does not exist: {", ".join(presets)}.')
     fields = [f for f in dataclasses.fields(cls) if f.name not in HIDDEN]
-    names = [f.name for f in fields] + ['vocab_rows']
+    names = [f.name for f in fields] + ['vocab_rows', 'preset']
     for key in set(keywords) - set(names):
         raise ValueError(f'model does not take {key!r}.{resolve.nearest(key, names)}')
     sizes = {**presets.get(preset, {}), **keywords}

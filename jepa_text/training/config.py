@@ -142,9 +142,12 @@ def of_runs(config):
         return {config['name']: config}
     shared = {key: x for key, x in config.items() if key not in ('runs', 'study')}
     found = {}
-    for own in config['runs']:
+    for index, own in enumerate(config['runs']):
+        name = own.get('name')
+        if not isinstance(name, str):
+            raise ValueError(f'runs[{index}]: name={name!r} must be a text.')
         try:
-            found[own['name']] = schema.resolved(Config, {**shared, **own})
+            found[name] = schema.resolved(Config, {**shared, **own})
         except ValueError as error:
-            raise ValueError(f'run {own["name"]!r}: {error}') from error
+            raise ValueError(f'run {name!r}: {error}') from error
     return found

@@ -67,9 +67,9 @@ def test_what_cannot_be_written_is_said(tmp_path, capsys):
 
 
 def toy(config, folder):
-    """The config, of two steps, on rows and a model that are there in seconds."""
+    """The config, of four steps, on rows and a model that are there in seconds."""
     small = [
-        ('steps', '2'),
+        ('steps', '4'),
         ('data', f'{{"folder": {tiny.rows(folder)!r}, "row_length": {tiny.LENGTH}}}'),
         ('data', '{"batch_size": 4}'),
         ('evaluate.every', '0'),
@@ -92,7 +92,7 @@ def toy(config, folder):
 def test_each_trains(preset, tmp_path, tmp_path_factory):
     _, config = init(tmp_path / 'my.py', preset)
     state = train.train(toy(config, tmp_path_factory.getbasetemp()), tmp_path / 'run')
-    assert int(state.step) == 2
+    assert int(state.step) == 4
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_adapting_trains(tmp_path, tmp_path_factory):
     config = toy(config, folder)
     config['start'] = {'path': str(tmp_path / 'first')}
     config['prepare']['tokenizer'] = 'bundled'
-    assert int(train.train(config, tmp_path / 'run').step) == 2
+    assert int(train.train(config, tmp_path / 'run').step) == 4
     assert load.load(tmp_path / 'run').network is not None
 
 

@@ -1,0 +1,112 @@
+"""Every key of every shipped config, misspelt, is refused by name, with the right one."""
+
+import contextlib
+import random
+
+import pytest
+
+from jepa_text import commands
+from jepa_text.config import config_file, resolve, schema
+from jepa_text.data import tokenizers
+from jepa_text.evaluation import tasks
+from jepa_text.optim import optimizers, schedules
+from jepa_text.planning import benchmark
+from jepa_text.training import config as settings
+
+PRESETS = list(config_file.shared('desk').PRESETS)
+# (command, file, argument): all objectives, sizes and cases once.
+SHIPPED = [
+    ('study', 'quickstart', None),
+    ('study', 'collapse', None),
+    *(('train', 'desk', preset) for preset in PRESETS),
+    *(('train', 'pretrain', f'{preset},35m') for preset in PRESETS),
+    *(('train', 'pretrain', f'clm_mlm,{size}') for size in ('210m', '610m', '1b')),
+    *(
+        ('train', 'cpt', text)
+        for text in ('hf:x,12k', 'runs/a,2k,mntp', 'runs/a,9,mlm,desk')
+    ),
+    ('analyse', 'analyse', 'models=runs/a,tasks=bundled,sst2@x'),
+    *(('benchmark', 'benchmark', name) for name in ('peer', 'objectives', 'telemetry')),
+    ('benchmark', 'benchmark', 'attention'),
+]
+
+
+def keys(value, path=()):
+    """The path of every key of a config, within lists, too."""
+    items = value.items() if isinstance(value, dict) else ()
+    items = enumerate(value) if isinstance(value, list) else items
+    for key, inner in items:
+        if isinstance(key, str):
+            yield (*path, key)
+        yield from keys(inner, (*path, key))
+
+
+def misspelt(key, rng):
+    """The key with one letter twice, left out, or two in turns."""
+    at = rng.randrange(len(key) - 1)
+    kind = rng.randrange(3)
+    if kind == 0:
+        return key[: at + 1] + key[at:]
+    if kind == 1 and len(key) > 3:
+        return key[:at] + key[at + 1 :]
+    swapped = key[:at] + key[at + 1] + key[at] + key[at + 2 :]
+    return swapped if swapped != key else key + key[-1]
+
+
+def renamed(value, path, name):
+    """The config with the key at a path called otherwise."""
+    if isinstance(value, list):
+        return [
+            renamed(x, path[1:], name) if i == path[0] else x for i, x in enumerate(value)
+        ]
+    if len(path) == 1:
+        return {name if key == path[0] else key: x for key, x in value.items()}
+    return {
+        k: renamed(x, path[1:], name) if k == path[0] else x for k, x in value.items()
+    }
+
+
+def build(command, config):
+    """All that is checked before anything is written: the schema, and each `make`."""
+    schema.read(commands.root(command, config), config)
+    if command == 'analyse':
+        for section in config['tasks']:
+            # Its file is not here.
+            with contextlib.suppress(FileNotFoundError):
+                tasks.build(section)
+        return
+    if command == 'benchmark':
+        whole = schema.resolved(benchmark.Config, config)
+        runs = benchmark.checked(whole)
+        phases = [case['objective'] for case in runs]
+    else:
+        runs = list(settings.of_runs(config).values())
+        phases = [phase['objective'] for run in runs for phase in run['phases']]
+    for run in runs:
+        optimizers.make(run['optimizer'])
+        schedules.make(run['schedule'], 10_000)
+        # What a start leaves to the model is this, or another such.
+        started = {'name': 'transformer', 'preset': 'tiny'} if 'start' in run else {}
+        resolve.build('models', started | run['model'], vocab_size=8)
+    given = dict(tokenizer=tokenizers.load(tokenizers.BUNDLED), length=64, steps=10)
+    for section in phases:
+        resolve.build('objectives', section, **given)
+
+
+@pytest.mark.parametrize('command, file, argument', SHIPPED)
+def test_a_misspelt_key_is_refused_by_name(command, file, argument):
+    config = config_file.shared(file).get_config(*filter(None, [argument]))
+    config = schema.plain(config)
+    build(command, config)
+    rng, passed = random.Random(f'{file} {argument}'), []
+    for path in keys(config):
+        wrong = misspelt(path[-1], rng)
+        try:
+            build(command, renamed(config, path, wrong))
+        except ValueError as error:
+            said = str(error)
+            if f'{wrong!r}' not in said or f'Did you mean {path[-1]!r}?' not in said:
+                passed.append((path, wrong, said))
+        else:
+            passed.append((path, wrong, 'passed'))
+    assert not passed, '\n'.join(map(str, passed[:20]))
