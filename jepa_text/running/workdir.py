@@ -19,16 +19,17 @@ _SHOWN = 10
 
 
 @contextlib.contextmanager
-def open_workdir(workdir, config, may_change=(), steps=None):
+def open_workdir(workdir, config, may_change=(), steps=None, whole=None):
     """Locks a run's folder for this process and checks that it belongs to this config.
 
     Yields the absolute path. The first use makes the folder and writes config.json; a
     later use compares. Keys under the dotted prefixes `may_change` may differ between
     resumes (config.json then takes the new values), and all may while its folder
     `steps` has no sealed one: such a run has nothing to lose, and may have written its
-    config only to learn that its start does not fit. The lock is the kernel's, so it goes
-    when the process goes, by whatever death. In a job of several processes only
-    process 0 locks and writes.
+    config only to learn that its start does not fit. `whole` makes of the config there
+    one with all keys, or raises ValueError for what no config has. The lock is the
+    kernel's, so it goes when the process goes, by whatever death. In a job of several
+    processes only process 0 locks and writes.
 
     Raises RuntimeError when another process holds the folder, ValueError for another
     config, a folder that is no workdir, or a config that is not JSON, and OSError
@@ -44,7 +45,7 @@ def open_workdir(workdir, config, may_change=(), steps=None):
     with _locked(path):
         with _explained(path):
             begun = steps is None or has_step(path / steps)
-            _agree(path, config, may_change if begun else None)
+            _agree(path, config, may_change if begun else None, whole)
         yield path
 
 
@@ -79,7 +80,7 @@ def _make(path):
         )
 
 
-def _agree(path, config, may_change):
+def _agree(path, config, may_change, whole):
     """Writes config.json, or raises ValueError when the one there says otherwise."""
     file = path / CONFIG
     text = json.dumps(config, indent=2, sort_keys=True) + '\n'
@@ -93,6 +94,11 @@ def _agree(path, config, may_change):
             f'{file} is not readable as JSON ({error}), so it cannot be checked that '
             'this run belongs here. Restore the file, or give another --workdir.'
         ) from error
+    if whole and may_change is not None:
+        try:
+            old = whole(old)
+        except ValueError as error:
+            raise ValueError(f'{file}: {error}') from error
     changed = differences(old, config)
     harmful = [k for k in changed if may_change is not None and not _under(k, may_change)]
     if harmful:

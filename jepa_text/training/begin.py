@@ -88,7 +88,13 @@ def begin(config, folder, stack, restart=False, stop=None):
     processes.same('The rows or the seeds', recipe.fingerprint)
     with processes.together('the workdir'):
         stack.enter_context(
-            workdir.open_workdir(folder, config, may_change, steps=settled(config))
+            workdir.open_workdir(
+                folder,
+                config,
+                may_change,
+                steps=settled(config),
+                whole=settings.plain,
+            )
         )
     processes.first(lambda: anew.check(folder, restart), 'the checkpoints')
     stop = stop or stack.enter_context(signals.Requests())

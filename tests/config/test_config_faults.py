@@ -1,5 +1,6 @@
 """Faults of a config end in one line that names them, and with exit code 2."""
 
+import json
 import re
 import subprocess
 import sys
@@ -109,6 +110,23 @@ def test_faults_are_said_before_anything_is_written(changes, words, folder, tmp_
     with pytest.raises(exits.ConfigError, match=words):
         train.train(changed(folder, **changes), tmp_path / 'run')
     assert not (tmp_path / 'run' / 'config.json').exists()
+
+
+@pytest.mark.slow
+def test_the_config_of_a_workdir_is_checked_when_its_run_goes_on(folder, tmp_path):
+    config = changed(folder, steps=2, evaluate__every=0)
+    train.train(config, tmp_path)
+    saved = json.loads((tmp_path / 'config.json').read_text())
+    # As one is that was written before there were these keys.
+    for name in ('clip_norm', 'offload'):
+        del saved[name]
+    del saved['data']['batch_per_device']
+    (tmp_path / 'config.json').write_text(json.dumps(saved))
+    assert int(train.train(config, tmp_path).step) == 2
+    assert 'offload' in json.loads((tmp_path / 'config.json').read_text())
+    (tmp_path / 'config.json').write_text(json.dumps(saved | {'clip_nrom': 1.0}))
+    with pytest.raises(exits.ConfigError, match="config.json.*'clip_nrom'.*'clip_norm'"):
+        train.train(config, tmp_path)
 
 
 @pytest.mark.parametrize('config', [None, 3, 'configs/desk.py', [1]])

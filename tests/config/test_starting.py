@@ -96,7 +96,7 @@ def test_each_trains(preset, tmp_path, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_adapting_trains(tmp_path, tmp_path_factory):
+def test_adapting_trains(tmp_path, tmp_path_factory, capsys):
     folder = tmp_path_factory.getbasetemp()
     _, first = init(tmp_path / 'first.py', 'mlm')
     train.train(toy(first, folder), tmp_path / 'first')
@@ -106,6 +106,13 @@ def test_adapting_trains(tmp_path, tmp_path_factory):
     config['prepare']['tokenizer'] = 'bundled'
     assert int(train.train(config, tmp_path / 'run').step) == 4
     assert load.load(tmp_path / 'run').network is not None
+    # What the start decides is shown as such.
+    words = [f'--config={tmp_path / "my.py"}', '--print-config', '--workdir=x']
+    words += [f'--config.start.path={tmp_path / "first"}']
+    assert main.main(['jepa-text', 'train', *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in lines if line.startswith("  model.preset = 'tiny'")]
+    assert line.endswith(' start')
 
 
 def test_an_installed_package_has_the_files_inside(tmp_path):

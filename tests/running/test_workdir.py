@@ -108,6 +108,32 @@ def test_config_that_is_no_json_is_refused_before_the_folder_is_made(tmp_path):
     assert not (tmp_path / 'run').exists()
 
 
+def test_the_config_that_is_there_is_made_whole_or_refused_by_its_file(tmp_path):
+    """One that was written before there was a key has its default."""
+
+    def whole(config):
+        if set(config) - {'a', 'b'}:
+            raise ValueError("The config has no key 'c'.")
+        return {'b': 2} | config
+
+    path = tmp_path / 'run'
+    with workdir.open_workdir(path, {'a': 1}):
+        pass
+    with (
+        pytest.raises(ValueError, match='another config: b: .*none.* -> 2'),
+        workdir.open_workdir(path, {'a': 1, 'b': 2}),
+    ):
+        pass
+    with workdir.open_workdir(path, {'a': 1, 'b': 2}, whole=whole):
+        pass
+    (path / 'config.json').write_text('{"a": 1, "c": 3}')
+    with (
+        pytest.raises(ValueError, match="config.json: The config has no key 'c'"),
+        workdir.open_workdir(path, {'a': 1, 'b': 2}, whole=whole),
+    ):
+        pass
+
+
 def test_damaged_config_file_is_named(tmp_path):
     with workdir.open_workdir(tmp_path / 'run', CONFIG) as path:
         pass
