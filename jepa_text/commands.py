@@ -43,7 +43,7 @@ COMMANDS = {
             'they are missing. The same command again resumes from the newest good',
             'checkpoint, exactly.',
         ),
-        'jepa_text.training.train',
+        'jepa_text.training.command',
         'run',
         TRAIN,
         '--config=configs/desk.py:clm_mlm --workdir=runs/clm_mlm',

@@ -111,8 +111,8 @@ def config_lines(argv):
     root = commands.root(command, config)
     made = before = schema.read(root, config)
     if getattr(made, 'start', None) is not None and 'phases' in config:
-        init_from = importlib.import_module('jepa_text.training.init_from')
-        whole = init_from.complete(schema.as_dict(made), workdir)
+        settle = importlib.import_module('jepa_text.training.settle')
+        whole = settle.completed(schema.as_dict(made), workdir)
         made = schema.read(root, whole)
     return shown.lines(made, file, config, before)
 

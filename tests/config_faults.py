@@ -85,12 +85,14 @@ def build(config, folder):
     """All that is made of a config before anything is written or compiled."""
     from jepa_text.config import resolve
     from jepa_text.running import profiling, watchdog
-    from jepa_text.training import baseline, recipe
+    from jepa_text.training import assemble, settle
+    from jepa_text.training import config as settings
+    from jepa_text.training.evals import EVALUATIONS
 
-    config = recipe.plain(config)
+    config = settings.plain(config)
     resolve.call('watchdog', watchdog.Watchdog, config['watchdog'], path=folder / 'x')
-    config = baseline.matched(config, folder / 'run')
-    recipe.make(config)
+    config = settle.matched(config, folder / 'run')
+    assemble.make(config, EVALUATIONS)
     profiling.Trace(folder / 'profile', config['profile_steps'])
 
 

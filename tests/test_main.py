@@ -177,7 +177,7 @@ def test_a_run_that_cannot_start_exits_with_2_and_one_paragraph(tmp_path):
     ],
 )
 def test_exit_codes(error, code, monkeypatch, capsys):
-    def train(config, workdir):
+    def train(config, workdir, evaluations):
         if error is not None:
             raise error
 

@@ -70,6 +70,14 @@ def config(folder, **changes):
     return copy.deepcopy(SETTINGS | made | changes)
 
 
+def train(config, workdir, **options):
+    """The run as the command trains it: with all evaluations."""
+    from jepa_text.training import train
+    from jepa_text.training.evals import EVALUATIONS
+
+    return train.train(config, workdir, EVALUATIONS, **options)
+
+
 def fingerprint(state):
     """sha256 of every leaf of a state: parameters, EMA, moments, lambda, counters."""
     import jax
@@ -93,13 +101,12 @@ if __name__ == '__main__':
     import jax
 
     from jepa_text.parallel import exits, processes
-    from jepa_text.training import train
 
     folder, workdir = sys.argv[1:]
     changes = json.loads(Path(folder, 'changes.json').read_text())
     processes.start()
     try:
-        state = train.train(config(folder, **changes), workdir)
+        state = train(config(folder, **changes), workdir)
         # Of several processes, none holds the whole state.
         alone = all(leaf.is_fully_addressable for leaf in jax.tree.leaves(state))
         print(fingerprint(state) if alone else int(state.step))

@@ -143,6 +143,15 @@ def shardings(tree, mesh, offload=''):
     return jax.tree_util.tree_map_with_path(place, tree)
 
 
+def placed(shapes, mesh, offload=''):
+    """The ShapeDtypeStructs of a tree with the sharding of each."""
+    return jax.tree.map(
+        lambda leaf, place: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
+        shapes,
+        shardings(shapes, mesh, offload),
+    )
+
+
 def batch_sharding(mesh):
     """Rows are split over data and fsdp; every other axis is whole."""
     return NamedSharding(mesh, PartitionSpec(ROWS))

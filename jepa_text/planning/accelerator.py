@@ -28,7 +28,8 @@ from jepa_text.models.attention import attend, trial, xla
 from jepa_text.parallel import exits, sharding
 from jepa_text.planning import memory
 from jepa_text.running import allocator, arithmetic, metrics, xla_flags
-from jepa_text.training import outline, train
+from jepa_text.training import assemble, train
+from jepa_text.training.evals import EVALUATIONS
 
 # Rows of a device at most, and their length.
 ROWS, LENGTH = {'210m': 16, 'desk': 16}, {'210m': 2048, 'desk': 64}
@@ -134,7 +135,7 @@ def trained(preset, options, folder):
     ends.start()
     try:
         with contextlib.suppress(exits.Stopped):
-            train.train(config, run)
+            train.train(config, run, EVALUATIONS)
     finally:
         done.set()
         ends.join()
@@ -210,7 +211,7 @@ def rows_that_fit(config, most):
     room = about()['memory'] or 2**40  # A CPU does not tell.
     data = config['data'] | {'batch_per_device': 1}
     config = config | {'offload': '', 'data': data}
-    made = outline.make(config, sharding.abstract_mesh(jax.device_count()))
+    made = assemble.outline(config, sharding.abstract_mesh(jax.device_count()))
     held = memory.estimate(made, made.phases[0], parts=1, fused=True)
     if not (fit := held.most_rows(room)):
         raise ValueError(

@@ -11,7 +11,8 @@ import numpy as np
 
 from jepa_text.cost import hardware
 from jepa_text.parallel import sharding
-from jepa_text.training import outline, recipe
+from jepa_text.training import assemble
+from jepa_text.training import recipe as recipes
 
 # Slices by chip and count, as libtpu names them.
 _FLAT = {4: '2x2', 8: '2x4', 16: '4x4', 32: '4x8', 64: '8x8', 128: '8x16', 256: '16x16'}
@@ -26,7 +27,7 @@ def peaks(config, name, vocab_size=None):
     Raises ValueError where it cannot be compiled here, with what is missing.
     """
     mesh = sharding.make_mesh(**config['mesh'], devices=devices(name))
-    made = outline.make(config, mesh, vocab_size)
+    made = assemble.outline(config, mesh, vocab_size)
     return [_peak(made, phase) for phase in made.phases]
 
 
@@ -75,14 +76,9 @@ def _topology(kind, count):
 
 
 def _peak(made, phase):
-    state = recipe.abstract_state(made, phase)
-    place = sharding.batch_sharding(made.mesh)
-    rows = outline.abstract_batch(phase, made.batch_size, made.length, made.tokenizer)
-    batch = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), rows
-    )
+    shapes = recipes.shapes(made, phase), recipes.abstract_batch(made, phase)
     with jax.set_mesh(made.mesh):
-        lowered = recipe.jitted(made, phase).lower(state, batch)
+        lowered = recipes.jitted(made, phase).lower(*shapes)
     needed = lowered.compile().memory_analysis()
     inputs = needed.argument_size_in_bytes - needed.alias_size_in_bytes
     return needed.peak_memory_in_bytes or (

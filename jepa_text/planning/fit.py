@@ -9,7 +9,8 @@ import dataclasses
 from jepa_text.cost import hardware
 from jepa_text.parallel import sharding
 from jepa_text.planning import memory
-from jepa_text.training import outline
+from jepa_text.training import assemble
+from jepa_text.training.recipe import Recipe
 
 STRONGER = {'none': ('names', 'full'), 'names': ('full',), 'dots': ('full',)}
 MOST_DEVICES = 4096
@@ -22,7 +23,7 @@ class Sized:
 
     chip: hardware.Chip
     devices: int
-    made: outline.Outline
+    made: Recipe
     ways: int
     rows: int
     parts: int
@@ -45,7 +46,7 @@ def size(config, name, vocab_size=None):
     mesh = sharding.abstract_mesh(devices, **config['mesh'])
     # Nothing runs here, so no kernel need be able to.
     traced = config | {'model': config['model'] | {'attention': 'xla'}}
-    made = outline.make(traced, mesh, vocab_size)
+    made = assemble.outline(traced, mesh, vocab_size)
     ways, parts = mesh.shape['data'] * mesh.shape['fsdp'], config['accumulate']
     if made.batch_size % (ways * parts):
         raise ValueError(

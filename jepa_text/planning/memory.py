@@ -20,7 +20,7 @@ import jax
 
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
-from jepa_text.training import outline
+from jepa_text.training import recipe as recipes
 
 # For what allocators waste and libraries take.
 USABLE = 0.92
@@ -56,12 +56,12 @@ class Memory:
 
 
 def estimate(made, phase, *, parts, fused):
-    """The Memory of a phase of an outline.Outline on each device of its mesh.
+    """The Memory of a phase of an recipe on each device of its mesh.
 
     `parts` of a batch go one after the other. With `fused`, attention keeps no array of
     [L, L].
     """
-    state = outline.abstract_state(made, phase)
+    state = recipes.shapes(made, phase)
     sizes = {
         name: on_device(tree, made.mesh, name)
         for name, tree in (
@@ -104,10 +104,10 @@ def on_device(tree, mesh, name):
 def _kept_per_row(made, phase, state, encoder):
     """Bytes that one row more keeps between the forward and the backward pass."""
     network = Network(encoder, phase.objective)
-    loss = outline.loss(phase, network)
+    loss = recipes.loss(phase, network)
 
     def kept(rows):
-        batch = outline.abstract_batch(phase, rows, made.length, made.tokenizer)
+        batch = recipes.abstract_batch(made, phase, rows)
 
         def pull(params, state, batch):
             return jax.vjp(lambda p: loss(p, state, batch), params)[1]

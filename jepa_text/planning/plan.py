@@ -15,8 +15,9 @@ from jepa_text.config import resolve, schema
 from jepa_text.cost import flops, hardware
 from jepa_text.models.network import Network
 from jepa_text.planning import fit, memory, tables
+from jepa_text.training import baseline, settle
 from jepa_text.training import config as settings
-from jepa_text.training import init_from, outline
+from jepa_text.training import recipe as recipes
 
 # What a phase without MLM is compared with.
 MLM = {'name': 'mlm'}
@@ -32,7 +33,7 @@ def plan(config, workdir=None):
     plans = {}
     for name, one in settings.of_runs(config).items():
         options = schema.read(hardware.Options, one['plan'], 'plan')
-        plans[name] = made = make(init_from.complete(one), options)
+        plans[name] = made = make(settle.completed(one), options)
         tables.show(name, made)
     return plans
 
@@ -131,20 +132,18 @@ def make(config, options):
         fused=sized.fused,
         phases=tuple(
             Phase(
-                name=section['objective']['name'],
+                name=phase.name,
                 steps=phase.stop - phase.start,
                 parameters=parameters(phase),
                 flops=flops.step(
                     phase.network, phase.objective, made.batch_size, made.length
                 ),
-                factor=factor(made, phase, section['objective']),
+                factor=factor(made, phase),
                 computed=computed(made, phase),
                 memory=takes,
                 compiled=peak,
             )
-            for phase, section, takes, peak in zip(
-                made.phases, config['phases'], held, compiled
-            )
+            for phase, takes, peak in zip(made.phases, held, compiled)
         ),
     )
     if planned.fits(planned.chip):
@@ -166,10 +165,10 @@ def parameters(phase):
     return {name: count for name, count in counts.items() if count}
 
 
-def factor(made, phase, section):
+def factor(made, phase):
     """FLOPs of a step for each of an MLM step on the same rows: of the objective's own
     MLM part, or with the rate that MLM has by default."""
-    own = outline.mlm_section(section, phase.objective)
+    own = baseline.mlm_section(phase)
     plain = resolve.build(
         'objectives',
         own or {**MLM, 'tied': phase.objective.tied},
@@ -177,7 +176,7 @@ def factor(made, phase, section):
         length=made.length,
         steps=phase.stop - phase.start,
     )
-    if section['name'] == 'mlm':
+    if phase.name == 'mlm':
         plain = phase.objective
     mine, its = (
         flops.per_token(
@@ -194,9 +193,9 @@ def factor(made, phase, section):
 def computed(made, phase, rows=2):
     """FLOPs of the products that the traced step holds, with XLA's attention, for one of
     the formula."""
-    state = outline.abstract_state(made, phase)
-    batch = outline.abstract_batch(phase, rows, made.length, made.tokenizer)
-    gradient = jax.value_and_grad(outline.loss(phase))
+    state = recipes.shapes(made, phase)
+    batch = recipes.abstract_batch(made, phase, rows)
+    gradient = jax.value_and_grad(recipes.loss(phase))
     held = flops.traced(gradient, state.params, state, batch)
     counted = flops.step(phase.network, phase.objective, rows, made.length)
     return held / sum(counted.values())

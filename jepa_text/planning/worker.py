@@ -22,11 +22,11 @@ import numpy as np
 from jepa_text.config import resolve
 from jepa_text.cost import flops, hardware
 from jepa_text.data import tokenizers
-from jepa_text.optim import optimizers
+from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
 from jepa_text.planning import peer
 from jepa_text.running import allocator, compilation, xla_flags
-from jepa_text.training import recipe
+from jepa_text.training import phases
 from jepa_text.training import state as states
 
 
@@ -77,12 +77,17 @@ def make(case):
     )
     encoder = resolve.build('models', case['model'], vocab_size=case['vocab_size'])
     optimizer = optimizers.make(case['optimizer'])
-    (phase,) = recipe.make_phases(
-        {**case, 'steps': 10_000, 'phases': [{'objective': case['objective']}]},
-        encoder,
-        tokenizer,
-        case['row_length'],
-        optimizer,
+    (phase,) = phases.make(
+        [{'objective': case['objective']}],
+        total := 10_000,
+        encoder=encoder,
+        tokenizer=tokenizer,
+        length=case['row_length'],
+        schedule=schedules.make(case['schedule'], total),
+        optimizer=optimizer,
+        clip_norm=case['clip_norm'],
+        accumulate=case['accumulate'],
+        look_every=case['telemetry']['every'],
     )
     counted = flops.step(phase.network, phase.objective, case['rows'], case['row_length'])
     made = batches(case, phase)

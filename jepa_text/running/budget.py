@@ -14,26 +14,18 @@ import math
 from jepa_text.config import ranges
 
 
-def rows(data, devices):
-    """Rows of a step on so many devices. Raises ValueError unless one is given."""
-    name, number = _one(data, ('batch_size', 'batch_per_device'), 'data.')
-    return number * (devices if name == 'batch_per_device' else 1)
-
-
-def steps(config, batch_size):
-    """Steps of a run of `batch_size` rows each. Raises ValueError unless one is given."""
-    name, number = _one(config, ('steps', 'tokens'), '')
+def size(data, devices, steps=0, tokens=0):
+    """(rows of a step on so many devices, steps of a run). Raises ValueError unless one
+    of each pair is given; `data` is the section."""
+    name, number = _one('data.', data, ('batch_size', 'batch_per_device'))
+    rows = number * (devices if name == 'batch_per_device' else 1)
+    name, number = _one('', {'steps': steps, 'tokens': tokens}, ('steps', 'tokens'))
     if name == 'steps':
-        return number
-    return math.ceil(number / tokens_per_step(config, batch_size))
+        return rows, number
+    return rows, math.ceil(number / (rows * data['row_length']))
 
 
-def tokens_per_step(config, batch_size):
-    """Places in the rows of one step."""
-    return batch_size * config['data']['row_length']
-
-
-def _one(section, names, prefix):
+def _one(prefix, section, names):
     given = {name: section[name] for name in names if section.get(name)}
     first, second = (f'{prefix}{name}' for name in names)
     shown = ', '.join(f'{prefix}{name}={section.get(name, 0)!r}' for name in names)

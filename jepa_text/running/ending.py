@@ -44,8 +44,8 @@ def commands(folder, program=None):
     found = [[_near(sys.executable), '-c', f'from jepa_text import load; {encode}']]
     # A comma would end the name of the model.
     if ANALYSE.is_file() and ',' not in near:
-        config = f'--config={_near(ANALYSE)}:models={near}'
-        found.append([*program, 'analyse', config, f'--workdir={near}-analysis'])
+        flag = f'--config={_near(ANALYSE)}:models={near}'
+        found.append([*program, 'analyse', flag, f'--workdir={near}-analysis'])
     found.append([*program, 'export', f'--workdir={near}', f'--to={near}-exported'])
     return found
 

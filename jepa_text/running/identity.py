@@ -5,24 +5,27 @@ from pathlib import Path
 from jepa_text.files import seal
 
 
-def sums(config, tokenizer):
-    """{'tokenizer': sha256, 'model': sha256}, for the meta of a checkpoint."""
-    said = [phase['objective'] for phase in config['phases']]
+def sums(saved, tokenizer):
+    """{'tokenizer': sha256, 'model': sha256}, for the meta of a checkpoint.
+
+    `saved` is what config.json says.
+    """
+    said = [phase['objective'] for phase in saved['phases']]
     # By which kernel a model attends is a matter of the machine.
-    model = {key: x for key, x in config['model'].items() if key != 'attention'}
-    said += [model, config['seed'], config['data']['row_length']]
+    model = {key: x for key, x in saved['model'].items() if key != 'attention'}
+    said += [model, saved['seed'], saved['data']['row_length']]
     return {'tokenizer': tokenizer.fingerprint, 'model': seal.checksum(said)}
 
 
-def check(workdir, config, tokenizer, meta):
+def check(workdir, saved, tokenizer, meta):
     """Raises ValueError, which names the file, unless config.json and tokenizer.json of a
     workdir are those of a checkpoint with this meta. Older ones do not know them."""
     remedies = {
-        'tokenizer': f'the tokenizer.json in {config["data"]["folder"]} is the same',
+        'tokenizer': f'the tokenizer.json in {saved["data"]["folder"]} is the same',
         'model': 'the training command, run again, says what differs',
     }
     files = {'tokenizer': 'tokenizer.json', 'model': 'config.json'}
-    for name, found in sums(config, tokenizer).items():
+    for name, found in sums(saved, tokenizer).items():
         known = meta.get(name, found)
         if known != found:
             raise ValueError(

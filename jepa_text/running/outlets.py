@@ -80,14 +80,14 @@ class Wandb:
                 f"metrics.wandb={settings!r} needs wandb: pip install 'jepa-text[wandb]'"
                 ', or leave metrics.wandb out of the config.'
             ) from error
-        known, config = Path(workdir, RUN), Path(workdir, 'config.json')
+        known, saved = Path(workdir, RUN), Path(workdir, 'config.json')
         if not known.is_file():
             atomic.write(known, json.dumps({'id': uuid.uuid4().hex[:8]}))
         self._run = wandb.init(
             dir=str(workdir),
             id=seal.read_json(known)['id'],
             resume='allow',
-            config=seal.read_json(config) if config.is_file() else None,
+            config=seal.read_json(saved) if saved.is_file() else None,
             **settings,
         )
 

@@ -5,6 +5,18 @@ import jax
 FOLDER = 'profile'
 
 
+def span(steps):
+    """(first, last) of the steps to record, (0, 0) for none."""
+    steps = tuple(steps) or (0, 0)
+    right = len(steps) == 2 and all(isinstance(step, int) for step in steps)
+    if steps != (0, 0) and not (right and 1 <= steps[0] <= steps[1]):
+        raise ValueError(
+            f'profile_steps={steps} must be the first and the last step to record, such '
+            'as (10, 12), or (0, 0) for none.'
+        )
+    return steps
+
+
 class Trace:
     """Records steps start to stop, both included, into a folder; a context manager.
 
@@ -13,14 +25,7 @@ class Trace:
     """
 
     def __init__(self, folder, steps=()):
-        steps = tuple(steps) or (0, 0)
-        right = len(steps) == 2 and all(isinstance(step, int) for step in steps)
-        if steps != (0, 0) and not (right and 1 <= steps[0] <= steps[1]):
-            raise ValueError(
-                f'profile_steps={steps} must be the first and the last step to '
-                'record, such as (10, 12), or (0, 0) for none.'
-            )
-        self._folder, (self._start, self._stop) = str(folder), steps
+        self._folder, (self._start, self._stop) = str(folder), span(steps)
         self._recording = False
 
     def run(self, step, number, *inputs):

@@ -7,7 +7,7 @@ from jepa_text.measures import frequencies
 from jepa_text.report import console, page, plots
 from jepa_text.running import metrics
 from jepa_text.study import probes
-from jepa_text.training import recipe
+from jepa_text.training import assemble, phases
 from jepa_text.training.evals import heldout
 
 COLUMNS = ('model', 'masked loss', 'accuracy', 'uniformity', 'effective rank')
@@ -116,7 +116,7 @@ def figures(logs, configs, results):
     """A figure per curve that some run has; dotted lines where phases change."""
     switches = {}
     for config in configs.values():
-        spans = recipe.phase_spans(config['phases'], recipe.size(config)[1])
+        spans = phases.spans(config['phases'], assemble.size(config)[1])
         for (start, _), phase in zip(spans[1:], config['phases'][1:]):
             label = phase['objective']['name']
             switches.setdefault(start, set()).add(label)

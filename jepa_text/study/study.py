@@ -28,18 +28,10 @@ from jepa_text.files import kept, paths, seal
 from jepa_text.parallel import exits, sharding
 from jepa_text.running import restore, signals, xla_flags
 from jepa_text.study import report
-from jepa_text.training import (
-    baseline,
-    extend,
-    init_from,
-    prepare,
-    recipe,
-    switches,
-    train,
-)
+from jepa_text.training import assemble, prepare, settle, switches, train
 from jepa_text.training import config as settings
+from jepa_text.training.evals import EVALUATIONS, heldout
 from jepa_text.training.evals import geometry as shapes
-from jepa_text.training.evals import heldout
 
 UNTRAINED = 'untrained'
 EVALUATED = 'evaluated'
@@ -93,7 +85,7 @@ def study(config, workdir):
         # Now: what does not exist is not to be found out after training.
         made = _probes(config, workdir / 'rows')
         configs = {
-            name: baseline.matched(run_config, workdir / name)
+            name: settle.matched(run_config, workdir / name)
             for name, run_config in run_configs(config, workdir / 'rows').items()
         }
         _check(config, configs, workdir)
@@ -113,9 +105,9 @@ def _train(configs, workdir):
     with signals.Requests() as stop:
         for name, run_config in configs.items():
             if finished(workdir / name, run_config):
-                print(f'{name}: complete, {recipe.size(run_config)[1]:,} steps')
+                print(f'{name}: complete, {assemble.size(run_config)[1]:,} steps')
             else:
-                train.train(run_config, workdir / name, stop=stop)
+                train.train(run_config, workdir / name, EVALUATIONS, stop=stop)
             if stop.asked:
                 raise exits.Stopped(
                     f'stopped after run {name!r} as asked; all is saved, and the same '
@@ -159,8 +151,8 @@ def _check(config, configs, workdir):
             )
     for name, run_config in configs.items():
         try:
-            whole = init_from.complete(run_config, workdir / name)
-            switches.check(recipe.make(whole), whole['phases'])
+            whole = settle.completed(run_config, workdir / name)
+            switches.check(assemble.make(whole, EVALUATIONS))
         except ValueError as error:
             raise ValueError(f'run {name!r}: {error}') from error
 
@@ -170,10 +162,10 @@ def finished(workdir, config):
     path = Path(workdir) / 'config.json'
     if not path.is_file():
         return False
-    if seal.read_json(path) != extend.extended(config, workdir):
+    if seal.read_json(path) != settle.extended(config, workdir):
         return False
     newest = restore.newest_good_step(Path(workdir) / 'checkpoints')
-    return newest == recipe.size(config)[1]
+    return newest == assemble.size(config)[1]
 
 
 def _probes(config, rows):

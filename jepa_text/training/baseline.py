@@ -1,12 +1,10 @@
 """The fair baseline of a run: MLM alone, with as much arithmetic or as much time.
 
-`config.baseline='flops'` turns a config into one where each phase with a latent term is
-its own MLM part, with so many more steps that the arithmetic (flops.py) is the same;
-with `'time'`, so many that this machine takes as long. The learning rate's schedule
-stretches with the run, what is told in steps of a phase with the phase.
+Each phase with a latent term becomes its own MLM part, with so many more steps that the
+arithmetic is the same (cost/flops.py), or that this machine takes as long. The learning
+rate's schedule stretches with the run, what is told in steps of a phase with the phase.
 """
 
-import functools
 import statistics
 import time
 from pathlib import Path
@@ -14,96 +12,55 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from jepa_text.config import resolve
 from jepa_text.cost import flops
 from jepa_text.files import seal
+from jepa_text.objectives.latent.base import LatentObjective
 from jepa_text.parallel import processes, sharding
 from jepa_text.running import workdir
-from jepa_text.training import outline, recipe
+from jepa_text.training import recipe as recipes
 
 KINDS = ('none', 'flops', 'time')
 ROUNDS, STEPS = 5, 4
 
 
-def matched(config, folder):
-    """The config of the baseline that `config['baseline']` asks for; for 'none', itself.
-
-    In its place stands then {'by': kind, 'ratios': [of the cost of a step, by phase]}, so
-    that the config of a run says what was matched: a config that has it stays as it is.
-    Ratios of time are measured once: those in `folder`/config.json are taken again.
-    Raises ValueError for another kind, and where no phase has a latent term.
-    """
-    kind = config['baseline']
-    if isinstance(kind, dict) or kind == 'none':
-        return config
-    # Times are measured by all processes at once: not within the block.
-    with processes.together('the baseline'):
-        made, plain, ratios = _planned(config, folder)
-    if ratios is None:
-        ratios = _times(made, _replaced(config, made, plain))
-    stretched = _replaced(config, made, plain, ratios)
-    return stretched | {'baseline': {'by': kind, 'ratios': ratios}}
+def mlm_section(phase):
+    """The section of the MLM part of an objective with a latent term; None without."""
+    if not isinstance(phase.objective, LatentObjective):
+        return None
+    return {'name': 'mlm', **(phase.section['objective'].get('mlm') or {})}
 
 
-def _planned(config, folder):
-    """(outline, MLM sections of its phases, ratios; None if they must be measured)."""
-    kind = config['baseline']
+def check(kind, phases):
+    """Raises ValueError for another kind, and where no phase has a latent term."""
     if kind not in KINDS:
         raise ValueError(f'baseline={kind!r}; there are: {", ".join(KINDS)}.')
-    made = outline.make(config, resolve.call('mesh', sharding.make_mesh, config['mesh']))
-    sections = [section['objective'] for section in config['phases']]
-    plain = [
-        outline.mlm_section(section, phase.objective)
-        for section, phase in zip(sections, made.phases)
-    ]
-    if not any(plain):
+    if not any(map(mlm_section, phases)):
         raise ValueError(
             f'baseline={kind!r}, but no phase has a latent term: '
-            f'{", ".join(section["name"] for section in sections)}. Set it to none.'
+            f'{", ".join(phase.name for phase in phases)}. Set it to none.'
         )
-    ratios = _saved(folder) if kind == 'time' else _ratios(config, made, plain)
-    return made, plain, ratios
 
 
-def _ratios(config, made, plain):
-    """FLOPs of a step of each phase for one of its MLM part; 1 where it has none."""
-    other = outline.make(_replaced(config, made, plain), made.mesh)
-    cost = functools.partial(flops.per_token, rows=made.batch_size, length=made.length)
-    return [
-        cost(mine.network, mine.objective) / cost(its.network, its.objective)
-        for mine, its in zip(made.phases, other.phases)
-    ]
-
-
-def _replaced(config, made, plain, ratios=None):
-    """The config with MLM in place of latent terms, and phases so many times as long."""
-    phases = []
-    for number, (section, section_mlm) in enumerate(zip(config['phases'], plain)):
-        phase = made.phases[number]
-        ratio = ratios[number] if ratios else 1
-        kept = {key: value for key, value in section.items() if key != 'share'}
-        if section_mlm and isinstance(rate := section_mlm.get('rate'), dict):
-            section_mlm = section_mlm | {'rate': _stretched(rate, ratio)}
+def sections(phases, ratios=None):
+    """Sections with MLM in place of latent terms, and phases so many times as long."""
+    made = []
+    for phase, ratio in zip(phases, ratios or [1] * len(phases)):
+        kept = {key: value for key, value in phase.section.items() if key != 'share'}
+        mlm = mlm_section(phase)
+        if mlm and isinstance(rate := mlm.get('rate'), dict):
+            mlm = mlm | {'rate': stretched(rate, ratio)}
         if kept.get('at_switch'):
-            kept['at_switch'] = _stretched(kept['at_switch'], ratio)
-        phases.append(
-            kept
-            | {'objective': section_mlm or section['objective']}
-            | {'steps': max(1, round((phase.stop - phase.start) * ratio))}
-        )
-    total = sum(phase['steps'] for phase in phases)
-    changed = {'phases': phases, 'steps': total}
-    if 'tokens' in config:
-        changed['tokens'] = 0
-    schedule = config['schedule']
-    if isinstance(schedule, dict):
-        changed['schedule'] = _stretched(schedule, total / made.steps)
-    return config | changed
+            kept['at_switch'] = stretched(kept['at_switch'], ratio)
+        steps = max(1, round((phase.stop - phase.start) * ratio))
+        made.append(kept | {'objective': mlm or kept['objective'], 'steps': steps})
+    return made
 
 
-def _stretched(section, factor):
+def stretched(section, factor):
     """A section with its lengths in steps multiplied; shares of a run or a phase stretch
-    of themselves."""
+    of themselves, as does a number."""
+    if not isinstance(section, dict):
+        return section
     lengths = {
         key: max(1, round(section[key] * factor))
         for key in ('warmup', 'decay', 'steps', 'rewarm')
@@ -112,7 +69,7 @@ def _stretched(section, factor):
     return section | lengths
 
 
-def _saved(folder):
+def saved_ratios(folder):
     """Ratios of time that a run in this folder began with; None for a new one, and for
     one without a checkpoint, whose config may still change."""
     path = Path(folder, 'config.json')
@@ -123,14 +80,27 @@ def _saved(folder):
     return saved['ratios'] if is_same else None
 
 
-def _times(made, plain_config):
-    """Seconds of a step of each phase for one of its MLM part, on this machine."""
-    other = outline.make(plain_config, made.mesh)
+def flops_ratios(made, plain):
+    """FLOPs of a step of each phase of a recipe for one of its MLM part; 1 where it has
+    none."""
+
+    def cost(phase):
+        return flops.per_token(
+            phase.network, phase.objective, rows=made.batch_size, length=made.length
+        )
+
+    return [cost(mine) / cost(its) for mine, its in zip(made.phases, plain.phases)]
+
+
+def time_ratios(made, plain):
+    """Seconds of a step of each phase for one of its MLM part, on this machine.
+
+    All processes at once: no job must stretch its run by the clock of one machine.
+    """
     ratios = []
-    for mine, its in zip(made.phases, other.phases):
+    for mine, its in zip(made.phases, plain.phases):
         is_same = type(mine.objective) is type(its.objective)
         ratios.append(1.0 if is_same else step_ratio(made, mine, its))
-    # One machine of a job must not stretch its run by its own clock.
     return [float(ratio) for ratio in processes.from_first(np.array(ratios))]
 
 
@@ -151,11 +121,11 @@ def step_ratio(made, mine, its):
 def _clock(made, phase):
     """A function that takes some steps, and returns the seconds of one."""
     create = jax.jit(
-        outline.creation(made, phase), out_shardings=recipe.places(made, phase)
+        recipes.creation(made, phase), out_shardings=recipes.shardings(made, phase)
     )
-    step = recipe.compiled(made, phase)
+    step = recipes.compiled(made, phase)
     _, parts = sharding.part_of_batch(made.mesh)
-    rows = outline.batch(phase, made.batch_size // parts, made.length, made.tokenizer)
+    rows = recipes.batch(made, phase, made.batch_size // parts)
     batch = sharding.put_batch(rows, made.mesh)
 
     def clock():

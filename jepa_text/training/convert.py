@@ -22,10 +22,80 @@ import numpy as np
 
 from jepa_text.models import transformer
 from jepa_text.optim.optimizers import path_name
+from jepa_text.training import state as states
 
 LAYERS = ('stack', 'interleave', 'identity', 'first', 'spread')
 # What a layer adds to the hidden states comes out of these.
 LEAVING = re.compile(r'(attention/o|ffn/down)/(kernel|bias)$')
+
+
+def kept(params, head='keep'):
+    """The modules that come from another model."""
+    names = ('encoder', 'lm_head') if head == 'keep' else ('encoder',)
+    return {name: params[name] for name in names}
+
+
+def fit(params, old, shapes, new, *, head, how):
+    """(a function from the params of another model to ours, lines that say what it does).
+
+    `old` and `new` are tokenizers, `shapes` those of our encoder and head; `head` is
+    'keep' or 'new', `how` as in `layer_rows`. Raises ValueError where a head would be
+    lost, and as `layer_rows` does.
+    """
+    have = len(params['encoder']['embedding'])
+    want = len(shapes['encoder']['embedding'])
+    same = old.fingerprint == new.fingerprint and have == want
+    rows_V = np.arange(want) if same else word_rows(old, new, have, want)
+    depths = _depth(params['encoder']), _depth(shapes['encoder'])
+    if depths[0] != depths[1] and 'first' in params['encoder']:
+        raise ValueError(
+            f'start: a modernbert of {depths[0] + 1} layers cannot become one of '
+            f'{depths[1] + 1}, as layers that see all come at regular intervals: leave '
+            'depth out of the model section.'
+        )
+    rows_N, is_copy_N = layer_rows(*depths, how)
+    # A norm after the last layer: the others stand before what they feed.
+    if is_copy_N.any() and how == 'identity' and 'norm' not in params['encoder']:
+        raise ValueError(
+            "start: layers='identity' would change what a BERT computes, as it norms "
+            "after each sum: take 'stack' or 'interleave'."
+        )
+    own, had = 'output' in shapes['lm_head'], 'output' in params.get('lm_head', {})
+    if head == 'keep' and had and not own:
+        raise ValueError(
+            'start: its head has a kernel of its own, which tied=True would throw away. '
+            "Set tied=False in the objectives, or start.head='new' if that is meant."
+        )
+
+    def make(params):
+        params = with_words(kept(params, head), rows_V, min(old.vocab_size, have))
+        params['encoder'] = with_layers(
+            params['encoder'],
+            rows_N,
+            is_copy_N,
+            silent=how == 'identity',
+            scan='layers' in shapes['encoder'],
+        )
+        return states.with_head(params, shapes) if head == 'keep' else params
+
+    scores = 'the head of the start'
+    if head == 'new':
+        scores = f'a new head, {"its own kernel" if own else "tied to the embedding"}'
+    elif own and not had:
+        scores = 'a kernel of its own, which starts as the embedding'
+    layers = 'as they are' if depths[0] == depths[1] else f'{how} of {depths[0]}'
+    return make, [
+        f'words     {want:,} rows, {int((rows_V < 0).sum()):,} of them new, at the mean '
+        'of all',
+        f'layers    {depths[1]}, {layers}',
+        f'scores    {scores}',
+    ]
+
+
+def _depth(encoder):
+    if 'layers' in encoder:
+        return jax.tree.leaves(encoder['layers'])[0].shape[0]
+    return sum(name.startswith('layer_') for name in encoder)
 
 
 def word_rows(old, new, have, want):

@@ -1,26 +1,37 @@
 """What a run begins with: parameters of another model, ours or any that hf/ reads.
 
-    config.start = dict(path='hf:NAME_OR_FOLDER', revision=None, become=dict(mask='auto'))
-    config.start = dict(path='runs/old', step=None, optimizer='kept')
+config.start = dict(path='hf:NAME_OR_FOLDER', revision=None, become=dict(mask='auto'))
+config.start = dict(path='runs/old', step=None, optimizer='kept')
 
-What the config leaves out, the start decides: the model section (keys without a `name`
-are changes to it, None being none: dtype, depth, rope_theta, ...), whether heads are
-tied, and with prepare.tokenizer='start' the words. A run looks at its start once: what it
-found is in start.json, and a resumed run asks only that. first_state.py moves the
-parameters.
+look      the start is looked at, once: what was found stands in start.json, and a
+          resumed run asks only that
+decided   what the config leaves out: the model section (keys without a `name` are
+          changes to it, None being none: dtype, depth, rope_theta, ...), whether
+          heads are tied, and with prepare.tokenizer='start' the tokens
+begin     the first state: encoder and LM head of the start, made to fit (convert.py);
+          other modules are new, the target is a copy of the encoder. With
+          optimizer='kept', all modules and moments of a run of the same shapes
 """
 
 import dataclasses
+import functools
 import json
 from pathlib import Path
+
+import jax
+import jax.numpy as jnp
 
 from jepa_text import load
 from jepa_text.config import schema
 from jepa_text.data import rows
-from jepa_text.files import paths, seal
+from jepa_text.files import atomic, paths, seal
+from jepa_text.hf import adapt as becoming
 from jepa_text.hf import load as hf_load
-from jepa_text.running import workdir
+from jepa_text.optim import optimizers
+from jepa_text.parallel import processes, sharding
+from jepa_text.running import restore, workdir
 from jepa_text.training import convert, prepare
+from jepa_text.training import recipe as recipes
 
 FILE = 'start.json'
 # Options of a model that may be a list, one for each layer.
@@ -54,20 +65,20 @@ class Start:
 
     def __post_init__(self):
         paths.local('start.path', self.path, model=True)
-        if self.weights == 'new' and self.optimizer == 'kept':
+        kept = self.optimizer == 'kept'
+        if self.weights == 'new' and kept:
             raise ValueError("start: moments of weights that are new: optimizer='fresh'.")
-        if self.head == 'new' and self.optimizer == 'kept':
+        if self.head == 'new' and kept:
             raise ValueError(
                 "start: head='new' has no moments to keep, and with optimizer='kept' all "
                 "parameters stay: take optimizer='fresh', or head='keep'."
             )
-        theirs = self.step is not None or self.optimizer == 'kept'
-        if self.is_foreign and theirs:
+        if self.is_foreign and (self.step is not None or kept):
             raise ValueError(
                 f'start: {self.path} has neither steps nor moments; leave step out, and '
                 "optimizer at 'fresh'."
             )
-        if not self.is_foreign and (self.revision or self.family or self.become):
+        if not self.is_foreign and any(self.options.values()):
             raise ValueError(
                 'start: revision, family and become are about models of others, whose '
                 f"path begins with 'hf:'; {self.path} is a workdir."
@@ -79,7 +90,7 @@ class Start:
 
     @property
     def options(self):
-        """What hf/load is told."""
+        """What hf/load is told beside the name."""
         return {
             'revision': self.revision,
             'family': self.family,
@@ -92,51 +103,39 @@ def of(section):
     return schema.read(Start, section, 'start')
 
 
-def complete(config, folder=None):
-    """The config with the model section and the `tied` of heads that the start decides.
-
-    Without a start, the same. What the run in `folder` has found out is not asked again.
-    Raises ValueError for keys that a start does not take, and whatever reading it raises.
-    """
-    if not config.get('start'):
-        return config
-    start = of(config['start'])
-    found = seal.read_json(Path(folder, FILE)) if asked(folder) else look(start)
-    model = dict(config.get('model') or {})
-    if 'name' not in model:
-        changes = {key: value for key, value in model.items() if value is not None}
-        model = _changed(found['model'], changes, start.layers)
-    phases = [
-        {**phase, 'objective': _with_tied(phase['objective'], found['tied'])}
-        for phase in config['phases']
-    ]
-    return {**config, 'model': model, 'phases': phases}
-
-
 def asked(folder):
     """Has the run in the folder begun, so that what it asked its start is in a file?"""
     saved = folder and Path(folder, FILE).is_file()
     return bool(saved) and workdir.has_step(Path(folder, 'checkpoints'))
 
 
-def check_words(config, folder):
-    """Raises ValueError if prepare.tokenizer='start', and a new run in the folder would
-    read rows that lie there already, in the words of another start."""
-    named = (config.get('prepare') or {}).get('tokenizer')
-    place = (config.get('data') or {}).get('folder')
-    if not config.get('start') or named != 'start' or asked(folder):
-        return
-    if not place or not Path(place, rows.MANIFEST).is_file():
-        return
-    theirs = rows.read_manifest(place)['tokenizer_fingerprint']
-    words = prepare.tokenizer_of(config)
-    if words.fingerprint != theirs:
-        raise ValueError(
-            f'The rows in {place} are not in the words of {config["start"]["path"]}: the '
-            f'fingerprint of their tokenizer is {theirs[:16]}..., its own is '
-            f'{words.fingerprint[:16]}... Name another data.folder, where rows are then '
-            'prepared for this start.'
-        )
+def look(start):
+    """{'model': section, 'tied': bool, 'family': str or None}, without any parameter."""
+    if start.is_foreign:
+        name = start.path.removeprefix('hf:')
+        section, tied, family = hf_load.sketch(name, **start.options)
+        return {'model': json.loads(json.dumps(section)), 'tied': tied, 'family': family}
+    _, model = load.abstract(start.path, start.step)
+    before = Path(start.path, FILE)
+    return {
+        'model': _saved(start)['model'],
+        'tied': 'output' not in model.params['lm_head'],
+        'family': seal.read_json(before)['family'] if before.is_file() else None,
+    }
+
+
+def decided(start, model, phases, folder=None):
+    """{'model': section, 'phases': sections} with what the start decides.
+
+    What the run in `folder` has found out is not asked again.
+    """
+    found = seal.read_json(Path(folder, FILE)) if asked(folder) else look(start)
+    if 'name' not in model:
+        changes = {key: value for key, value in model.items() if value is not None}
+        model = _changed(found['model'], changes, start.layers)
+    tied = functools.partial(_with_tied, tied=found['tied'])
+    phases = [{**phase, 'objective': tied(phase['objective'])} for phase in phases]
+    return {'model': model, 'phases': phases}
 
 
 def _changed(section, changes, how):
@@ -155,27 +154,133 @@ def _changed(section, changes, how):
     return found
 
 
-def look(start):
-    """{'model': section, 'tied': bool, 'family': str or None}, without any parameter."""
-    if start.is_foreign:
-        name = start.path.removeprefix('hf:')
-        section, tied, family = hf_load.sketch(name, **start.options)
-        return {'model': json.loads(json.dumps(section)), 'tied': tied, 'family': family}
-    _, model = load.abstract(start.path, start.step)
-    config = seal.read_json(Path(start.path, 'config.json'))
-    before = Path(start.path, FILE)
-    return {
-        'model': config['model'],
-        'tied': 'output' not in model.params['lm_head'],
-        'family': seal.read_json(before)['family'] if before.is_file() else None,
-    }
-
-
 def _with_tied(section, tied):
-    """An objective's section with `tied` wherever it scores words and does not say."""
+    """An objective's section with `tied` wherever it has logits and does not say."""
     name = section.get('name')
     if name in TOKEN_OBJECTIVES:
         return {'tied': tied, **section}
     if name == 'mixture':
         return {**section, 'parts': [_with_tied(p, tied) for p in section['parts']]}
     return {**section, 'mlm': {'tied': tied, **(section.get('mlm') or {})}}
+
+
+def check_rows(start, wanted, place, folder):
+    """Raises ValueError if prepare.tokenizer is 'start', as `wanted`, and a new run in
+    the folder would read rows that lie in `place` already, in the tokens of another."""
+    if not start or wanted != 'start' or not place or asked(folder):
+        return
+    if not Path(place, rows.MANIFEST).is_file():
+        return
+    theirs = rows.read_manifest(place)['tokenizer_fingerprint']
+    own = prepare.tokenizer_of(wanted, start).fingerprint
+    if own != theirs:
+        raise ValueError(
+            f'The rows in {place} are not in the words of {start["path"]}: the '
+            f'fingerprint of their tokenizer is {theirs[:16]}..., its own is '
+            f'{own[:16]}... Name another data.folder, where rows are then prepared for '
+            'this start.'
+        )
+
+
+def begin(recipe, state, folder):
+    """The fresh `state` of a recipe's first phase with the parameters of the start.
+
+    Writes what was found and done to start.json in the folder, and prints it. Raises
+    ValueError for a start that does not fit.
+    """
+    start = recipe.start
+    if start.weights == 'new':
+        lines = [f'from      {start.path}: shape and words alone', 'weights   new']
+    elif start.optimizer == 'kept':
+        state, lines = _kept(start, recipe, state)
+    else:
+        state, lines = _fitted(start, recipe, state)
+    text = json.dumps({**look(start), 'lines': lines}, indent=2) + '\n'
+    processes.first(lambda: atomic.write(Path(folder, FILE), text), 'what it starts from')
+    if jax.process_index() == 0:
+        print('\n'.join(['start', *(f'  {line}' for line in lines)]))
+    return state
+
+
+def _fitted(start, recipe, state):
+    """The state with encoder and head of the start made to fit, and what was done."""
+    if start.is_foreign:
+        name = start.path.removeprefix('hf:')
+        found = hf_load.load(name, mesh=recipe.mesh, **start.options)
+        params, tokenizer = found.params, found.tokenizer
+        lines = becoming.lines(found.record)
+    else:
+        step, model = load.abstract(start.path, start.step)
+        shapes = {'params': convert.kept(model.params)}
+        params = _read(start, step, recipe.mesh, shapes)['params']
+        tokenizer, lines = model.tokenizer, _history(start, step)
+    if 'lm_head' not in params and start.head == 'keep':
+        raise ValueError(
+            f"start: {start.path} has no word head; take start.head='new', which makes "
+            'one.'
+        )
+    ours = convert.kept(state.params)
+    make, done = convert.fit(
+        params, tokenizer, ours, recipe.tokenizer, head=start.head, how=start.layers
+    )
+    wanted = convert.kept(ours, start.head)
+    convert.check(jax.eval_shape(make, params), wanted)
+    params = jax.jit(make, out_shardings=_shardings(wanted))(params)
+    target = state.target
+    if target is not None:
+        copy = functools.partial(jax.tree.map, jnp.copy)
+        target = jax.jit(copy, out_shardings=_shardings(target))(params['encoder'])
+    state = state.replace(params={**state.params, **params}, target=target)
+    return state, [*lines, *done, 'moments   fresh']
+
+
+def _kept(start, recipe, state):
+    """The state with all parameters and moments of a run of the same shapes."""
+    step, model = load.abstract(start.path, start.step)
+    if model.tokenizer.fingerprint != recipe.tokenizer.fingerprint:
+        raise ValueError(
+            f"start: optimizer='kept', but {start.path} reads other words than these "
+            "rows, so its moments do not fit: take optimizer='fresh'."
+        )
+    before = _saved(start)['optimizer']
+    opt_state = jax.eval_shape(optimizers.make(before).init, model.params)
+    now = jax.eval_shape(recipe.optimizer.init, model.params)
+    if jax.tree.structure(opt_state) != jax.tree.structure(now):
+        raise ValueError(
+            f"start: optimizer='kept', but {start.path} was trained by {before}: name "
+            "the same optimizer, or take optimizer='fresh'."
+        )
+    relaid = functools.partial(
+        convert.with_scan,
+        scan='layers' in state.params['encoder'],
+        depth=model.network.encoder.depth,
+    )
+    laid = jax.eval_shape(relaid, model.params)
+    convert.check(convert.kept(laid), convert.kept(state.params))
+    shapes = {'params': model.params, 'opt_state': now}
+    found = relaid(_read(start, step, recipe.mesh, shapes))
+    enter = recipes.entering(recipe, recipe.phases[0])
+    state = jax.jit(enter, out_shardings=_shardings(state))(
+        state.replace(target=None, **found)
+    )
+    return state, [*_history(start, step), f'moments   kept, {before["name"]}']
+
+
+def _saved(start):
+    return seal.read_json(Path(start.path, 'config.json'))
+
+
+def _read(start, step, mesh, shapes):
+    """Subtrees of a checkpoint, on the mesh."""
+    folder = Path(start.path, 'checkpoints')
+    return restore.part(folder, step, sharding.placed(shapes, mesh))
+
+
+def _history(start, step):
+    meta = restore.meta(Path(start.path, 'checkpoints'), step)
+    names = ', then '.join(phase['objective']['name'] for phase in meta['history'])
+    return [f'from      {start.path} at step {step:,}: {names}']
+
+
+def _shardings(tree):
+    return jax.tree.map(lambda leaf: leaf.sharding, tree)

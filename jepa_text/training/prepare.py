@@ -10,17 +10,21 @@ from jepa_text.hf import adapt, files
 
 
 def run(config, workdir):
-    """`prepare` with the keywords of config['prepare'], rows in `workdir`; prints counts.
+    """The command: `make` of the sections of a config, rows in `workdir`."""
+    return make(config.get('prepare'), workdir, config.get('start'))
+
+
+def make(section, folder, start=None):
+    """`prepare` with the keywords of a section, rows in the folder; prints counts.
 
     The section's tokenizer is as `tokenizer_of` says. Raises ValueError for a keyword
     that `prepare` does not take, and whatever `prepare` raises.
     """
-    section = schema.resolved(Config, config.get('prepare'), 'prepare')
-    del section['tokenizer']
-    tokenizer = tokenizer_of(config)
-    was_there = Path(workdir, rows.MANIFEST).exists()
-    manifest = prepare(tokenizer=tokenizer, folder=workdir, **section)
-    print(f'{workdir}: ' + ('already prepared' if was_there else 'prepared'))
+    section = schema.resolved(Config, section, 'prepare')
+    tokenizer = tokenizer_of(section.pop('tokenizer'), start)
+    was_there = Path(folder, rows.MANIFEST).exists()
+    manifest = prepare(tokenizer=tokenizer, folder=folder, **section)
+    print(f'{folder}: ' + ('already prepared' if was_there else 'prepared'))
     if manifest.get('read'):
         print(f'  {manifest["read"]}')
     for split, counts in manifest['splits'].items():
@@ -32,14 +36,15 @@ def run(config, workdir):
     return manifest
 
 
-def if_missing(config):
-    """Makes the rows of a config that says how, unless their folder is there."""
-    if 'prepare' not in config:
+def if_missing(section, folder, start=None):
+    """Makes the rows that a section describes, unless their folder is there; nothing
+    without a section."""
+    if not section:
         return
-    folder = Path(paths.local('data.folder', config['data']['folder']))
+    folder = Path(paths.local('data.folder', folder))
     if not folder.exists():
-        run(config, str(folder))
-    elif changed := pipeline.prepared_otherwise(config['prepare'], folder):
+        make(section, str(folder), start)
+    elif changed := pipeline.prepared_otherwise(section, folder):
         print(
             f'Note: {folder} was prepared with other settings than config.prepare has: '
             f'{"; ".join(changed)}. It is used as it is; to prepare anew, name another '
@@ -47,12 +52,10 @@ def if_missing(config):
         )
 
 
-def tokenizer_of(config):
-    """The Tokenizer that config['prepare'] names: by a path, 'bundled', or 'start', the
-    one of what config['start'] starts from."""
-    name = config['prepare']['tokenizer']
+def tokenizer_of(name, start=None):
+    """The Tokenizer of a path, 'bundled', or 'start': that of the section `start`."""
     if name == 'start':
-        start = config.get('start') or {}
+        start = start or {}
         if not start.get('path'):
             raise ValueError("prepare.tokenizer='start', but start.path is not given.")
         path = start['path']

@@ -9,7 +9,6 @@ import re
 
 import flax
 import jax
-import numpy as np
 
 from jepa_text.optim.optimizers import path_name
 from jepa_text.training import recipe as recipes
@@ -21,8 +20,8 @@ OF_ADAM = r'(^|/)(age|mu|nu)/'
 
 def enter(recipe, phase, state):
     """The state at the first step of a phase, laid out for it."""
-    places = recipes.places(recipe, phase)
-    return jax.jit(_entering(recipe, phase), out_shardings=places)(state)
+    places = recipes.shardings(recipe, phase)
+    return jax.jit(recipes.entering(recipe, phase), out_shardings=places)(state)
 
 
 def begun_anew(recipe, phase):
@@ -30,63 +29,39 @@ def begun_anew(recipe, phase):
     begins anew; none for the first."""
     if not phase.index:
         return []
-    before = recipe.phases[phase.index - 1].network
     before, after = (
-        jax.eval_shape(functools.partial(network.init, recipe.seed))
-        for network in (before, phase.network)
+        jax.eval_shape(functools.partial(one.network.init, recipe.seed))
+        for one in recipe.phases[phase.index - 1 : phase.index + 1]
     )
     return states.anew(jax.eval_shape(states.with_head, before, after), after)
 
 
-def check(recipe, sections):
-    """Raises ValueError, which names both phases, where one cannot follow the other;
-    `sections` are those that the phases were made of.
+def check(recipe):
+    """Raises ValueError, which names both phases, where one cannot follow the other.
 
     On shapes: each switch, and a step of each phase that comes after one.
     """
-    names = [section['objective']['name'] for section in sections]
     for before, phase in itertools.pairwise(recipe.phases):
         try:
             _try(recipe, before, phase)
         except (ValueError, TypeError, KeyError, flax.errors.FlaxError) as error:
             raise ValueError(
-                f'phase {phase.index} ({names[phase.index]}) cannot follow phase '
-                f'{before.index} ({names[before.index]}): {error}'
+                f'phase {phase.index} ({phase.name}) cannot follow phase '
+                f'{before.index} ({before.name}): {error}'
             ) from error
 
 
 def _try(recipe, before, phase):
     state = recipes.abstract_state(recipe, before)
-    found = jax.eval_shape(_entering(recipe, phase), state)
+    found = jax.eval_shape(recipes.entering(recipe, phase), state)
     wanted = recipes.abstract_state(recipe, phase)
     _same('the switch', found, wanted)
     if phase.reset:
         _check_reset(phase.reset, wanted.opt_state)
     with jax.set_mesh(recipe.mesh):
         step = recipes.jitted(recipe, phase)
-        after, _ = step.eval_shape(wanted, _batch(recipe, phase))
+        after, _ = step.eval_shape(wanted, recipes.abstract_batch(recipe, phase))
     _same('a step', after, wanted)
-
-
-def _entering(recipe, phase):
-    return functools.partial(
-        states.enter_phase,
-        network=phase.network,
-        objective=phase.objective,
-        optimizer=recipe.optimizer,
-        seed=recipe.seed,
-        reset=phase.reset,
-    )
-
-
-def _batch(recipe, phase):
-    """Shapes of a batch of the phase: those of a row as it hides it."""
-    rng = np.random.default_rng(recipe.seed)
-    row = phase.corrupt(recipe.rows[0], rng, phase.start)
-    return {
-        key: jax.ShapeDtypeStruct((recipe.batch_size, *np.shape(x)), np.asarray(x).dtype)
-        for key, x in row.items()
-    }
 
 
 def _same(what, found, wanted):

@@ -1,8 +1,9 @@
 """`train(config, workdir) -> state`: phases of objectives over one stream of rows.
 
-The config ends here: everything below takes the values that it uses. The same call
-again resumes from the newest good checkpoint, exactly: the data cursor is the step,
-every random choice is keyed by it, and the metrics after it are written again.
+The config ends where it becomes a Recipe (build.py); all below takes the values that it
+uses. The same call again resumes from the newest good checkpoint, exactly: the data
+cursor is the step, every random choice is keyed by it, and the metrics after it are
+written again.
 """
 
 import contextlib
@@ -10,50 +11,58 @@ import contextlib
 import jax
 import jax.numpy as jnp
 
+from jepa_text.cost import flops
 from jepa_text.data import pipeline
+from jepa_text.measures import frequencies
 from jepa_text.objectives.latent import diagnostics
 from jepa_text.parallel import exits, processes, sharding
-from jepa_text.running import ending, identity, xla_flags
-from jepa_text.training import begin, switches
+from jepa_text.running import metrics, xla_flags
+from jepa_text.training import begin, build, switches, telling
 from jepa_text.training import recipe as recipes
 
 
-def run(config, folder, **keywords):
-    """The command: `train`, and then, in lines, what is there and what comes next."""
-    train(config, folder, **keywords)
-    if jax.process_index() == 0 and (lines := ending.lines(folder)):
-        print('\n'.join(lines))
+def train(config, workdir, evaluations=(), restart=False, stop=None):
+    """Trains, or resumes, the run that `config` describes in the workdir.
 
-
-def train(config, folder, restart=False, stop=None):
-    """Trains, or resumes, the run that `config` describes in the folder.
-
+    `evaluations` run beside the steps: {section of the config: what makes one of it}, as
+    evals.EVALUATIONS, which the command hands in.
     Returns the final TrainState. Raises ValueError for a config that cannot run and
     for a folder that belongs to another one, RuntimeError on a machine that computes
     wrongly (running/arithmetic.py), both before anything is written; and exits.Stopped
     when a signal asked to stop and the state is saved. In a job of several processes,
-    each makes the same call (`distributed.start` before it). With `restart`, a run of
+    each makes the same call (`processes.start` before it). With `restart`, a run of
     which no checkpoint is good begins anew; else that is refused (running/anew.py).
     `stop`: the signals.Requests of a caller who has more to do after the last step.
     """
     xla_flags.mend()
     with contextlib.ExitStack() as stack:
         with exits.refusals():
-            config = recipes.plain(config)
-            parts, state, meta = begin.begin(config, folder, stack, restart, stop)
-        run, recipe = _Run(parts), parts.recipe
+            recipe, guard = build.build(config, workdir, stack, evaluations)
+            tools, state, meta = begin.begin(recipe, workdir, stack, restart, stop)
+        run = _Run(recipe, guard, tools)
         if not meta:
-            run.evaluate(state, 0, recipe.phases[0])
-            run.measure(state, 0)
+            for evaluation in recipe.evaluations:
+                run.evaluate(evaluation, state, 0, recipe.phases[0])
         for phase in recipe.phases:
             if phase.index > meta.get('phase', 0):
                 state = run.enter(phase, state)
             if phase.stop > int(state.step):
                 state = run.phase(phase, state)
-        parts.store.wait()
+        tools.store.wait()
         _check_end(state)
-        parts.report.conclude()
+        for line in _judgement(recipe, workdir):
+            tools.report.say(line)
         return state
+
+
+def _judgement(recipe, workdir):
+    """How the last evaluation compares with token frequencies, in lines."""
+    if jax.process_index():
+        return []
+    _, values = metrics.newest(workdir, frequencies.PREFIX)
+    able = [phase for phase in recipe.phases if 'lm_head' in phase.network.modules]
+    objective = able[-1].section['objective'] if able else {'name': 'mlm'}
+    return frequencies.sentences(values, frequencies.kind_of(objective))
 
 
 def _check_end(state):
@@ -75,11 +84,11 @@ def _check_end(state):
 class _Run:
     """The loop of one phase, and what happens beside it."""
 
-    def __init__(self, parts):
-        self.config, self.recipe, self.store = parts.config, parts.recipe, parts.store
-        self.report, self.guard, self.trace = parts.report, parts.guard, parts.trace
-        self.stop, self.vote = parts.stop, processes.Vote()
-        self.last = parts.recipe.phases[-1].stop
+    def __init__(self, recipe, guard, tools):
+        self.recipe, self.loop, self.guard = recipe, recipe.loop, guard
+        self.store, self.report, self.trace = tools.store, tools.report, tools.trace
+        self.stop, self.vote = tools.stop, processes.Vote()
+        self.last = recipe.phases[-1].stop
         self.warned, self.running = set(), {}
 
     def enter(self, phase, state):
@@ -93,28 +102,30 @@ class _Run:
 
     def phase(self, phase, state):
         """Trains from the state's step to the end of the phase."""
-        mesh = self.recipe.mesh
-        step = recipes.compiled(self.recipe, phase)
+        recipe, clock = self.recipe, self.report.clock
+        step = recipes.compiled(recipe, phase)
         self.guard.expect('compile')
-        self.report.begin(phase)
-        clock = self.report.clock
+        cost = flops.per_token(
+            phase.network, phase.objective, recipe.batch_size, recipe.length
+        )
+        # On all processes: a kernel may be tried out for it.
+        self.report.begin(cost, telling.attending(recipe, phase))
         with contextlib.closing(self._batches(phase, int(state.step))) as batches:
             for number in range(int(state.step) + 1, phase.stop + 1):
                 with clock.waiting():
                     batch = next(batches)
-                batch = sharding.put_batch(batch, mesh)
+                batch = sharding.put_batch(batch, recipe.mesh)
                 state, values = self.trace.run(step, number, state, batch)
                 self.running = values
                 clock.step(values['train/tokens'])
-                if number % self.config['log_every'] == 0 or number == phase.stop:
+                if number % self.loop.log_every == 0 or number == phase.stop:
                     self.log(number, jax.device_get(values), state, phase)
                 self.guard.beat()
-                if self._due('evaluate', number, phase):
-                    self.evaluate(state, number, phase)
-                if self._due('geometry', number, phase):
-                    self.measure(state, number)
+                for evaluation in recipe.evaluations:
+                    if _due(evaluation.every, number, phase):
+                        self.evaluate(evaluation, state, number, phase)
                 # After the metrics of this step: a resumed run does not write them again.
-                if self._due('checkpoint', number, phase):
+                if _due(self.loop.save_every, number, phase):
                     self.save(state, phase, wait=number == self.last)
                 if self.vote(self.stop.asked) and number < self.last:
                     self.leave(number, state, phase)
@@ -124,7 +135,7 @@ class _Run:
         """Writes the metrics of a step, and stops a run that only skips."""
         self.report.step(number, values)
         self.watch(number, values, state, phase)
-        if values['train/skipped_in_row'] >= self.config['stop_after_skips']:
+        if values['train/skipped_in_row'] >= self.loop.stop_after_skips:
             self.save(state, phase, wait=True)
             raise exits.Diverged(
                 f'step {number}: loss or gradient was not finite '
@@ -136,7 +147,7 @@ class _Run:
     def watch(self, number, values, state, phase):
         """Says what is worth a look, once per phase; of a collapse stops, if asked to."""
         collapse = diagnostics.collapse(values)
-        if collapse and self.config['telemetry']['on_collapse'] == 'stop':
+        if collapse and self.loop.stop_at_collapse:
             self.save(state, phase, wait=True)
             raise exits.Diverged(
                 f'step {number}: {" ".join(collapse.values())} The state is saved.'
@@ -144,36 +155,26 @@ class _Run:
         balance = getattr(phase.objective, 'balance', None)
         notes = diagnostics.notes(values, learned=bool(balance and balance.modules()))
         for kind, text in {**collapse, **notes}.items():
-            if (phase.index, kind) not in self.warned:
-                self.warned.add((phase.index, kind))
-                self.report.say(f'step {number}: {text}')
+            self.say_once(phase, kind, f'step {number}: {text}')
 
-    def evaluate(self, state, number, phase):
-        """Held-out losses, written at a step, as far as the phase predicts tokens."""
-        evaluator = self.recipe.evaluator
-        if evaluator is None:
+    def say_once(self, phase, kind, text):
+        """Says something of a kind, if it was not said in this phase."""
+        if (phase.index, kind) not in self.warned:
+            self.warned.add((phase.index, kind))
+            self.report.say(text)
+
+    def evaluate(self, evaluation, state, number, phase):
+        """What an evaluation measures, written at a step; or why it has nothing."""
+        if reason := evaluation.why_not(phase.network):
+            self.say_once(phase, reason, f'phase {phase.index}: {reason}')
             return
-        if 'lm_head' in phase.network.modules:
-            with self._pause():
-                values = evaluator.run(state.params, phase.network)
-                self.report.write(number, values)
-        elif (phase.index, 'unscored') not in self.warned:
-            self.warned.add((phase.index, 'unscored'))
-            self.report.say(
-                f'phase {phase.index}: its objective has no lm_head, which predicts '
-                'tokens: not scored on held-out rows.'
-            )
-
-    def measure(self, state, number):
-        """The geometry of held-out vectors, written at a step."""
-        if self.recipe.geometry is not None:
-            with self._pause():
-                self.report.write(number, self.recipe.geometry.run(state.params))
+        with self._pause():
+            self.report.write(number, evaluation.run(state.params, phase.network))
 
     def save(self, state, phase, wait=False):
         """A checkpoint of the state, with what it takes to go on from it."""
         with self._pause():
-            past = zip(self.recipe.phases[: phase.index + 1], self.config['phases'])
+            past = self.recipe.phases[: phase.index + 1]
             meta = {
                 'phase': phase.index,
                 'fingerprint': self.recipe.fingerprint,
@@ -181,10 +182,10 @@ class _Run:
                 'steps': self.recipe.steps,
                 # On the disk before the checkpoint that follows them.
                 'logged': self.report.sync(),
-                **identity.sums(self.config, self.recipe.tokenizer),
+                **self.recipe.identity,
                 'history': [
-                    {'start': p.start, 'stop': min(p.stop, int(state.step)), **section}
-                    for p, section in past
+                    {'start': p.start, 'stop': min(p.stop, int(state.step)), **p.section}
+                    for p in past
                 ],
             }
             self.store.save(state, meta, wait=wait)
@@ -212,7 +213,7 @@ class _Run:
         self.guard.beat()
 
     def _batches(self, phase, start):
-        """This process's part of each batch, as the objective of a phase hides it."""
+        """This process's part of each batch, as the objective of a phase masks it."""
         index, count = sharding.part_of_batch(self.recipe.mesh)
         return pipeline.batches(
             self.recipe.rows,
@@ -222,9 +223,9 @@ class _Run:
             start=start,
             process_index=index,
             process_count=count,
-            threads=self.config['data'].get('threads'),
+            threads=self.loop.threads,
         )
 
-    def _due(self, section, number, phase):
-        every = self.config[section]['every']
-        return bool(every) and (number % every == 0 or number == phase.stop)
+
+def _due(every, number, phase):
+    return bool(every) and (number % every == 0 or number == phase.stop)

@@ -19,7 +19,6 @@ from jepa_text.evaluation import task as tasks
 from jepa_text.parallel import sharding
 from jepa_text.report import console
 from jepa_text.running import metrics
-from jepa_text.training import train
 from jepa_text.training.evals import geometry as geometry_eval
 
 pytest.importorskip('sklearn')
@@ -33,7 +32,7 @@ def folder(tmp_path_factory):
     phases = (dict(objective=dict(name='mlm')),)
     changes = dict(steps=2, phases=phases, evaluate=dict(every=0))
     changes |= dict(geometry=dict(every=2, texts=24), checkpoint=dict(every=2, keep=1))
-    train.train(tiny.config(folder, **changes), folder / 'a-0')
+    tiny.train(tiny.config(folder, **changes), folder / 'a-0')
     with open(folder / 'a-0' / metrics.FILE, 'a') as file:
         file.write('{"step": 3, "jepa/lambda": 0.5}\n')
     shutil.copytree(folder / 'a-0', folder / 'a-1')
@@ -445,4 +444,4 @@ def test_geometry_in_training_is_that_of_the_texts(folder):
 def test_a_wrong_geometry_section_is_said(folder, tmp_path):
     changes = dict(geometry=dict(every=2, text=3))
     with pytest.raises(ValueError, match="geometry has no key 'text'. Did you mean"):
-        train.train(tiny.config(folder, **changes), tmp_path / 'x')
+        tiny.train(tiny.config(folder, **changes), tmp_path / 'x')

@@ -17,7 +17,8 @@ from jepa_text import main
 from jepa_text.parallel import exits
 from jepa_text.running import metrics
 from jepa_text.study import study
-from jepa_text.training import recipe, train
+from jepa_text.training import config as settings
+from jepa_text.training import train
 
 ROOT = Path(__file__).parents[2]
 MLM = (dict(objective=dict(name='mlm')),)
@@ -51,16 +52,16 @@ def test_many_random_faults_are_refused_by_name(folder, seed):
 
 def test_every_key_that_a_run_needs_is_named_when_it_is_left_out(folder):
     config = tiny.config(folder)
-    recipe.plain(config)
+    settings.plain(config)
     for key in ('phases', 'model', 'data.row_length'):
         section, _, name = key.rpartition('.')
         left = config_faults.lists(config)
         del (left[section] if section else left)[name]
         with pytest.raises(ValueError, match=f'The config has no {key}'):
-            recipe.plain(left)
+            settings.plain(left)
         (left[section] if section else left)[name] = None
         with pytest.raises(ValueError, match=f'{key}=None must be'):
-            recipe.plain(left)
+            settings.plain(left)
 
 
 def changed(folder, **changes):
@@ -108,37 +109,37 @@ def objective(**section):
 )
 def test_faults_are_said_before_anything_is_written(changes, words, folder, tmp_path):
     with pytest.raises(exits.ConfigError, match=words):
-        train.train(changed(folder, **changes), tmp_path / 'run')
+        tiny.train(changed(folder, **changes), tmp_path / 'run')
     assert not (tmp_path / 'run' / 'config.json').exists()
 
 
 @pytest.mark.slow
 def test_the_config_of_a_workdir_is_checked_when_its_run_goes_on(folder, tmp_path):
     config = changed(folder, steps=2, evaluate__every=0)
-    train.train(config, tmp_path)
+    tiny.train(config, tmp_path)
     saved = json.loads((tmp_path / 'config.json').read_text())
     # As one is that was written before there were these keys.
     for name in ('clip_norm', 'offload'):
         del saved[name]
     del saved['data']['batch_per_device']
     (tmp_path / 'config.json').write_text(json.dumps(saved))
-    assert int(train.train(config, tmp_path).step) == 2
+    assert int(tiny.train(config, tmp_path).step) == 2
     assert 'offload' in json.loads((tmp_path / 'config.json').read_text())
     (tmp_path / 'config.json').write_text(json.dumps(saved | {'clip_nrom': 1.0}))
     with pytest.raises(exits.ConfigError, match="config.json.*'clip_nrom'.*'clip_norm'"):
-        train.train(config, tmp_path)
+        tiny.train(config, tmp_path)
 
 
 @pytest.mark.parametrize('config', [None, 3, 'configs/desk.py', [1]])
 def test_what_is_no_config_is_refused(config, tmp_path):
     with pytest.raises(ValueError, match='The config=.*must be a section'):
-        recipe.plain(config)
+        settings.plain(config)
 
 
 def test_configs_of_other_commands_are_told_apart(tmp_path):
     quickstart = test_configs.module('quickstart').get_config()
     with pytest.raises(ValueError, match='that of a study: `jepa-text study`'):
-        train.train(quickstart, tmp_path / 'run')
+        tiny.train(quickstart, tmp_path / 'run')
     with pytest.raises(ValueError, match='A study needs `runs`'):
         study.study(test_configs.module('desk').get_config(), tmp_path / 'study')
     assert not list(tmp_path.iterdir())
@@ -206,6 +207,6 @@ def test_a_run_whose_last_loss_is_not_finite_does_not_end_well(folder, tmp_path)
     config['evaluate']['every'] = config['telemetry']['every'] = 0
     for _ in range(2):
         with pytest.raises(exits.Diverged, match='the run ended with'):
-            train.train(config, tmp_path / 'run')
+            tiny.train(config, tmp_path / 'run')
         assert metrics.read(tmp_path / 'run')[-1]['step'] == 4
     assert exits.code_of(exits.Diverged('x')) == exits.USAGE

@@ -9,7 +9,8 @@ import pytest
 import tiny
 
 from jepa_text.parallel import sharding
-from jepa_text.training import recipe
+from jepa_text.training import assemble
+from jepa_text.training import config as settings
 from jepa_text.training import state as states
 
 CONFIGS = Path(__file__).parents[2] / 'configs'
@@ -35,7 +36,7 @@ def test_a_step_of_every_phase_of_every_preset(preset, folder):
     config.data.batch_size = 8
     config.model = dict(name='transformer', preset='tiny', scan=False, depth=3)
     config.evaluate.every = 0
-    made = recipe.make(recipe.plain(config))
+    made = assemble.make(settings.plain(config))
     for phase in made.phases:
         rows = [
             phase.corrupt(made.rows[i], np.random.default_rng(i), phase.start)

@@ -5,8 +5,10 @@ import tiny
 
 from jepa_text.config import ranges
 from jepa_text.optim import optimizers, schedules
-from jepa_text.parallel import exits
-from jepa_text.training import recipe
+from jepa_text.parallel import exits, sharding
+from jepa_text.training import assemble
+from jepa_text.training import config as settings
+from jepa_text.training import phases as phase_list
 
 MLM = (dict(objective=dict(name='mlm')),)
 
@@ -35,7 +37,7 @@ MLM = (dict(objective=dict(name='mlm')),)
 def test_numbers_out_of_range_are_named(changes, words, tmp_path):
     config = tiny.config(tmp_path, phases=MLM, **changes)
     with pytest.raises(ValueError, match=words):
-        recipe.make(recipe.plain(config))
+        assemble.make(settings.plain(config))
 
 
 def test_numbers_are_numbers():
@@ -82,21 +84,24 @@ def test_optimizers_refuse(section, words):
 @pytest.mark.parametrize(
     'phase, words',
     [
-        (dict(at_switch=dict(rewam=3)), "at_switch has \\['rewam'\\]"),
+        (dict(at_switch=dict(rewam=3)), "at_switch has no key 'rewam'"),
         (dict(at_switch=dict(rewarm=-3)), 'rewarm=-3'),
         (dict(at_switch=dict(reset='(')), 'no regular expression'),
         (dict(steps=1.5), 'steps=1.5'),
         (dict(steps=2, share=0.5), 'give one of them'),
     ],
 )
-def test_phases_refuse(phase, words):
-    spans = [dict(objective={}, steps=2), dict(objective={}, **phase)]
+def test_phases_refuse(phase, words, tmp_path):
+    sections = [{**MLM[0], 'steps': 2}, {**MLM[0], **phase}]
+    config = tiny.config(tmp_path, phases=sections, steps=4)
     with pytest.raises(ValueError, match=words):
-        recipe.phase_spans(spans, 4)
-        recipe._at_switch(spans[1], 1, 2)
+        assemble.outline(settings.plain(config), sharding.abstract_mesh(4))
+
+
+def test_switches_are_of_later_phases():
     with pytest.raises(ValueError, match='phase 0: at_switch belongs'):
-        recipe._at_switch(dict(at_switch=dict(rewarm=1)), 0, 2)
-    assert recipe._at_switch(dict(at_switch=dict(rewarm=0.5)), 1, 8) == (None, 4)
+        phase_list._at_switch(dict(at_switch=dict(rewarm=1)), 0, 2)
+    assert phase_list._at_switch(dict(at_switch=dict(rewarm=0.5)), 1, 8) == (None, 4)
 
 
 def test_what_diverged_is_not_started_again():

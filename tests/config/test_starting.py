@@ -11,7 +11,6 @@ import tiny
 from jepa_text import commands, load, main
 from jepa_text.config import config_file, overrides, schema, starting
 from jepa_text.parallel import exits
-from jepa_text.training import train
 
 PRESETS = [*starting.OTHERS, *config_file.shared('desk').PRESETS]
 SIZES = [f'{name},{size}' for name in ('mlm', 'hybrid') for size in ('35m', '210m', '1b')]
@@ -91,7 +90,7 @@ def toy(config, folder):
 )
 def test_each_trains(preset, tmp_path, tmp_path_factory):
     _, config = init(tmp_path / 'my.py', preset)
-    state = train.train(toy(config, tmp_path_factory.getbasetemp()), tmp_path / 'run')
+    state = tiny.train(toy(config, tmp_path_factory.getbasetemp()), tmp_path / 'run')
     assert int(state.step) == 4
 
 
@@ -99,12 +98,12 @@ def test_each_trains(preset, tmp_path, tmp_path_factory):
 def test_adapting_trains(tmp_path, tmp_path_factory, capsys):
     folder = tmp_path_factory.getbasetemp()
     _, first = init(tmp_path / 'first.py', 'mlm')
-    train.train(toy(first, folder), tmp_path / 'first')
+    tiny.train(toy(first, folder), tmp_path / 'first')
     _, config = init(tmp_path / 'my.py', 'adapt')
     config = toy(config, folder)
     config['start'] = {'path': str(tmp_path / 'first')}
     config['prepare']['tokenizer'] = 'bundled'
-    assert int(train.train(config, tmp_path / 'run').step) == 4
+    assert int(tiny.train(config, tmp_path / 'run').step) == 4
     assert load.load(tmp_path / 'run').network is not None
     # What the start decides is shown as such.
     words = [f'--config={tmp_path / "my.py"}', '--print-config', '--workdir=x']

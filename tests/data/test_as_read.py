@@ -12,7 +12,6 @@ from jepa_text.analysis import analyse
 from jepa_text.data import as_read
 from jepa_text.evaluation import controls
 from jepa_text.evaluation import task as tasks
-from jepa_text.training import train
 
 pytest.importorskip('sklearn')
 pytest.importorskip('matplotlib')
@@ -26,7 +25,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp('cut')
     phases = (dict(objective=dict(name='mlm')),)
     changes = dict(steps=1, phases=phases, evaluate=dict(every=0))
-    train.train(tiny.config(folder, **changes), folder / 'a')
+    tiny.train(tiny.config(folder, **changes), folder / 'a')
     rows = []
     for number in range(96):
         rng = np.random.default_rng(number)

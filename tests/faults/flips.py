@@ -59,13 +59,12 @@ class Stop:
 def prepare(folder):
     """A run that stopped after 8 of 10 steps, with what is whole beside it."""
     from jepa_text.parallel import exits
-    from jepa_text.training import train
 
     live = folder / 'live'
     live.mkdir()
     config = tiny.config(live, **CHANGES)
     with contextlib.suppress(exits.Stopped):
-        train.train(config, live / 'run', stop=Stop(7))
+        tiny.train(config, live / 'run', stop=Stop(7))
     shutil.copytree(live, folder / 'whole')
     return config
 
@@ -98,11 +97,10 @@ def damage(path, rng):
 def use(config, workdir):
     """All that a run can be asked for, as bytes that must not change."""
     from jepa_text import load
-    from jepa_text.training import train
 
     before = tiny.log(workdir)
     vector_D = load.load(workdir).encode([TEXT])[0]
-    state = train.train(config, workdir)
+    state = tiny.train(config, workdir)
     return SimpleNamespace(
         before=before,
         vector=np.asarray(vector_D).tobytes(),

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import test_configs
+import tiny
 
 from jepa_text import export, load, main
 from jepa_text.analysis import analyse
@@ -14,7 +15,8 @@ from jepa_text.hf import files
 from jepa_text.planning import plan
 from jepa_text.running import checkpoint, compilation, workdir
 from jepa_text.study import study
-from jepa_text.training import init_from, recipe, train
+from jepa_text.training import config as settings
+from jepa_text.training import init_from
 from jepa_text.training import prepare as preparing
 
 AWAY = (
@@ -29,7 +31,7 @@ SECTION = dict(source=BUNDLED, tokenizer='bundled', row_length=64)
 
 
 def quickstart(**changes):
-    config = recipe.plain(test_configs.module('desk').get_config('mlm'))
+    config = settings.plain(test_configs.module('desk').get_config('mlm'))
     return {**config, **changes}
 
 
@@ -47,9 +49,9 @@ def prepared(folder='rows', **changes):
 
 # What takes a path: called with one that is none of this machine's.
 ENTRANCES = {
-    'train, workdir': lambda p: train.train(quickstart(data=data('rows')), p),
-    'train, data.folder': lambda p: train.train(quickstart(data=data(p)), 'run'),
-    'train, prepare.source.path': lambda p: train.train(
+    'train, workdir': lambda p: tiny.train(quickstart(data=data('rows')), p),
+    'train, data.folder': lambda p: tiny.train(quickstart(data=data(p)), 'run'),
+    'train, prepare.source.path': lambda p: tiny.train(
         quickstart(
             data=data('rows'),
             prepare=SECTION | dict(source=dict(name='text', path=str(p))),
@@ -145,7 +147,7 @@ def test_an_empty_folder_is_not_the_current_one(tmp_path, monkeypatch):
     Path('notes.txt').write_text('a private note')
     for call in (
         lambda: prepared(source=dict(name='text', path='')),
-        lambda: train.train(quickstart(data=data('')), 'run'),
+        lambda: tiny.train(quickstart(data=data('')), 'run'),
         lambda: pipeline.Rows('', 'train'),
     ):
         with pytest.raises(ValueError, match="''"):

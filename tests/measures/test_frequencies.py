@@ -10,7 +10,6 @@ import tiny
 from jepa_text.data import pipeline
 from jepa_text.measures import frequencies
 from jepa_text.running import metrics
-from jepa_text.training import train
 from jepa_text.training.evals import heldout
 
 
@@ -32,7 +31,7 @@ def test_a_run_that_learned_nothing_warns(folder, tmp_path, capsys, learns):
         evaluate=dict(every=80, rate=0.15, most_rows=8),
         telemetry=dict(every=0, on_collapse='warn'),
     )
-    train.train(config, tmp_path / 'run')
+    tiny.train(config, tmp_path / 'run')
     said = capsys.readouterr().err
     compared = 'better' if learns else 'worse'
     assert f'{compared} than token frequencies alone' in said

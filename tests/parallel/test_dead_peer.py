@@ -16,7 +16,6 @@ import tiny
 
 from jepa_text.parallel import exits
 from jepa_text.running import metrics
-from jepa_text.training import train
 
 STEPS = 40
 CONFIG = """
@@ -90,7 +89,7 @@ def wait_for(workdir, step, seconds=240):
 @pytest.mark.parametrize('victim', [0, 1])
 def test_a_killed_process_is_joined_again_and_the_end_is_right(victim, tmp_path):
     config = settings(tmp_path)
-    train.train(config, tmp_path / 'straight')
+    tiny.train(config, tmp_path / 'straight')
     job = supervised_pair(tmp_path, config_file(tmp_path, config))
     try:
         wait_for(tmp_path / 'run', 15)

@@ -19,7 +19,8 @@ import tiny
 
 from jepa_text.parallel import sharding
 from jepa_text.planning import memory
-from jepa_text.training import outline, recipe
+from jepa_text.training import assemble, recipe
+from jepa_text.training import config as settings
 
 # No size below is another's, so that an axis of rows is known by its length.
 ROWS, LENGTH, WORDS, WIDTH, FFN, DEPTH, MASKS = 24, 40, 1000, 64, 208, 2, 3
@@ -61,14 +62,14 @@ def compiled(objective, sizes, words=WORDS, **changes):
         mesh=sizes,
         telemetry=dict(every=0, on_collapse='warn'),
     )
-    config = recipe.plain(config | changes)
-    made = outline.make(config, sharding.make_mesh(**sizes), words)
+    config = settings.plain(config | changes)
+    made = assemble.outline(config, sharding.make_mesh(**sizes), words)
     return lower(made).compile(), made
 
 
 def lower(made):
     (phase,) = made.phases
-    rows = outline.abstract_batch(phase, made.batch_size, made.length, made.tokenizer)
+    rows = recipe.abstract_batch(made, phase, made.batch_size)
     place = sharding.batch_sharding(made.mesh)
     batch = {
         key: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)

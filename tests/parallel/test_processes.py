@@ -18,7 +18,6 @@ import tiny
 from jepa_text.parallel import exits
 from jepa_text.parallel import processes as distributed
 from jepa_text.running import metrics
-from jepa_text.training import train
 
 PROGRAM = tiny.__file__
 STEPS = 24
@@ -94,12 +93,12 @@ def test_two_processes_are_one_and_resume_each_other(folder, tmp_path):
     mesh = dict(data=-1, fsdp=1, tensor=2, dcn_data=2)
     config = settings(folder, mesh=mesh, steps=STEPS)
     alone = config | {'mesh': dict(data=-1, fsdp=1, tensor=1)}
-    train.train(alone, tmp_path / 'straight')
+    tiny.train(alone, tmp_path / 'straight')
     # One process, told to stop early on...
     thread = threading.Thread(target=stop_me, args=(tmp_path / 'run', 1))
     thread.start()
     with pytest.raises(exits.Stopped, match='the state is saved'):
-        train.train(alone, tmp_path / 'run')
+        tiny.train(alone, tmp_path / 'run')
     thread.join()
     first = stopped_at(tmp_path / 'run')
     # ... then two, of which one is told to stop ...
@@ -115,7 +114,7 @@ def test_two_processes_are_one_and_resume_each_other(folder, tmp_path):
     assert 'SIGTERM: the state will be saved' in said[1]
     assert first < STEPS - 6 <= stopped_at(tmp_path / 'run') < STEPS
     # ... and one again, to the end.
-    train.train(alone, tmp_path / 'run')
+    tiny.train(alone, tmp_path / 'run')
     compare(tmp_path / 'run', tmp_path / 'straight')
 
 
@@ -282,10 +281,10 @@ def test_orbax_which_meets_the_others_too_is_not_called_within_a_block(
     )
     short = dict(steps=2, evaluate=dict(every=0, rate=0.15, most_rows=12))
     config = settings(folder, **short, checkpoint=dict(every=1, keep=2))
-    train.train(config, tmp_path / 'first')
+    tiny.train(config, tmp_path / 'first')
     begins = config | {'start': dict(path=str(tmp_path / 'first')), 'model': {}}
-    train.train(begins, tmp_path / 'second')
-    train.train(begins, tmp_path / 'second')
+    tiny.train(begins, tmp_path / 'second')
+    tiny.train(begins, tmp_path / 'second')
     assert met and set(met) == {''}
 
 

@@ -16,8 +16,8 @@ from jepa_text import main
 from jepa_text.cost import flops, hardware
 from jepa_text.parallel import sharding
 from jepa_text.planning import memory, plan, tables
+from jepa_text.training import assemble, recipe
 from jepa_text.training import config as settings
-from jepa_text.training import outline, recipe
 
 PRETRAIN = str(test_configs.CONFIGS / 'pretrain.py')
 
@@ -25,7 +25,7 @@ PRETRAIN = str(test_configs.CONFIGS / 'pretrain.py')
 @functools.cache
 def pretrain(argument, hardware_name='h100:64', accumulate=1, offload='', fsdp=1):
     """The plan of a preset of configs/pretrain.py."""
-    config = recipe.plain(test_configs.module('pretrain').get_config(argument))
+    config = settings.plain(test_configs.module('pretrain').get_config(argument))
     config |= dict(accumulate=accumulate, offload=offload)
     config['mesh'] = dict(data=-1, fsdp=fsdp, tensor=1)
     return plan.make(
@@ -109,8 +109,8 @@ def test_factor_is_to_the_objectives_own_mlm():
 
 
 def shapes(folder, mesh, **changes):
-    config = recipe.plain(tiny.config(folder, **changes))
-    return outline.make(config, mesh)
+    config = settings.plain(tiny.config(folder, **changes))
+    return assemble.outline(config, mesh)
 
 
 @pytest.mark.slow
@@ -122,8 +122,7 @@ def test_state_of_a_device_is_what_the_compiler_takes_in(tmp_path):
     made = shapes(tmp_path, sharding.abstract_mesh(4, **mesh), model=model)
     for phase, its in zip(made.phases[1:], real.phases[1:]):
         state = recipe.abstract_state(real, its)
-        words = real.tokenizer
-        batch = outline.abstract_batch(its, real.batch_size, real.length, words)
+        batch = recipe.abstract_batch(real, its, real.batch_size)
         with jax.set_mesh(real.mesh):
             step = recipe.jitted(real, its).lower(state, batch).compile()
         taken = step.memory_analysis().argument_size_in_bytes
@@ -206,7 +205,7 @@ def test_tables_say_all_of_it(study):
 )
 def test_what_would_fit_does_fit(changes, chip):
     size = changes.get('argument', '210m')
-    config = recipe.plain(test_configs.module('pretrain').get_config(f'mlm,{size}'))
+    config = settings.plain(test_configs.module('pretrain').get_config(f'mlm,{size}'))
     options = hardware.Options(**config['plan'] | {'hardware': chip})
     config['data'] |= dict(batch_size=8) | changes.get('data', {})
     made = plan.make(config, options)
@@ -281,7 +280,7 @@ def test_a_study_is_planned_run_by_run(tmp_path, capsys):
     }
     assert cost['mlm'] < cost['clm_mlm'] < cost['clm_jepa_mlm']
     first = plans['mlm'].phases[0]
-    made = outline.make(
+    made = assemble.outline(
         settings.of_runs(config)['mlm'],
         sharding.abstract_mesh(8),
     ).phases[0]

@@ -20,7 +20,6 @@ from jepa_text.parallel import exits
 from jepa_text.planning import worker
 from jepa_text.running import arithmetic, patterns, xla_flags
 from jepa_text.study import study
-from jepa_text.training import train
 
 ROOT = Path(__file__).parents[2]
 # Of jax issue 39103, and a kin of it that later versions get wrong, too.
@@ -128,7 +127,7 @@ def _called():
 @pytest.mark.parametrize(
     'start',
     [
-        lambda: train.train({}, ''),
+        lambda: tiny.train({}, ''),
         lambda: study.study({}, ''),
         lambda: analyse.analyse({}, ''),
         lambda: load.load(''),
@@ -201,7 +200,7 @@ def broken(monkeypatch):
 def test_nothing_is_trained_on_a_machine_that_computes_wrongly(broken, tmp_path):
     folder = tmp_path / 'run'
     with pytest.raises(RuntimeError, match='computes wrongly.*running sums.*numpy|run'):
-        train.train(tiny.config(tmp_path), folder)
+        tiny.train(tiny.config(tmp_path), folder)
     assert not folder.exists()
 
 

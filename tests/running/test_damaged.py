@@ -16,7 +16,6 @@ from jepa_text.data import tokenizers
 from jepa_text.files import seal
 from jepa_text.parallel import exits
 from jepa_text.running import anew, metrics, restore
-from jepa_text.training import train
 
 CHANGES = dict(
     steps=4,
@@ -31,7 +30,7 @@ def finished(tmp_path_factory):
     """(config, workdir) of a run that took its four steps."""
     folder = tmp_path_factory.mktemp('anew')
     config = tiny.config(folder, **CHANGES)
-    train.train(config, folder / 'run')
+    tiny.train(config, folder / 'run')
     return config, folder / 'run'
 
 
@@ -63,7 +62,7 @@ def test_no_good_checkpoint_is_refused_and_nothing_is_touched(run):
     damage_all(workdir)
     before = files(workdir)
     with pytest.raises(exits.ConfigError, match='2 saved checkpoints, and none is good'):
-        train.train(config, workdir)
+        tiny.train(config, workdir)
     assert files(workdir) == before
     assert restore.steps(workdir / 'checkpoints') == [2, 4]
 
@@ -73,7 +72,7 @@ def test_a_folder_of_checkpoints_that_is_gone_is_refused(run):
     shutil.rmtree(workdir / 'checkpoints')
     before = files(workdir)
     with pytest.raises(exits.ConfigError, match='checkpoints is gone'):
-        train.train(config, workdir)
+        tiny.train(config, workdir)
     assert files(workdir) == before
 
 
@@ -81,7 +80,7 @@ def test_restart_begins_anew_and_keeps_the_old_files(run, capsys):
     config, workdir = run
     damage_all(workdir)
     before = files(workdir)
-    train.train(config, workdir, restart=True)
+    tiny.train(config, workdir, restart=True)
     aside = workdir / anew.ASIDE
     assert str(aside) in capsys.readouterr().out
     assert restore.steps(aside / 'checkpoints') == [2, 4]
@@ -90,7 +89,7 @@ def test_restart_begins_anew_and_keeps_the_old_files(run, capsys):
     assert {metrics.FILE, 'started.json'} <= kept.keys()
     assert tiny.log(workdir) == tiny.log(aside)
     # Said again, as a launcher does that repeats its command: it goes on.
-    train.train(config, workdir, restart=True)
+    tiny.train(config, workdir, restart=True)
     assert 'not needed' in capsys.readouterr().out
     assert not (workdir / f'{anew.ASIDE}-2').exists()
 
@@ -99,7 +98,7 @@ def test_a_run_that_saved_nothing_yet_begins_again_by_itself(run):
     config, workdir = run
     for step in (workdir / 'checkpoints').iterdir():
         (step / seal.NAME).unlink()  # killed before the first was sealed
-    train.train(config, workdir)
+    tiny.train(config, workdir)
     assert restore.steps(workdir / 'checkpoints') == [2, 4]
 
 
@@ -109,7 +108,7 @@ def test_files_of_others_are_no_damage(run):
         (folder / '.DS_Store').write_text('icons')
     (workdir / 'checkpoints' / '7').write_text('a file that is called as a step')
     log = (workdir / metrics.FILE).read_bytes()
-    state = train.train(config, workdir)
+    state = tiny.train(config, workdir)
     assert int(state.step) == 4
     assert (workdir / metrics.FILE).read_bytes() == log
 
@@ -128,11 +127,11 @@ def test_an_error_of_the_disk_is_no_damage(run, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, 'scandir', denied)
         with pytest.raises(PermissionError, match='4 cannot be read') as caught:
-            train.train(config, workdir)
+            tiny.train(config, workdir)
     assert exits.code_of(caught.value) == exits.FAILED
     assert files(workdir) == before
     # The error was passing: nothing was lost.
-    assert int(train.train(config, workdir).step) == 4
+    assert int(tiny.train(config, workdir).step) == 4
 
 
 def test_the_flag_reaches_the_run(monkeypatch, tmp_path):
@@ -182,7 +181,7 @@ def test_a_config_of_another_model_is_named(run):
 def test_a_training_command_writes_the_tokenizer_again(run):
     config, workdir = run
     (workdir / 'tokenizer.json').write_text('{}')
-    train.train(config, workdir)
+    tiny.train(config, workdir)
     assert load.load(workdir)
 
 
@@ -194,4 +193,4 @@ def test_a_length_that_changed_on_the_disk_is_no_wish_for_more_steps(run, change
     path = workdir / 'config.json'
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
     with pytest.raises(ValueError, match=r'config\.json is damaged or was edited'):
-        train.train(config, workdir)
+        tiny.train(config, workdir)

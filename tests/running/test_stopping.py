@@ -16,7 +16,6 @@ import tiny
 from jepa_text.files import seal
 from jepa_text.parallel import exits
 from jepa_text.study import study
-from jepa_text.training import train
 
 ASKED = SimpleNamespace(asked=True)
 
@@ -40,10 +39,10 @@ def test_a_state_that_could_not_be_saved_is_not_said_to_be(tmp_path, monkeypatch
         # Behind the check for room, as when another process fills the disk.
         patch.setattr(seal, 'seal', full)
         with pytest.raises(OSError, match='disk was full') as caught:
-            train.train(settings, tmp_path / 'run', stop=ASKED)
+            tiny.train(settings, tmp_path / 'run', stop=ASKED)
     assert exits.code_of(caught.value) == exits.FAILED
     with pytest.raises(exits.Stopped, match='after step 1 of 4'):
-        train.train(settings, tmp_path / 'run', stop=ASKED)
+        tiny.train(settings, tmp_path / 'run', stop=ASKED)
 
 
 def test_a_study_stops_after_the_run_in_whose_last_step_it_was_asked(
@@ -51,7 +50,7 @@ def test_a_study_stops_after_the_run_in_whose_last_step_it_was_asked(
 ):
     trained = []
 
-    def last_step(config, folder, stop):
+    def last_step(config, folder, evaluations, stop):
         trained.append(folder.name)
         os.kill(os.getpid(), signal.SIGTERM)
         deadline = time.monotonic() + 5
@@ -66,10 +65,10 @@ def test_a_study_stops_after_the_run_in_whose_last_step_it_was_asked(
 
 HANGS = """
     import json, sys, time
-    from jepa_text.training import init_from, train
+    from jepa_text.training import settle, train
     def wait(*_):
         time.sleep(60)
-    init_from.complete = wait
+    settle.completed = wait
     train.train(json.loads(sys.argv[1]), 'nowhere')
 """
 

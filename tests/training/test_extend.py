@@ -8,7 +8,7 @@ import tiny
 
 from jepa_text.optim import schedules
 from jepa_text.running import metrics
-from jepa_text.training import extend, train
+from jepa_text.training import extend, settle
 
 MLM = dict(objective=dict(name='mlm'))
 WSD = dict(name='wsd', peak=1e-2, warmup=0.25, decay=0.5)
@@ -25,7 +25,7 @@ def run(folder, workdir, steps, schedule=WSD, phases=(MLM,), **changes):
         folder, steps=steps, schedule=schedule, phases=phases, evaluate=NONE, **changes
     )
     config['telemetry']['every'] = 0
-    train.train(config, workdir)
+    tiny.train(config, workdir)
     return config
 
 
@@ -81,7 +81,7 @@ def extended(folder, steps, at, config):
     (folder / 'checkpoints' / str(at) / 'meta' / 'metadata').write_text('{}')
     (folder / 'checkpoints' / str(at) / 'SEAL.json').write_text('{}')
     (folder / 'config.json').write_text(json.dumps(config))
-    return extend.extended(config | {'steps': steps, 'extended': []}, folder)
+    return settle.extended(config | {'steps': steps, 'extended': []}, folder)
 
 
 def made(steps, schedule=WSD, phases=(MLM,)):
@@ -96,12 +96,13 @@ def newest(monkeypatch):
     def step(folder):
         return max(int(path.name) for path in folder.iterdir())
 
-    monkeypatch.setattr(extend.restore, 'newest_good_step', step)
+    monkeypatch.setattr(settle.restore, 'newest_good_step', step)
 
 
 def test_in_the_stable_phase_nothing_changes(tmp_path, newest):
     config = extended(tmp_path, 200, 50, made(100))
-    assert extend.lines(config)[1] == 'The learning rate goes on at 0.01.'
+    said = extend.lines(config['extended'], config['schedule'], 200, 'mlm')
+    assert said[1] == 'The learning rate goes on at 0.01.'
 
 
 def test_the_rate_never_jumps_however_often_a_run_gets_longer(tmp_path, newest):
@@ -129,10 +130,10 @@ def test_shares_keep_the_steps_they_had(tmp_path, newest):
     config = extended(tmp_path, 300, 100, made(100, phases=parts))
     assert config['phases'][0] == dict(steps=25, objective=dict(name='clm'))
     assert config['phases'][1] == MLM
-    may = extend.may_change(config, tmp_path)
+    may = settle.grows(config, tmp_path)
     assert {'steps', 'schedule', 'extended', 'phases.1.steps'} <= set(may)
     # No more steps, or no checkpoint: as it was given.
     same = made(100, phases=parts)
-    assert extend.extended(same, tmp_path) == same
-    assert extend.may_change(same, tmp_path) == ()
-    assert extend.extended(same, tmp_path / 'none') == same
+    assert settle.extended(same, tmp_path) == same
+    assert settle.grows(same, tmp_path) == ()
+    assert settle.extended(same, tmp_path / 'none') == same

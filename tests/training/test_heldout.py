@@ -20,7 +20,6 @@ from jepa_text.objectives import mntp
 from jepa_text.objectives.base import Objective
 from jepa_text.parallel import sharding
 from jepa_text.running import metrics
-from jepa_text.training import train
 from jepa_text.training.evals import heldout
 
 LENGTH = 32
@@ -72,7 +71,7 @@ def test_mntp_is_scored_as_it_predicts(folder, tmp_path):
     objective = dict(name='mntp', rate=0.15)
     section = dict(every=steps, rate=0.15, most_rows=99)
     changes = dict(steps=steps, schedule=schedule, log_every=steps, evaluate=section)
-    train.train(config(folder, objective, **changes), tmp_path / 'run')
+    tiny.train(config(folder, objective, **changes), tmp_path / 'run')
     log = heldout_of(metrics.read(tmp_path / 'run'))
     assert log['train/mntp_loss'] < 0.5
     # Other masks and documents; at the wrong place it is above 3.
@@ -193,7 +192,7 @@ def test_a_run_without_words_is_told_and_goes_on(folder, tmp_path, monkeypatch, 
     monkeypatch.setattr(mntp, 'make', lambda tokenizer, length, steps: Wordless())
     changes = dict(steps=3, checkpoint=dict(every=1, keep=3))
     changes |= dict(evaluate=dict(every=1, rate=0.15, most_rows=16))
-    train.train(
+    tiny.train(
         config(folder, dict(name='mntp'), dict(name='mlm'), **changes), tmp_path / 'run'
     )
     log = metrics.read(tmp_path / 'run')

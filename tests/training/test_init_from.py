@@ -19,10 +19,19 @@ from test_hf_import import tensors_of
 from jepa_text import export, load
 from jepa_text.config import resolve
 from jepa_text.data import prepare, tokenizers
-from jepa_text.optim import optimizers
+from jepa_text.optim import optimizers, schedules
 from jepa_text.running import restore, workdir
-from jepa_text.training import begin, convert, first_state, init_from, recipe, train
+from jepa_text.training import (
+    assemble,
+    build,
+    convert,
+    init_from,
+    recipe,
+    settle,
+)
+from jepa_text.training import config as settings
 from jepa_text.training import state as states
+from jepa_text.training.evals import heldout
 
 MLM = (dict(objective=dict(name='mlm')),)
 
@@ -42,7 +51,7 @@ def old(folder):
         phases=(dict(objective=dict(name='clm')),),
         evaluate=dict(every=6, rate=0.15, most_rows=16),
     )
-    train.train(config, folder / 'old')
+    tiny.train(config, folder / 'old')
     return folder / 'old'
 
 
@@ -59,17 +68,17 @@ def begun(config, folder, modules=('encoder', 'lm_head')):
 
     What does not come from the start is made only for more than these modules.
     """
-    config = init_from.complete(recipe.plain(config), folder)
-    made = recipe.make(config)
+    config = settle.completed(settings.plain(config), folder)
+    made = assemble.make(config)
     phase = made.phases[0]
     state = recipe.abstract_state(made, phase)
     if set(state.params) - set(modules):
         init = functools.partial(
             states.create, phase.network, phase.objective, made.optimizer, made.seed
         )
-        state = jax.jit(init, out_shardings=recipe.places(made, phase))()
+        state = jax.jit(init, out_shardings=recipe.shardings(made, phase))()
     folder.mkdir(exist_ok=True)
-    return made, first_state.begin(config['start'], made, state, folder)
+    return made, init_from.begin(made, state, folder)
 
 
 def paths(tree):
@@ -90,7 +99,8 @@ def test_a_run_goes_on_where_another_ended(folder, old, tmp_path, capsys):
     """What begins measures what CLM measured at its end, on the same rows."""
     made, state = begun(config_of(folder, old), tmp_path / 'new')
     last = tiny.log(old)[-1]
-    found = made.evaluator.run(state.params, made.phases[0].network)
+    section = heldout.Config(every=4, rate=0.15, most_rows=16)
+    found = heldout.make(made, section).run(state.params, made.phases[0].network)
     assert len(found) == 6 and last['step'] == 6
     assert found == {name: last[name] for name in found}
     record = json.loads((tmp_path / 'new' / init_from.FILE).read_text())
@@ -102,18 +112,18 @@ def test_a_run_goes_on_where_another_ended(folder, old, tmp_path, capsys):
 def test_resuming_is_exact_and_asks_the_start_nothing(folder, old, tmp_path, monkeypatch):
     config = config_of(folder, old, steps=6, checkpoint=dict(every=2, keep=3))
     config['evaluate'] = dict(every=0)
-    straight = train.train(config, tmp_path / 'straight')
+    straight = tiny.train(config, tmp_path / 'straight')
     # As if killed between steps 4 and 6.
     shutil.copytree(tmp_path / 'straight', tmp_path / 'cut')
     shutil.rmtree(tmp_path / 'cut' / 'checkpoints' / '6')
-    for module, name in ((init_from, 'look'), (first_state, 'begin')):
+    for module, name in ((init_from, 'look'), (init_from, 'begin')):
         monkeypatch.setattr(module, name, _never)
-    again = train.train(config, tmp_path / 'cut')
+    again = tiny.train(config, tmp_path / 'cut')
     assert tiny.fingerprint(again) == tiny.fingerprint(straight)
     assert tiny.log(tmp_path / 'cut') == tiny.log(tmp_path / 'straight')
     with pytest.raises(ValueError, match='start.head'):
         changed = config | {'start': config['start'] | {'head': 'new'}}
-        train.train(changed, tmp_path / 'cut')
+        tiny.train(changed, tmp_path / 'cut')
     # The run can be loaded, and so be a start itself.
     assert load.load(tmp_path / 'cut').network.encoder.depth == 2
 
@@ -256,8 +266,9 @@ def test_a_bert_has_no_identity_copies(old):
     trees = [{'encoder': x, 'lm_head': {}} for x in (params, deeper)]
 
     def fit(layers):
-        how = init_from.Start(path='x', layers=layers)
-        return first_state.fit(trees[0], tokenizer, trees[1], tokenizer, how)
+        return convert.fit(
+            trees[0], tokenizer, trees[1], tokenizer, head='keep', how=layers
+        )
 
     with pytest.raises(ValueError, match="as it norms .*'stack' or 'interleave'"):
         fit('identity')
@@ -325,17 +336,17 @@ def test_a_run_of_clm_is_read_to_the_left(folder, old, tmp_path):
 def test_what_did_not_fit_can_be_corrected_in_the_same_folder(folder, old, tmp_path):
     """Until a step is saved; what the run that failed had found is not believed."""
     path, seal = tmp_path / 'run', tmp_path / 'run' / 'checkpoints' / '1' / 'SEAL.json'
-    wrong = recipe.plain(config_of(folder, old, model=dict(depth=3)))
+    wrong = settings.plain(config_of(folder, old, model=dict(depth=3)))
 
     def opened(config):
-        with workdir.open_workdir(path, config, begin.MAY_CHANGE, begin.settled(config)):
+        with workdir.open_workdir(path, config, build.MAY_CHANGE, build.settled(config)):
             return json.loads((path / 'config.json').read_text())
 
     opened(wrong)
     stale = {'model': {'name': 'nothing'}, 'tied': True, 'family': None, 'lines': []}
     (path / init_from.FILE).write_text(json.dumps(stale))
     right = wrong | {'start': wrong['start'] | {'layers': 'interleave'}}
-    assert init_from.complete(right, path)['model']['preset'] == 'tiny'
+    assert settle.completed(right, path)['model']['preset'] == 'tiny'
     assert opened(right)['start']['layers'] == 'interleave'
     # Times that a baseline was matched by are those of the config there.
     timed = right | {'baseline': {'by': 'time', 'ratios': [1.5]}}
@@ -345,7 +356,7 @@ def test_what_did_not_fit_can_be_corrected_in_the_same_folder(folder, old, tmp_p
     seal.write_text('')
     with pytest.raises(ValueError, match='belongs to a run with another config'):
         opened(wrong)
-    assert init_from.complete(right, path)['model']['name'] == 'nothing'
+    assert settle.completed(right, path)['model']['name'] == 'nothing'
 
 
 def test_rows_in_the_words_of_another_start_are_told(folder, foreign, tmp_path):
@@ -354,16 +365,15 @@ def test_rows_in_the_words_of_another_start_are_told(folder, foreign, tmp_path):
     with pytest.raises(
         ValueError, match='The rows in .* are not in the words.*Name another data.folder'
     ):
-        train.train(config, tmp_path / 'run')
+        tiny.train(config, tmp_path / 'run')
     assert not (tmp_path / 'run').exists()
     # A run that is resumed, or names its words itself, asks the start nothing.
-    named = config | {'prepare': dict(tokenizer='bundled')}
-    init_from.check_words(named, tmp_path / 'run')
+    place = config['data']['folder']
+    init_from.check_rows(config['start'], 'bundled', place, tmp_path / 'run')
     (tmp_path / 'run' / 'checkpoints' / '1').mkdir(parents=True)
     for file in (init_from.FILE, 'checkpoints/1/SEAL.json'):
         (tmp_path / 'run' / file).write_text('')
-    gone = config | {'start': dict(path='hf:gone')}
-    init_from.check_words(gone, tmp_path / 'run')
+    init_from.check_rows(dict(path='hf:gone'), 'start', place, tmp_path / 'run')
 
 
 def test_heads(folder, old, tmp_path):
@@ -387,7 +397,7 @@ def test_new_weights_are_those_of_a_run_without_a_start(folder, old, tmp_path, c
     """The same model from scratch: what a start is worth is measured against it."""
     config = config_of(folder, old, start=dict(weights='new'))
     _, state = begun(config, tmp_path / 'a', modules=())
-    made = recipe.make(init_from.complete(recipe.plain(config)))
+    made = assemble.make(settle.completed(settings.plain(config)))
     fresh = jax.jit(functools.partial(made.phases[0].network.init, made.seed))()
     same(state.params, fresh)
     assert 'shape and words alone' in capsys.readouterr().out
@@ -434,7 +444,7 @@ def test_moments_are_kept_with_another_scan(folder, tmp_path, name, scan):
         phases=MLM,
         evaluate=dict(every=0, rate=0.15, most_rows=16),
     )
-    train.train(config, tmp_path / 'old')
+    tiny.train(config, tmp_path / 'old')
     after = []
     for now in (scan, not scan):
         changed = config_of(
@@ -478,9 +488,9 @@ def test_layers_of_different_ages_are_not_scanned_with_their_moments():
     ],
 )
 def test_sections_that_mean_nothing(folder, section, says):
-    config = recipe.plain(tiny.config(folder, start=section, model={}))
+    config = tiny.config(folder, start=section, model={})
     with pytest.raises((ValueError, FileNotFoundError), match=says):
-        init_from.complete(config)
+        settle.completed(settings.plain(config))
 
 
 def test_a_model_of_another_shape_is_told(folder, old, tmp_path):
@@ -520,7 +530,7 @@ def test_a_decoder_of_others_becomes_an_encoder(folder, foreign, tmp_path):
         schedule=1e-3,
         evaluate=dict(every=0),
     )
-    state = train.train(config, tmp_path / 'run')
+    state = tiny.train(config, tmp_path / 'run')
     imported = load.load(f'hf:{foreign}', become={})
     model = load.load(tmp_path / 'run')
     assert model.tokenizer.fingerprint == imported.tokenizer.fingerprint
@@ -609,18 +619,18 @@ def test_the_config_of_continued_pretraining(old, foreign, tmp_path):
         (f'{old},22k,mntp', 22_000, False),
         (f'{old},500', 500, False),
     ):
-        config = recipe.plain(cpt.get_config(argument))
+        config = settings.plain(cpt.get_config(argument))
         assert config['steps'] == steps
-        whole = init_from.complete(config)
+        whole = settle.completed(config)
         model = resolve.build('models', whole['model'], vocab_size=40)
         assert model.dtype == 'bfloat16' and model.depth in (2, 4)
-        schedule = recipe.schedules.make(config['schedule'], steps)
+        schedule = schedules.make(config['schedule'], steps)
         assert (float(schedule(0)) > 4e-4) == peak_at_0
         assert float(schedule(steps // 2)) < 5.1e-4 and float(schedule(steps - 1)) == 0.0
         assert float(schedule(steps - 2001 if steps > 2000 else 0)) > 0
         objective = config['phases'][0]['objective']['name']
         assert objective == ('mntp' if 'mntp' in argument else 'mlm')
-    desk = recipe.plain(cpt.get_config(f'{old},300,mlm,desk'))
+    desk = settings.plain(cpt.get_config(f'{old},300,mlm,desk'))
     assert desk['data']['folder'].startswith('runs/rows-128-old-')
     assert desk['steps'] == 300
     # Rows are of the words of one start, whatever else is called so.

@@ -8,9 +8,10 @@ import pytest
 import test_configs
 
 from jepa_text.data import prepare
-from jepa_text.optim import schedules
+from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
-from jepa_text.training import outline, recipe
+from jepa_text.training import assemble, recipe
+from jepa_text.training import config as settings
 
 PRETRAIN = test_configs.module('pretrain')
 PRESETS = list(test_configs.module('presets').presets())
@@ -20,9 +21,9 @@ WITH_HEAD = {'210m': 310_266_624, '610m': 755_625_600, '1b': 1_409_482_944}
 
 def built(argument):
     """The config and outline of an argument, on 64 devices that are not here."""
-    config = recipe.plain(PRETRAIN.get_config(argument))
+    config = settings.plain(PRETRAIN.get_config(argument))
     words = config['plan']['vocab_size']
-    return config, outline.make(config, sharding.abstract_mesh(64), words)
+    return config, assemble.outline(config, sharding.abstract_mesh(64), words)
 
 
 def count(phase, modules):
@@ -37,10 +38,10 @@ def test_every_preset_is_a_run(preset):
     assert config['name'] == f'{preset}_210m'
     for phase in made.phases:
         assert count(phase, ('encoder', 'lm_head')) == WITH_HEAD['210m']
-        state = outline.abstract_state(made, phase)
+        state = recipe.shapes(made, phase)
         assert (state.target is not None) == phase.objective.has_target
-        batch = outline.abstract_batch(phase, 8, made.length, made.tokenizer)
-        loss = jax.eval_shape(outline.loss(phase), state.params, state, batch)
+        batch = recipe.abstract_batch(made, phase, 8)
+        loss = jax.eval_shape(recipe.loss(phase), state.params, state, batch)
         assert loss.shape == ()
 
 
@@ -77,8 +78,8 @@ def test_the_rows_that_differ_from_2507_00994_are_told_and_so_made():
 
 def test_all_that_is_learned_decays_but_the_balance():
     config, made = built('jepa_mlm_paper,210m')
-    state = outline.abstract_state(made, made.phases[0])
-    masked = recipe.optimizers.mask(state.params, config['optimizer']['decay_paths'])
+    state = recipe.shapes(made, made.phases[0])
+    masked = optimizers.mask(state.params, config['optimizer']['decay_paths'])
     assert not any(jax.tree.leaves(masked.pop('balance')))
     assert all(jax.tree.leaves(masked))
 

@@ -12,7 +12,7 @@ from test_pipeline import ours, whole  # noqa: F401 - fixtures
 
 from jepa_text.data import pipeline
 from jepa_text.models.network import key_of
-from jepa_text.training import recipe
+from jepa_text.training import config as settings
 
 SEEDS = (0, 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**33, 2**64, 2**64 + 2**32)
 
@@ -38,7 +38,7 @@ def test_no_two_seeds_share_order_or_masks(whole):  # noqa: F811
 @pytest.mark.parametrize('seed', SEEDS)
 def test_a_config_may_have_any_of_them(seed, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()
-    recipe.plain(tiny.config(folder, seed=seed))
+    settings.plain(tiny.config(folder, seed=seed))
 
 
 @pytest.mark.parametrize('name', ['sigreg', 'visreg'])

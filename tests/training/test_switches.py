@@ -11,7 +11,8 @@ from numpy.testing import assert_array_equal
 
 from jepa_text.parallel import sharding
 from jepa_text.study import study
-from jepa_text.training import recipe, switches, train
+from jepa_text.training import assemble, recipe, switches
+from jepa_text.training import config as settings
 from jepa_text.training import state as states
 
 
@@ -35,8 +36,8 @@ def made(folder, *sections, at_switch=None, **changes):
         telemetry=dict(every=2, on_collapse='warn'),
         **changes,
     )
-    config = recipe.plain(config)
-    built = recipe.make(config)
+    config = settings.plain(config)
+    built = assemble.make(config)
     return built, config
 
 
@@ -46,7 +47,7 @@ def begun(built):
     create = functools.partial(
         states.create, first.network, first.objective, built.optimizer, built.seed
     )
-    state = jax.jit(create, out_shardings=recipe.places(built, first))()
+    state = jax.jit(create, out_shardings=recipe.shardings(built, first))()
     return jax.tree.map(np.array, state)
 
 
@@ -70,7 +71,7 @@ def entered(*sections, folder):
     """The state in which the second of two phases starts after a first whose optimizer
     holds 7 everywhere, and its recipe."""
     built, config = made(folder, *sections)
-    switches.check(built, config['phases'])
+    switches.check(built)
     state = begun(built)
     sevens = jax.tree.map(lambda x: np.full_like(x, 7), state.opt_state)
     state = state.replace(opt_state=sevens)
@@ -125,7 +126,7 @@ def try_at_random(folder, seed):
     at_switch = dict(reset=str(reset)) if reset else None
     try:
         built, config = made(folder, *sections, optimizer=optimizer, at_switch=at_switch)
-        switches.check(built, config['phases'])
+        switches.check(built)
     except ValueError as error:
         names = [section['name'] for section in sections]
         named = f'phase 1 ({names[1]}) cannot follow phase 0 ({names[0]}): '
@@ -193,7 +194,7 @@ def test_what_cannot_follow_is_refused_before_anything_is_written(
 ):
     _, config = made(folder, *sections, at_switch=at_switch)
     with pytest.raises(ValueError, match=words):
-        train.train(config, tmp_path / 'run')
+        tiny.train(config, tmp_path / 'run')
     assert not [path for path in tmp_path.rglob('*') if path.is_file()]
 
 
@@ -210,6 +211,6 @@ def test_a_study_is_refused_before_its_first_run_trains(folder, tmp_path):
 @pytest.mark.slow
 def test_a_run_says_what_begins_anew(folder, tmp_path, capsys):
     _, config = made(folder, HYBRID, {**HYBRID, 'predictor_width': 32})
-    assert int(train.train(config, tmp_path / 'run').step) == 4
+    assert int(tiny.train(config, tmp_path / 'run').step) == 4
     said = re.sub(r'\s+', ' ', ''.join(capsys.readouterr()))
     assert 'phase 1: predictor begins anew' in said

@@ -19,7 +19,9 @@ from jepa_text import load
 from jepa_text.cost import flops
 from jepa_text.parallel import exits
 from jepa_text.running import metrics
-from jepa_text.training import recipe, train
+from jepa_text.training import assemble
+from jepa_text.training import config as settings
+from jepa_text.training import phases as phase_list
 
 STEPS = 24
 
@@ -88,9 +90,9 @@ def test_killed_and_resumed_is_the_straight_run_bit_for_bit(folder, tmp_path):
 
 def test_a_finished_run_says_so_and_does_nothing(folder, tmp_path):
     config = tiny.config(folder, steps=4, phases=(dict(objective=dict(name='mlm')),))
-    first = train.train(config, tmp_path / 'run')
+    first = tiny.train(config, tmp_path / 'run')
     written = (tmp_path / 'run' / 'metrics.jsonl').read_bytes()
-    again = train.train(config, tmp_path / 'run')
+    again = tiny.train(config, tmp_path / 'run')
     assert tiny.fingerprint(again) == tiny.fingerprint(first)
     assert (tmp_path / 'run' / 'metrics.jsonl').read_bytes() == written
 
@@ -98,7 +100,7 @@ def test_a_finished_run_says_so_and_does_nothing(folder, tmp_path):
 @pytest.mark.slow
 def test_phases_learn_and_are_remembered(folder, tmp_path):
     config = tiny.config(folder, steps=STEPS)
-    state = train.train(config, tmp_path / 'run')
+    state = tiny.train(config, tmp_path / 'run')
     log = metrics.read(tmp_path / 'run')
     losses = dict(zip(*metrics.series(log, 'heldout/mlm_loss')))
     assert set(losses) == {0, 8, 12, 16, 24}
@@ -129,7 +131,7 @@ def test_phases_learn_and_are_remembered(folder, tmp_path):
 
 def test_vectors_do_not_depend_on_company(folder, tmp_path):
     config = tiny.config(folder, steps=2, phases=(dict(objective=dict(name='mlm')),))
-    train.train(config, tmp_path / 'run')
+    tiny.train(config, tmp_path / 'run')
     model = load.load(tmp_path / 'run')
     texts = ['The whale.', 'The captain of the union saw a letter.', 'Garden']
     together = model.encode(texts)
@@ -157,7 +159,7 @@ def test_machinery_changes_no_bit(folder, tmp_path, monkeypatch, capsys):
         phases=(dict(objective=dict(name='mlm')),),
         mesh=dict(data=2, fsdp=2, tensor=1),
     )
-    plain = train.train(config, tmp_path / 'plain')
+    plain = tiny.train(config, tmp_path / 'plain')
     data = {**config['data'], 'batch_size': 0, 'batch_per_device': 2}
     budgeted = {**config, 'steps': 0, 'tokens': 4 * 8 * tiny.LENGTH - 5, 'data': data}
     machinery = dict(
@@ -166,7 +168,7 @@ def test_machinery_changes_no_bit(folder, tmp_path, monkeypatch, capsys):
         compilation_cache=str(tmp_path / 'c'),
         metrics=dict(wandb=dict(project='whales')),
     )
-    state = train.train(budgeted | machinery, tmp_path / 'other')
+    state = tiny.train(budgeted | machinery, tmp_path / 'other')
     jax.config.update('jax_compilation_cache_dir', None)
     assert tiny.fingerprint(state) == tiny.fingerprint(plain)
     assert wandb.init.call_args.kwargs['project'] == 'whales'
@@ -179,7 +181,7 @@ def test_machinery_changes_no_bit(folder, tmp_path, monkeypatch, capsys):
     stages = trace.read_bytes()
     assert all(s in stages for s in (b'encoder', b'lm_head', b'optimizer', b'loss'))
     # The same run again, differently run.
-    again = train.train(budgeted, tmp_path / 'other')
+    again = tiny.train(budgeted, tmp_path / 'other')
     assert tiny.fingerprint(again) == tiny.fingerprint(plain)
     last = metrics.read(tmp_path / 'other')[-2]  # then comes the evaluation
     assert last['train/total_tokens'] == 4 * 8 * tiny.LENGTH
@@ -190,8 +192,8 @@ def test_machinery_changes_no_bit(folder, tmp_path, monkeypatch, capsys):
 def test_mfu_counts_real_tokens_only(folder, tmp_path, monkeypatch):
     monkeypatch.setattr('jepa_text.cost.hardware.peak', lambda kind: 1e12)
     config = tiny.config(folder, steps=4, phases=(dict(objective=dict(name='mlm')),))
-    train.train(config, tmp_path / 'run')
-    (phase,) = recipe.make(recipe.plain(config)).phases
+    tiny.train(config, tmp_path / 'run')
+    (phase,) = assemble.make(settings.plain(config)).phases
     per_token = flops.per_token(phase.network, phase.objective, 8, tiny.LENGTH)
     for line in metrics.read(tmp_path / 'run')[2:4]:
         speed = line['throughput/tokens_per_second']
@@ -209,7 +211,7 @@ def test_nan_stops_the_run_with_the_state_saved(folder, tmp_path):
         evaluate=dict(every=0, rate=0.15, most_rows=0),
     )
     with pytest.raises(FloatingPointError, match='3 times in a row'):
-        train.train(config, tmp_path / 'run')
+        tiny.train(config, tmp_path / 'run')
     model = load.load(tmp_path / 'run')
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(model.params))
 
@@ -237,7 +239,7 @@ def test_a_healthy_run_is_not_stopped_for_collapse(
     # The malloc of who calls from a notebook is no business of ours.
     monkeypatch.delattr('jepa_text.running.allocator.keep_freed_memory')
     config = watched(folder, balance=balance, every=every)
-    assert int(train.train(config, tmp_path / 'run').step) == 3
+    assert int(tiny.train(config, tmp_path / 'run').step) == 3
     said = ''.join(capsys.readouterr())
     assert 'collapse' not in said and 'lambda is' not in said
     logged = {name for line in metrics.read(tmp_path / 'run') for name in line}
@@ -247,9 +249,9 @@ def test_a_healthy_run_is_not_stopped_for_collapse(
 def test_a_collapsed_run_is_stopped_where_it_is_measured(folder, tmp_path, monkeypatch):
     monkeypatch.setattr('jepa_text.objectives.latent.diagnostics.LEAST_RANK', 1.1)
     unseen = watched(folder, balance=0.5, every=0)
-    assert int(train.train(unseen, tmp_path / 'unseen').step) == 3
+    assert int(tiny.train(unseen, tmp_path / 'unseen').step) == 3
     with pytest.raises(exits.Diverged, match='step 1: the targets span .* is saved'):
-        train.train(watched(folder, balance=0.5, every=2), tmp_path / 'seen')
+        tiny.train(watched(folder, balance=0.5, every=2), tmp_path / 'seen')
     assert (tmp_path / 'seen' / 'checkpoints' / '1').is_dir()
 
 
@@ -285,25 +287,25 @@ def change(config, path, value):
 def test_configs_that_cannot_run_are_refused_before_anything_is_written(
     folder, tmp_path, path, value, words
 ):
-    config = recipe.plain(tiny.config(folder, mesh=dict(data=-1, fsdp=1, tensor=1)))
+    config = settings.plain(tiny.config(folder, mesh=dict(data=-1, fsdp=1, tensor=1)))
     change(config, path, value)
     with pytest.raises(ValueError, match=words):
-        train.train(config, tmp_path / 'run')
+        tiny.train(config, tmp_path / 'run')
     assert not (tmp_path / 'run').exists()
 
 
 def test_a_workdir_of_another_config_is_refused(folder, tmp_path):
     config = tiny.config(folder, steps=2, phases=(dict(objective=dict(name='mlm')),))
-    train.train(config, tmp_path / 'run')
+    tiny.train(config, tmp_path / 'run')
     with pytest.raises(ValueError, match='schedule.peak'):
-        train.train(
+        tiny.train(
             config | {'schedule': config['schedule'] | {'peak': 1e-4}}, tmp_path / 'run'
         )
 
 
 def test_rows_that_changed_are_refused_on_resume(folder, tmp_path):
     config = tiny.config(folder, steps=4, phases=(dict(objective=dict(name='mlm')),))
-    train.train(config, tmp_path / 'run')
+    tiny.train(config, tmp_path / 'run')
     other = tiny.config(tmp_path, steps=4, phases=config['phases'])
     path = tmp_path / 'run' / 'config.json'
     moved = json.loads(path.read_text())
@@ -313,7 +315,7 @@ def test_rows_that_changed_are_refused_on_resume(folder, tmp_path):
     moved['seed'] = 1
     path.write_text(json.dumps(moved))
     with pytest.raises(ValueError, match='seed'):
-        train.train(other | {'seed': 1}, tmp_path / 'run')
+        tiny.train(other | {'seed': 1}, tmp_path / 'run')
 
 
 @pytest.mark.parametrize(
@@ -328,12 +330,12 @@ def test_rows_that_changed_are_refused_on_resume(folder, tmp_path):
     ],
 )
 def test_phase_spans(phases, spans):
-    assert recipe.phase_spans(phases, 100) == spans
+    assert phase_list.spans(phases, 100) == spans
 
 
 def test_phase_spans_must_cover_the_run():
     with pytest.raises(ValueError, match='100'):
-        recipe.phase_spans([dict(steps=99, objective={})], 100)
+        phase_list.spans([dict(steps=99, objective={})], 100)
 
 
 def test_load_says_what_is_missing(tmp_path):

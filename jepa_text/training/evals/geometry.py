@@ -27,6 +27,20 @@ class Config:
     texts: int = schema.field(512, 'held-out texts that are measured', least=2)
 
 
+def make(recipe, section):
+    """The Evaluator of a run, every so many steps; None if never."""
+    if not section.every:
+        return None
+    return Evaluator(
+        recipe.phases[0].network,
+        pipeline.Rows(recipe.rows.folder, 'heldout'),
+        recipe.mesh,
+        batch_size=recipe.batch_size,
+        texts=section.texts,
+        every=section.every,
+    )
+
+
 class Evaluator:
     """Vectors of the same held-out texts at any parameters; compiled once.
 
@@ -35,7 +49,8 @@ class Evaluator:
     objective, so that the phases of a run compare.
     """
 
-    def __init__(self, network, rows, mesh, *, batch_size, texts=Config.texts):
+    def __init__(self, network, rows, mesh, *, batch_size, texts=Config.texts, every=0):
+        self.every = every
         self.rows, self.mesh, self.batch_size, self.texts = rows, mesh, batch_size, texts
 
         def pooled(params, tokens_BL, segment_ids_BL, positions_BL):
@@ -48,11 +63,11 @@ class Evaluator:
         whole = sharding.replicated(mesh)
         self._pooled = sharding.within(mesh, jax.jit(pooled, out_shardings=whole))
 
-    def run(self, params):
+    def run(self, params, network=None):
         """{geometry/uniformity, ...; geometry/uniformity_length_controlled, ...}.
 
-        NaN for all of them where vectors are not finite: a run is not ended by being
-        looked at.
+        Those of one encoder, whatever the `network` of a phase. NaN for all of them where
+        vectors are not finite: a run is not ended by being looked at.
         """
         vectors_ND, lengths_N = self.vectors(params)
         names = {
@@ -71,6 +86,10 @@ class Evaluator:
             key: float(MEASURES[name](clouds[form]))
             for (name, form), key in names.items()
         }
+
+    def why_not(self, network):
+        """Any network has vectors."""
+        return ''
 
     def vectors(self, params):
         """(vectors_ND float32, lengths_N in tokens) of the texts, on every process."""

@@ -65,6 +65,22 @@ def scorings(networks, rate=0.15):
     return found | {k: section for k, section in compared.items() if k not in found}
 
 
+def make(recipe, section):
+    """The Evaluator of a run, every so many steps; None if never."""
+    if not section.every:
+        return None
+    return Evaluator(
+        [phase.network for phase in recipe.phases],
+        pipeline.Rows(recipe.rows.folder, 'heldout'),
+        recipe.tokenizer,
+        recipe.mesh,
+        batch_size=recipe.batch_size,
+        rate=section.rate,
+        most_rows=section.most_rows,
+        every=section.every,
+    )
+
+
 class Evaluator:
     """Token losses of parameters on held-out rows; compiled once for each network.
 
@@ -82,7 +98,9 @@ class Evaluator:
         batch_size,
         rate=Config.rate,
         most_rows=0,
+        every=0,
     ):
+        self.every = every
         self.rows, self.mesh, self.batch_size = rows, mesh, batch_size
         self.special_ids = tokenizer.special_ids
         self.most_rows = most_rows or len(rows)
@@ -106,7 +124,7 @@ class Evaluator:
         Bits per byte: the nats of all predicted tokens of CLM / (ln 2 * the bytes of
         text that these tokens stand for). {} for a network without `lm_head`.
         """
-        if 'lm_head' not in network.modules:
+        if self.why_not(network):
             return {}
         needed = {name: params[name] for name in ('encoder', 'lm_head')}
         compiled, values = self._for(network), {}
@@ -120,6 +138,15 @@ class Evaluator:
                 nats = total['clm_loss']
                 values['heldout/bits_per_byte'] = nats / size / math.log(2)
         return values | {frequencies.UNIGRAM: self.unigram}
+
+    def why_not(self, network):
+        """Why a network is not scored, in words; '' if it is."""
+        if 'lm_head' in network.modules:
+            return ''
+        return (
+            'its objective has no lm_head, which predicts tokens: not scored on held-out '
+            'rows.'
+        )
 
     def _total(self, objective, compiled, params):
         """The sums over all rows."""

@@ -1,0 +1,83 @@
+"""The builder: a config becomes a Recipe, and nothing after it sees the config."""
+
+import jax
+
+from jepa_text.files import paths
+from jepa_text.parallel import processes
+from jepa_text.running import arithmetic, compilation, watchdog, workdir
+from jepa_text.training import assemble, init_from, prepare, settle, switches
+from jepa_text.training import config as settings
+
+# What a resumed run may set differently without becoming another run.
+MAY_CHANGE = (
+    'metrics',
+    'log_every',
+    'checkpoint',
+    'evaluate.every',
+    'geometry',
+    'mesh',
+    'data.threads',
+    'offload',
+    'watchdog',
+    'profile_steps',
+    'compilation_cache',
+    'plan',
+)
+
+
+def build(config, folder, stack, evaluations=()):
+    """(Recipe, Watchdog) of the run in a workdir, which is locked, and has the config.
+
+    What is refused is refused here. The watchdog starts first, as all that follows may
+    wait for other processes; it and the lock are entered into the stack. `evaluations`
+    are as `assemble.make` takes them.
+    """
+    config = settings.plain(config)
+    paths.local('The workdir', folder)
+    guard = stack.enter_context(_guard(folder, **config['watchdog']))
+    with processes.together('the config'):
+        compilation.use_cache(config['compilation_cache'])
+        config = settle.completed(config, folder)
+        section, place = config.get('prepare') or {}, config['data']['folder']
+        start = config.get('start')
+        init_from.check_rows(start, section.get('tokenizer'), place, folder)
+    guard.expect('prepare')
+    processes.first(
+        lambda: prepare.if_missing(section, place, start), 'preparing the rows'
+    )
+    guard.expect('compile')
+    config = settle.matched(config, folder)
+    with processes.together('the recipe'):
+        config = settle.extended(config, folder)
+        may_change = (*MAY_CHANGE, *settle.grows(config, folder))
+        recipe = assemble.make(config, evaluations)
+        switches.check(recipe)
+    with processes.together('the arithmetic of this machine'):
+        arithmetic.check()
+    processes.same('The rows or the seeds', recipe.fingerprint)
+    with processes.together('the workdir'):
+        stack.enter_context(
+            workdir.open_workdir(
+                folder,
+                config,
+                may_change,
+                steps=settled(config),
+                whole=settings.plain,
+            )
+        )
+    return recipe, guard
+
+
+def settled(config):
+    """Where a step must lie before the config is settled; None if it is at once."""
+    matched = config['baseline']
+    # Times measured for one config are read from the folder, and are none of another's.
+    timed = matched != 'none' and matched['by'] == 'time'
+    return None if timed else 'checkpoints'
+
+
+def _guard(folder, **seconds):
+    """The watchdog of this process, with a file of its own."""
+    index = jax.process_index()
+    name = watchdog.FILE if index == 0 else f'{index}-{watchdog.FILE}'
+    return watchdog.Watchdog(f'{folder}/{name}', **seconds)

@@ -1,0 +1,69 @@
+"""Sections -> phases: steps one after the other, each with an objective of its own."""
+
+from jepa_text.config import ranges, resolve
+from jepa_text.models.network import Network
+from jepa_text.optim import schedules
+from jepa_text.training import step as steps
+from jepa_text.training.recipe import Phase
+
+
+def make(sections, total, *, encoder, tokenizer, length, schedule, **of_step):
+    """The phases of so many steps in all, whose learning rate is `schedule`.
+
+    `of_step` are the other arguments of step.make_step. Raises ValueError for a section
+    that means nothing.
+    """
+    phases = []
+    for index, (section, (start, stop)) in enumerate(
+        zip(sections, spans(sections, total))
+    ):
+        objective = resolve.build(
+            'objectives',
+            section['objective'],
+            tokenizer=tokenizer,
+            length=length,
+            steps=stop - start,
+        )
+        network = Network(encoder, objective)
+        reset, rewarm = _at_switch(section, index, stop - start)
+        step = steps.make_step(
+            network,
+            objective,
+            schedule=schedules.rewarmed(schedule, start, rewarm),
+            phase_start=start,
+            **of_step,
+        )
+        parts = dict(section=section, objective=objective, network=network, step=step)
+        phases.append(Phase(index=index, start=start, stop=stop, reset=reset, **parts))
+    return tuple(phases)
+
+
+def _at_switch(section, index, steps):
+    """(pattern of what starts afresh or None, steps of a new warm-up) of a phase."""
+    at = section.get('at_switch') or {}
+    if at and not index:
+        raise ValueError('phase 0: at_switch belongs to a later phase; none ends before.')
+    return at.get('reset'), ranges.in_steps(at.get('rewarm', 0), steps)
+
+
+def spans(phases, total):
+    """(start, stop) of each phase: its `steps`, or its `share` of all steps; the last
+    phase may leave both out and takes the rest. Raises ValueError when they do not add
+    up to `total`."""
+    found, start = [], 0
+    for number, phase in enumerate(phases):
+        if 'steps' in phase and 'share' in phase:
+            raise ValueError(f'phase {number} has steps and a share: give one of them.')
+        length = total - start
+        if 'steps' in phase:
+            length = int(phase['steps'])
+        elif 'share' in phase:
+            length = round(phase['share'] * total)
+        found.append((start, start + length))
+        start += length
+    if start != total or any(stop <= begin for begin, stop in found):
+        raise ValueError(
+            f'phases cover steps {found}, but the run has {total} steps: each needs at '
+            'least one step, and together they must cover all. Change steps or shares.'
+        )
+    return found
