@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import tiny
 
@@ -41,8 +42,8 @@ def settings(folder, **changes):
     return tiny.config(folder, **changes)
 
 
-def pair(folder, *arguments):
-    """The same program in two processes of two devices each."""
+def pair(folder, *arguments, devices=2, logs=(subprocess.PIPE, subprocess.PIPE)):
+    """The same program in two processes; what they say goes to `logs`."""
     with socket.socket() as probe:
         probe.bind(('localhost', 0))
         port = probe.getsockname()[1]
@@ -52,17 +53,17 @@ def pair(folder, *arguments):
         'JAX_DISABLE_MOST_OPTIMIZATIONS': '1',
         'JAX_COMPILATION_CACHE_DIR': str(folder / 'cache'),
         'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
-        'XLA_FLAGS': '--xla_force_host_platform_device_count=2',
+        'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices}',
     }
     return [
         subprocess.Popen(
             [sys.executable, *arguments],
             env=environment | {'JAX_PROCESS_ID': str(index)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE if log == subprocess.PIPE else subprocess.DEVNULL,
+            stderr=log,
             text=True,
         )
-        for index in (0, 1)
+        for index, log in enumerate(logs)
     ]
 
 
@@ -337,3 +338,51 @@ def test_a_save_that_one_process_could_not_end_failed_for_all(folder, tmp_path):
     first, second = ((tmp_path / name).read_text().splitlines() for name in ('0', '1'))
     assert 'Input/output error' in first[0] and 'failed on another process' in second[0]
     assert first[1:] == second[1:] == ['1', '2']
+
+
+CONFIG = """
+    import json
+    from pathlib import Path
+    from ml_collections import ConfigDict
+    def get_config():
+        return ConfigDict(json.loads(Path(__file__).with_suffix('.json').read_text()))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group('jobs of several processes, one at a time')
+@pytest.mark.parametrize('victim', [0, 1])
+def test_a_killed_process_is_joined_again_and_the_end_is_right(victim, tmp_path):
+    # Checkpoints often enough that the kill falls between them.
+    config = settings(
+        tmp_path,
+        steps=40,
+        checkpoint=dict(every=10, keep=2),
+        evaluate=dict(every=0, rate=0.15, most_rows=16),
+        watchdog=dict(seconds=60, compile=180, pause=60),
+    )
+    tiny.train(config, tmp_path / 'straight')
+    path = tmp_path / 'settings.py'
+    path.write_text(textwrap.dedent(CONFIG))
+    path.with_suffix('.json').write_text(json.dumps(config))
+    words = ['supervise', 'train', f'--config={path}', f'--workdir={tmp_path / "run"}']
+    logs = [(tmp_path / f'{index}.txt').open('w') for index in (0, 1)]
+    job = pair(tmp_path, '-m', 'jepa_text.main', *words, devices=1, logs=logs)
+    try:
+        wait_for(tmp_path / 'run', 15)
+        (child,) = psutil.Process(job[victim].pid).children()
+        child.send_signal(signal.SIGKILL)
+        codes = [process.wait(timeout=400) for process in job]
+    finally:
+        said = [(tmp_path / f'{i}.txt').read_text() for i in (0, 1)]
+        for process in job:
+            if process.poll() is None:
+                for child in psutil.Process(process.pid).children(recursive=True):
+                    child.kill()
+            process.kill()
+            process.wait()
+    assert codes == [exits.DONE, exits.DONE], said
+    assert 'starting again' in said[victim]
+    lines = [tiny.log(tmp_path / name) for name in ('straight', 'run')]
+    assert [x['step'] for x in lines[0]] == [x['step'] for x in lines[1]]
+    assert lines[0][-1]['train/loss'] == pytest.approx(lines[1][-1]['train/loss'], 1e-4)
