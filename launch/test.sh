@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Format, lint (Python, shell, YAML, Dockerfile), consistent packages, tests. Arguments go to pytest:
+# Format, lint (Python, shell, YAML, Dockerfile), unused code, consistent packages, tests. Arguments go to pytest:
 #
 #   bash launch/test.sh
 #   bash launch/test.sh tests/test_losses.py -n 0 -k cosine
@@ -27,6 +27,11 @@ check lint ruff check
 check scripts shellcheck -x launch/*.sh .ci/run
 check yaml yamllint --strict -d "$YAML_RULES" launch
 check docker hadolint launch/docker/Dockerfile
+say unused 'vulture, but for keys of configs'
+found="$("$VENV/bin/vulture")" || [ $? = 3 ] # 3: there are some
+if grep -Ev '^$|unused (attribute|variable)' <<<"$found"; then
+  failed="$failed unused"
+fi
 check packages python -m pip check
 check tests python -m pytest -n 2 -m 'not slow and not peer' "$@"
 if [ -n "$failed" ]; then
