@@ -68,7 +68,7 @@ class TensorBoard:
 class Wandb:
     """A run at Weights & Biases: the same one whenever its workdir goes on.
 
-    `settings` are keywords of wandb.init, as in WandbConfig. The id is in wandb.json.
+    `settings`, a WandbConfig, are keywords of wandb.init. The id is in wandb.json.
     Steps that a resumed run takes again are told once: W&B leaves out what is old.
     """
 
@@ -88,7 +88,7 @@ class Wandb:
             id=seal.read_json(known)['id'],
             resume='allow',
             config=seal.read_json(saved) if saved.is_file() else None,
-            **settings,
+            **schema.as_dict(settings),
         )
 
     def write(self, step, values):

@@ -11,6 +11,7 @@ from jepa_text.data import pipeline, tokenizers
 from jepa_text.models.network import Network
 from jepa_text.objectives.base import View
 from jepa_text.parallel import sharding
+from jepa_text.running import outlets
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
 
@@ -63,7 +64,7 @@ class Loop:
     keep_every: int | None
     threads: int
     profile_steps: tuple
-    wandb: dict | None
+    wandb: outlets.WandbConfig | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
