@@ -1,6 +1,5 @@
 """Measures of words find words where they are, and chance where they are not."""
 
-import doctest
 import math
 
 import numpy as np
@@ -29,10 +28,6 @@ TRAIN, TEST = texts(600, 1), texts(300, 2)
 
 def recovery(encode):
     return lexical.word_recovery(encode(TRAIN), TRAIN, encode(TEST), TEST, VOCABULARY)
-
-
-def test_examples():
-    assert doctest.testmod(lexical).failed == 0
 
 
 def bag(some, width=40):

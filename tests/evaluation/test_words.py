@@ -1,7 +1,5 @@
 """Words, overlap and TF-IDF against scikit-learn and by hand."""
 
-import doctest
-
 import numpy as np
 import pytest
 
@@ -13,10 +11,6 @@ TEXTS = [
     'The Sea; the whale',
     'Été à Paris',
 ]
-
-
-def test_examples():
-    assert doctest.testmod(words).failed == 0
 
 
 def test_words_of_other_languages_and_of_nothing():

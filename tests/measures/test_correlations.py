@@ -1,6 +1,5 @@
 """Correlations against scipy and regression residuals, AUC against scikit-learn."""
 
-import doctest
 import math
 
 import numpy as np
@@ -14,10 +13,6 @@ CONTROLS_NC = RNG.normal(size=(50, 2))
 FIRST_N = CONTROLS_NC @ [2.0, -1.0] + RNG.normal(size=50) + 7
 SECOND_N = CONTROLS_NC @ [1.0, 3.0] + 0.3 * FIRST_N + RNG.normal(size=50)
 TIED_N = np.round(FIRST_N)
-
-
-def test_examples():
-    assert doctest.testmod(correlations).failed == 0
 
 
 def test_against_scipy_with_ties():

@@ -1,7 +1,5 @@
 """Forms take away what they say, and the summary of all is that of each."""
 
-import doctest
-
 import hypothesis
 import numpy as np
 import pytest
@@ -12,10 +10,6 @@ from jepa_text.measures import class_geometry, cloud, forms, geometry
 RNG = np.random.default_rng(0)
 CLOUD_ND = RNG.normal(size=(300, 8)) * np.geomspace(3, 0.1, 8) + 2
 LENGTHS_N = RNG.integers(3, 40, 300)
-
-
-def test_examples():
-    assert doctest.testmod(forms).failed == 0
 
 
 def test_centred_rows_sum_to_zero():

@@ -1,7 +1,5 @@
 """Ridge regression against scikit-learn, and how its penalty is chosen."""
 
-import doctest
-
 import numpy as np
 import pytest
 
@@ -11,10 +9,6 @@ RNG = np.random.default_rng(0)
 ROWS_ND = RNG.normal(size=(120, 10)) * np.geomspace(5, 0.1, 10) + 4
 WEIGHTS_DT = RNG.normal(size=(10, 3))
 TARGETS_NT = ROWS_ND @ WEIGHTS_DT + RNG.normal(size=(120, 3))
-
-
-def test_examples():
-    assert doctest.testmod(ridge).failed == 0
 
 
 @pytest.mark.parametrize('width', [10, 300])

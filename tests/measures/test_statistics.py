@@ -1,7 +1,5 @@
 """Intervals and verdicts against scipy, and their promised error rates."""
 
-import doctest
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -12,10 +10,6 @@ RNG = np.random.default_rng(0)
 SKEWED_N = RNG.exponential(size=80)
 FIRST_N = RNG.normal(size=60) + 0.4
 SECOND_N = RNG.normal(size=60)
-
-
-def test_examples():
-    assert doctest.testmod(statistics).failed == 0
 
 
 @pytest.mark.parametrize('level', [0.9, 0.95])
