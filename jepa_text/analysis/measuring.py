@@ -228,11 +228,8 @@ def trained_weights(model, task, seed, folder):
     hidden_NLD, valid_NL = features.token_states(model, chosen.first)
     labels_N = np.unique(chosen.target, return_inverse=True)[1]
     found = {
-        name: train(hidden_NLD, valid_NL, labels_N, seed=seed)
-        for name, train in (
-            ('attention', trained_pooling.train_query),
-            ('weighted', trained_pooling.train_positions),
-        )
+        name: trained_pooling.train(name, hidden_NLD, valid_NL, labels_N, seed=seed)
+        for name in features.TRAINED
     }
     forms = {name: (weights.shape, weights.dtype) for name, weights in found.items()}
     with cache.writing([key], forms) as arrays:

@@ -48,24 +48,17 @@ def table(results):
     """A row for each task and model or control, in the order of COLUMNS."""
     found, rows = findings.final(results['rows']), []
     for task in results['tasks']:
-        for model, control in figures.subjects(results, task['name']):
-            place = (task['name'], model, control)
-
-            def value(metric, form, place=place):
-                row = found.get((*place, metric, form))
-                return row and row['value']
-
-            rows.append(
-                [
-                    task['name'],
-                    charts.label(model, control),
-                    value(figures.probe_of(task), ''),
-                    value('word_recovery_auc', ''),
-                    value('uniformity', 'raw'),
-                    value('uniformity', 'length_controlled'),
-                    value('effective_rank', 'raw'),
-                ]
-            )
+        values = (
+            *((figures.probe_of(task), ''), ('word_recovery_auc', '')),
+            *(('uniformity', form) for form in figures.FORMS),
+            ('effective_rank', 'raw'),
+        )
+        for subject in figures.subjects(results, task['name']):
+            places = ((task['name'], *subject, *value) for value in values)
+            shown = [
+                found[place]['value'] if place in found else None for place in places
+            ]
+            rows.append([task['name'], charts.label(*subject), *shown])
     return rows
 
 
@@ -148,46 +141,37 @@ def _read_of(results):
 
 
 def _facts(results):
-    tasks = results['tasks']
-    return {
-        'facts': [
-            {'value': str(len(results['models'])), 'label': 'models'},
-            {
-                'value': str(len(tasks)),
-                'label': 'tasks' if len(tasks) > 1 else 'task',
-                'note': ', '.join(task['name'] for task in tasks),
-            },
-            {
-                'value': f'{len(results["rows"]):,}',
-                'label': 'values',
-                'note': 'analysis.csv',
-            },
-            {'value': str(len(results['warnings'])), 'label': 'warnings'},
-        ]
-    }
+    names = [task['name'] for task in results['tasks']]
+    facts = (
+        (f'{len(results["models"])}', 'models', None),
+        (f'{len(names)}', 'tasks' if len(names) > 1 else 'task', ', '.join(names)),
+        (f'{len(results["rows"]):,}', 'values', 'analysis.csv'),
+        (f'{len(results["warnings"])}', 'warnings', None),
+    )
+    shown = (dict(zip(('value', 'label', 'note'), fact)) for fact in facts)
+    return {'facts': [{key: x for key, x in fact.items() if x} for fact in shown]}
 
 
 def _task_sections(task, results):
-    read = {'heading': f'{task["name"]}: what can be read off', **_reading(task, results)}
-    shape = {
-        'heading': f'{task["name"]}: geometry',
-        'text': _how_many(task, results),
-        'figures': figures.geometry(task, results),
-    }
-    layers = {
-        'heading': f'{task["name"]}: layer by layer',
-        'figures': figures.layers(task, results),
-    }
-    return [read, shape, layers]
+    name = task['name']
+    return [
+        {'heading': f'{name}: what can be read off', **_reading(task, results)},
+        {
+            'heading': f'{name}: geometry',
+            'text': _how_many(task, results),
+            'figures': figures.geometry(task, results),
+        },
+        {
+            'heading': f'{name}: layer by layer',
+            'figures': figures.layers(task, results),
+        },
+    ]
 
 
 def _how_many(task, results):
     """Of how many texts the geometry of a task is, as most measures depend on it."""
-    counts = {
-        row['count']
-        for row in results['rows']
-        if row['task'] == task['name'] and row['metric'] == 'effective_rank'
-    }
+    rows = figures.of(results, task['name'], 'effective_rank', 'raw')
+    counts = {row['count'] for row in rows}
     said = ' or '.join(f'{count:,}' for count in sorted(counts))
     return (
         f'Of {said} texts, each once. Ranks, dimension and hubness depend on this '
@@ -201,9 +185,7 @@ READ = {
     'scores': (
         ('cosine_spearman',),
         (
-            'cosine_given_overlap',
-            'probe_spearman',
-            'high_overlap_auc',
+            *('cosine_given_overlap', 'probe_spearman', 'high_overlap_auc'),
             'word_recovery_auc',
         ),
     ),
@@ -212,38 +194,27 @@ READ = {
 
 
 def _reading(task, results):
-    found = findings.final(results['rows'])
+    found, groups = findings.final(results['rows']), {}
     ended, plain = READ[task['kind']]
     if task['kind'] == 'labels':
         ended = (figures.probe_of(task), *ended)
     subjects = figures.subjects(results, task['name'])
-
-    def of(subject, metric):
-        return found.get((task['name'], *subject, metric, ''))
-
     columns, rows = ['model'], [[charts.label(*subject)] for subject in subjects]
     for metric in (*ended, *plain):
-        columns += [verdicts.words(metric), *(['95 %'] if metric in ended else [])]
+        name = verdicts.words(metric)
+        columns += [name, *(['95 %'] if metric in ended else [])]
         for row, subject in zip(rows, subjects):
-            one = of(subject, metric)
+            one = found.get((task['name'], *subject, metric, ''))
             row.append(one and one['value'])
             if metric in ended:
                 row.append(one and verdicts.ends(one))
-    groups = {
-        verdicts.words(metric): {
-            subject: figures.interval(of(subject, metric))
-            for subject in subjects
-            if of(subject, metric)
-        }
-        for metric in (*ended, *plain)
-    }
-    groups = {name: group for name, group in groups.items() if group}
-    models, deepest = figures.models_of(results), figures.deepest(results)
-    drawn = [charts.dots(groups, f'Read off {deepest}', '', models)]
+            if one:
+                groups.setdefault(name, {})[subject] = figures.interval(one)
+    title, models = f'Read off {figures.deepest(results)}', figures.models_of(results)
     return {
         'text': _about(task),
         'table': {'columns': columns, 'rows': rows, 'note': _NOTES[task['kind']]},
-        'figures': drawn if groups else [],
+        'figures': [charts.dots(groups, title, '', models)] if groups else [],
     }
 
 

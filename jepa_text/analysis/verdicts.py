@@ -5,6 +5,8 @@ import numpy as np
 from jepa_text.analysis import between, figures
 from jepa_text.measures import statistics
 
+_REACHED = 'found', 'reached'
+
 
 def headline(results):
     """What to remember: which models have collapsed, or are worse than untrained; how
@@ -72,29 +74,24 @@ def beyond(results):
 
 def _named(by_metric):
     """Each metric; with its form where another form of it is missing."""
-    whole = {name for name, rows in by_metric.items() if len(rows) > 1}
     names = [
-        words(name) if name in whole else described(row)
-        for name, (row, *_) in by_metric.items()
+        words(name) if rows[1:] else described(rows[0])
+        for name, rows in by_metric.items()
     ]
     return '; '.join(names) or 'nothing'
 
 
 def explained(results):
     """Every value that a control reaches, or may reach; None where none does."""
-    if not results['warnings']:
-        return None
     said = {'explained': 'explains it', 'unclear': 'may explain it'}
     rows = []
     for w in results['warnings']:
         # Their sizes differ, so each has its own digits.
-        value, reached = (
-            f'{w[key]:.3g}'.replace('-', '−') for key in ('found', 'reached')
-        )
-        beside = w['control'], reached, said[w['kind']]
-        rows.append([w['task'], w['model'], described(w), value, *beside])
+        found, reached = (f'{w[key]:.3g}'.replace('-', '−') for key in _REACHED)
+        beside = found, w['control'], reached, said[w['kind']]
+        rows.append([w['task'], w['model'], described(w), *beside])
     columns = ['task', 'model', 'value', 'is', 'control', 'reaches', 'so it']
-    return {
+    return rows and {
         'heading': 'What a control explains',
         'text': f'Values of {figures.deepest(results)} that are not clearly beyond a '
         'control. What an untrained network or TF-IDF reaches is no finding about '
@@ -106,14 +103,12 @@ def explained(results):
 
 def differences(results):
     """The verdicts between models; None where there is one model."""
-    if not results['tests']:
-        return None
     rows = []
     for t in results['tests']:
         found = t['difference'], ends(t), t['over'], t['verdict']
         rows.append([t['task'], t['first'], t['second'], described(t), *found])
     columns = 'task, first, second, value, first − second, 95 %, interval, verdict'
-    return {
+    return rows and {
         'heading': 'Differences between models',
         'text': f'A verdict takes {statistics.LEAST_SEEDS} seeds of both: a paired '
         f't-test over seeds, sign flips from {statistics.FLIPPED_SEEDS} on; p is '
@@ -129,8 +124,8 @@ def differences(results):
 
 def described(row):
     """'uniformity, raw' of a row of these."""
-    form = {'': '', 'raw': ', raw', 'length_controlled': ', length taken out'}
-    return words(row['metric']) + form.get(row['form'], f', {row["form"]}')
+    form = figures.FORMS.get(row['form'], row['form'])
+    return ', '.join(filter(None, (words(row['metric']), form)))
 
 
 def words(metric):

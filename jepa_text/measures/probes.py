@@ -104,12 +104,7 @@ def pair_features(first_ND, second_ND):
     >>> pair_features(np.array([[1.0]]), np.array([[3.0]])).tolist()
     [[1.0, 3.0, 2.0, 3.0]]
     """
-    if np.shape(first_ND) != np.shape(second_ND):
-        raise ValueError(
-            'Pairs need vectors of one shape, but the shapes are '
-            f'{np.shape(first_ND)} and {np.shape(second_ND)}.'
-        )
-    first_ND, second_ND = np.asarray(first_ND), np.asarray(second_ND)
+    first_ND, second_ND = _pairs(first_ND, second_ND)
     parts = (first_ND, second_ND, np.abs(first_ND - second_ND), first_ND * second_ND)
     return np.concatenate(parts, axis=1)
 
@@ -120,15 +115,20 @@ def pair_cosine(first_ND, second_ND):
     >>> pair_cosine(np.array([[2.0, 0.0]]), np.array([[1.0, 0.0]])).tolist()
     [1.0]
     """
-    if np.shape(first_ND) != np.shape(second_ND):
-        raise ValueError(
-            'Pairs need vectors of one shape, but the shapes are '
-            f'{np.shape(first_ND)} and {np.shape(second_ND)}.'
-        )
-    first_ND, second_ND = (np.asarray(x, np.float64) for x in (first_ND, second_ND))
+    first_ND, second_ND = (x.astype(float) for x in _pairs(first_ND, second_ND))
     norms_N = np.linalg.norm(first_ND, axis=1) * np.linalg.norm(second_ND, axis=1)
     products_N = np.einsum('ND,ND->N', first_ND, second_ND)
     return products_N / np.where(norms_N > 0, norms_N, 1.0)
+
+
+def _pairs(first_ND, second_ND):
+    first_ND, second_ND = np.asarray(first_ND), np.asarray(second_ND)
+    if first_ND.shape != second_ND.shape:
+        raise ValueError(
+            'Pairs need vectors of one shape, but the shapes are '
+            f'{first_ND.shape} and {second_ND.shape}.'
+        )
+    return first_ND, second_ND
 
 
 def _checked(which, embeddings_ND, labels_N):
@@ -156,9 +156,8 @@ def _choose(train_ND, target_N, rng):
         members = rng.permutation(np.flatnonzero(target_N == label))
         held_N[members[: int(_HELD_BACK * len(members))]] = True
     if not held_N.any():
-        return INVERSE_PENALTIES[
-            len(INVERSE_PENALTIES) // 2
-        ]  # fewer than five examples of every class
+        # Fewer than five examples of every class.
+        return INVERSE_PENALTIES[len(INVERSE_PENALTIES) // 2]
     scores = []
     for inverse in INVERSE_PENALTIES:
         model = _fit(train_ND[~held_N], target_N[~held_N], inverse)

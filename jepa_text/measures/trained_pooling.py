@@ -15,59 +15,45 @@ from jepa_text.models import pooling
 _BATCH = 64
 
 
-def train_query(hidden_NLD, valid_NL, labels_N, *, steps=300, rate=0.03, seed=0):
-    """query_D for `pooling.attention`, float32.
+def _attention(query_D, hidden_BLD, valid_BL):
+    return pooling.attention(hidden_BLD, valid_BL, query_D)
+
+
+def _positions(logit_L, hidden_BLD, valid_BL):
+    return pooling.weighted(hidden_BLD, valid_BL, pooling.learned(logit_L, valid_BL))
+
+
+def train(name, hidden_NLD, valid_NL, labels_N, *, steps=300, rate=0.03, seed=0):
+    """Weights, float32: query_D of 'attention', logit_L of 'weighted' (`pooling.learned`).
 
     The labels are 0, 1, ...; hidden states may be float16, and are copied a batch at a
     time. Raises ValueError for shapes that do not match and for a single class.
 
     >>> hidden_NLD = np.zeros((4, 2, 3), np.float32)
-    >>> train_query(hidden_NLD, np.ones((4, 2), bool), [0, 1, 0, 1], steps=1).shape
-    (3,)
+    >>> examples = hidden_NLD, np.ones((4, 2), bool), [0, 1, 0, 1]
+    >>> [train(name, *examples, steps=1).shape for name in ('attention', 'weighted')]
+    [(3,), (2,)]
     """
-
-    def pool(query_D, hidden_BLD, valid_BL):
-        return pooling.attention(hidden_BLD, valid_BL, query_D)
-
-    start_D = jnp.zeros(hidden_NLD.shape[2])
-    examples = _checked(hidden_NLD, valid_NL, labels_N)
-    query_D, scale = _train(pool, start_D, examples, steps, rate, seed)
-    # For hidden states as they are; what was subtracted shifts all scores alike.
-    return query_D / scale
-
-
-def train_positions(hidden_NLD, valid_NL, labels_N, *, steps=300, rate=0.03, seed=0):
-    """logit_L for `pooling.learned`, float32; arguments as of `train_query`.
-
-    >>> hidden_NLD = np.zeros((4, 2, 3), np.float32)
-    >>> train_positions(hidden_NLD, np.ones((4, 2), bool), [0, 1, 0, 1], steps=1).shape
-    (2,)
-    """
-
-    def pool(logit_L, hidden_BLD, valid_BL):
-        return pooling.weighted(hidden_BLD, valid_BL, pooling.learned(logit_L, valid_BL))
-
-    start_L = jnp.zeros(hidden_NLD.shape[1])
-    examples = _checked(hidden_NLD, valid_NL, labels_N)
-    return _train(pool, start_L, examples, steps, rate, seed)[0]
-
-
-def _train(pool, start, examples, steps, rate, seed):
-    hidden_NLD, valid_NL, labels_N = examples
+    hidden_NLD, valid_NL, labels_N = _checked(hidden_NLD, valid_NL, labels_N)
+    _, length, width = hidden_NLD.shape
+    pool, size = {'attention': (_attention, width), 'weighted': (_positions, length)}[
+        name
+    ]
     # One scale for all coordinates, so that `rate` means the same for every model.
     sample = hidden_NLD[:256][valid_NL[:256]].astype(np.float32)
-    centre_D, scale = sample.mean(axis=0), max(float(sample.std(axis=0).mean()), 1e-12)
+    center_D, scale = sample.mean(axis=0), max(float(sample.std(axis=0).mean()), 1e-12)
+    classes = int(labels_N.max()) + 1
     params = {
-        'pool': start,
-        'kernel': jnp.zeros((hidden_NLD.shape[2], int(labels_N.max()) + 1)),
-        'bias': jnp.zeros(int(labels_N.max()) + 1),
+        'pool': jnp.zeros(size),
+        'kernel': jnp.zeros((width, classes)),
+        'bias': jnp.zeros(classes),
     }
     tx = optax.adamw(optax.cosine_decay_schedule(rate, max(steps, 1)), weight_decay=1e-3)
 
     @jax.jit
     def step(params, state, hidden_BLD, valid_BL, labels_B):
         def loss(params):
-            hidden = (hidden_BLD.astype(jnp.float32) - centre_D[None, None]) / scale
+            hidden = (hidden_BLD.astype(jnp.float32) - center_D[None, None]) / scale
             pooled_BD = pool(params['pool'], hidden, valid_BL)
             logits_BC = pooled_BD @ params['kernel'] + params['bias'][None]
             return optax.softmax_cross_entropy_with_integer_labels(
@@ -83,7 +69,8 @@ def _train(pool, start, examples, steps, rate, seed):
         params, state = step(
             params, state, hidden_NLD[chosen_B], valid_NL[chosen_B], labels_N[chosen_B]
         )
-    return np.asarray(params['pool']), scale
+    # A query for hidden states as they are; what was subtracted shifts all scores alike.
+    return np.asarray(params['pool']) / (scale if name == 'attention' else 1)
 
 
 def _checked(hidden_NLD, valid_NL, labels_N):

@@ -1,6 +1,7 @@
 """Trained pooling starts as the mean, and learns where the label is."""
 
 import doctest
+import functools
 
 import jax.numpy as jnp
 import numpy as np
@@ -35,19 +36,18 @@ def accuracy(pool, marked):
 
 
 def test_examples():
-    assert doctest.testmod(trained_pooling).failed == 0
     assert doctest.testmod(pooling).failed == 0
 
 
 def test_a_query_learns_to_look_at_the_mark():
-    query_D = trained_pooling.train_query(*examples(400, 1, True))
+    query_D = trained_pooling.train('attention', *examples(400, 1, True))
     assert query_D.argmax() == 1
     trained = accuracy(lambda h, v: pooling.attention(h, v, query_D), True)
     assert trained > 0.97 and trained > accuracy(pooling.mean, True) + 0.05
 
 
 def test_position_weights_learn_the_position():
-    logit_L = trained_pooling.train_positions(*examples(400, 1, False))
+    logit_L = trained_pooling.train('weighted', *examples(400, 1, False))
 
     def pool(hidden_NLD, valid_NL):
         return pooling.weighted(hidden_NLD, valid_NL, pooling.learned(logit_L, valid_NL))
@@ -56,15 +56,14 @@ def test_position_weights_learn_the_position():
     assert accuracy(pool, False) > accuracy(pooling.mean, False) + 0.05
 
 
-@pytest.mark.parametrize(
-    'train', [trained_pooling.train_query, trained_pooling.train_positions]
-)
-def test_no_step_is_the_mean_and_the_seed_decides(train):
+@pytest.mark.parametrize('name', ['attention', 'weighted'])
+def test_no_step_is_the_mean_and_the_seed_decides(name):
+    train = functools.partial(trained_pooling.train, name)
     hidden_NLD, valid_NL, labels_N = examples(50, 1, True)
     start = train(hidden_NLD, valid_NL, labels_N, steps=0)
     assert not start.any()
     mean_ND = pooling.mean(hidden_NLD, valid_NL)
-    if train is trained_pooling.train_query:
+    if name == 'attention':
         pooled_ND = pooling.attention(hidden_NLD, valid_NL, start)
     else:
         weight_NL = pooling.learned(start, valid_NL)
@@ -80,7 +79,9 @@ def test_no_step_is_the_mean_and_the_seed_decides(train):
 def test_the_scale_of_the_states_does_not_matter():
     hidden_NLD, valid_NL, labels_N = examples(100, 1, True)
     small, large = (
-        trained_pooling.train_query(scale * hidden_NLD, valid_NL, labels_N, steps=20)
+        trained_pooling.train(
+            'attention', scale * hidden_NLD, valid_NL, labels_N, steps=20
+        )
         for scale in (1.0, 1000.0)
     )
     np.testing.assert_allclose(small, 1000 * large, rtol=2e-2, atol=1e-4)
@@ -151,4 +152,4 @@ def test_layers_are_averaged_from_the_end():
 )
 def test_bad_examples_say_what_is_wrong(hidden, valid, labels, message):
     with pytest.raises(ValueError, match=message):
-        trained_pooling.train_query(hidden, valid, labels)
+        trained_pooling.train('attention', hidden, valid, labels)
