@@ -54,10 +54,8 @@ def table(results):
             ('effective_rank', 'raw'),
         )
         for subject in figures.subjects(results, task['name']):
-            places = ((task['name'], *subject, *value) for value in values)
-            shown = [
-                found[place]['value'] if place in found else None for place in places
-            ]
+            places = [found.get((task['name'], *subject, *value)) for value in values]
+            shown = [row and row['value'] for row in places]
             rows.append([task['name'], charts.label(*subject), *shown])
     return rows
 

@@ -24,7 +24,7 @@ def _positions(logit_L, hidden_BLD, valid_BL):
 
 
 def train(name, hidden_NLD, valid_NL, labels_N, *, steps=300, rate=0.03, seed=0):
-    """Weights, float32: query_D of 'attention', logit_L of 'weighted' (`pooling.learned`).
+    """query_D of 'attention', or logit_L of 'weighted' (`pooling.learned`); float32.
 
     The labels are 0, 1, ...; hidden states may be float16, and are copied a batch at a
     time. Raises ValueError for shapes that do not match and for a single class.
@@ -36,9 +36,8 @@ def train(name, hidden_NLD, valid_NL, labels_N, *, steps=300, rate=0.03, seed=0)
     """
     hidden_NLD, valid_NL, labels_N = _checked(hidden_NLD, valid_NL, labels_N)
     _, length, width = hidden_NLD.shape
-    pool, size = {'attention': (_attention, width), 'weighted': (_positions, length)}[
-        name
-    ]
+    sizes = {'attention': (_attention, width), 'weighted': (_positions, length)}
+    pool, size = sizes[name]
     # One scale for all coordinates, so that `rate` means the same for every model.
     sample = hidden_NLD[:256][valid_NL[:256]].astype(np.float32)
     center_D, scale = sample.mean(axis=0), max(float(sample.std(axis=0).mean()), 1e-12)
