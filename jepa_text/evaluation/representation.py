@@ -12,6 +12,7 @@ held out from pretraining where these are enough; `split` says so in words.
 
 import dataclasses
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
@@ -61,17 +62,12 @@ class Probe:
         return np.sort(np.concatenate([test_M for _, test_M in self.folds]))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Pieces:
+class _Pieces(NamedTuple):
     """Sentences, the number of the document of each, and how many were too long."""
 
     texts: list
     documents_N: np.ndarray
     cut: int
-
-    def __add__(self, other):
-        documents_N = np.concatenate([self.documents_N, other.documents_N])
-        return _Pieces(self.texts + other.texts, documents_N, self.cut + other.cut)
 
 
 def make(documents_of, names, label, tokenizer, length, seed=0):
@@ -88,27 +84,30 @@ def make(documents_of, names, label, tokenizer, length, seed=0):
             near = resolve.nearest(name, sentences.SETS)
             raise ValueError(f'study.tasks has {name!r}, which does not exist.{near}')
     heldout = list(islice(documents_of('heldout'), _DOCUMENTS))
-    scored = _pieces(heldout, tokenizer, length)
-    is_alone = _are_enough(scored)
-    train, learned = [], _pieces([], tokenizer, length)
+    pieces, first = _pieces(heldout, tokenizer, length), None
+    is_enough = len(pieces.texts) >= LEAST
+    is_alone = is_enough and len(np.unique(pieces.documents_N)) >= FOLDS
+    train, whole = [], pieces
     if label or (names and not is_alone):
         train = list(islice(documents_of('train'), _DOCUMENTS))
         learned = _pieces(train, tokenizer, length)
-    scored = dataclasses.replace(scored, documents_N=scored.documents_N + len(train))
+        numbers_N = [learned.documents_N, pieces.documents_N + len(train)]
+        both = learned.texts + pieces.texts, np.concatenate(numbers_N)
+        whole = _Pieces(*both, learned.cut + pieces.cut)
+    if not is_alone:
+        pieces, first = whole, len(train)
     found, missing = [], {}
-    pieces = scored if is_alone else learned + scored
     for name in names:
         try:
             made = sentences.SETS[name](pieces.texts, **sentences.seeded(name, seed))
             documents_N = pieces.documents_N[made.sources_N]
-            first = None if is_alone else len(train)
             found.append(_probe(name, made, documents_N, first, pieces.cut))
         except ValueError as error:  # too few texts or words: told, not hidden
             missing[name] = str(error)
     if label:
         values = [_value(document, label) for document in (*train, *heldout)]
         try:
-            found.append(_labelled(label, learned + scored, values, len(train)))
+            found.append(_labelled(label, whole, values, len(train)))
         except TooFew as error:
             missing[label] = str(error)
     return found, missing
@@ -119,20 +118,18 @@ def controls_of(probe):
 
     The largest class is that of the scored sentences, the most that one answer reaches.
     """
-    truth_M = probe.labels_N[probe.scored_M]
-    counts = np.unique(truth_M, return_counts=True)[1]
+    counts = np.unique(probe.labels_N[probe.scored_M], return_counts=True)[1]
     largest = {
         'balanced': 1 / len(counts),
-        'accuracy': float(counts.max() / len(truth_M)),
+        'accuracy': float(counts.max() / counts.sum()),
     }
-    said = {}
-    for train_M, test_M in probe.folds:
+
+    def counted(train_M, test_M):
         fitted_on = [probe.texts[n] for n in train_M]
         both = [probe.texts[n] for n in (*train_M, *test_M)]
-        vectors_NW = controls.tf_idf(both, fitted_on)
-        sides = vectors_NW[: len(train_M)], vectors_NW[len(train_M) :]
-        said |= _said(probe, train_M, test_M, *sides)
-    return {controls.LARGEST: largest, controls.TF_IDF: _score(probe, said)}
+        return np.split(controls.tf_idf(both, fitted_on), [len(train_M)])
+
+    return {controls.LARGEST: largest, controls.TF_IDF: _score(probe, counted)}
 
 
 def run(model, probes):
@@ -182,11 +179,6 @@ def _pieces(documents, tokenizer, length):
     kept = [pair for pair, is_fit in zip(found, fits) if is_fit]
     documents_N = np.array([number[id(document)] for _, document in kept], int)
     return _Pieces([text for text, _ in kept], documents_N, len(found) - len(kept))
-
-
-def _are_enough(pieces):
-    is_many = len(pieces.texts) >= LEAST
-    return is_many and len(np.unique(pieces.documents_N)) >= FOLDS
 
 
 def _probe(name, made, documents_N, first, cut):
@@ -265,22 +257,16 @@ def _read(probe, vectors_ND):
     """The score of vectors of all the texts; NaN if they are not finite."""
     if not np.isfinite(vectors_ND).all():
         return dict.fromkeys(('balanced', 'accuracy', 'low', 'high'), np.nan)
-    said = {}
+    return _score(probe, lambda *fold: [vectors_ND[side_M] for side_M in fold])
+
+
+def _score(probe, vectors_of):
+    """The score of a probe; `vectors_of(train_M, test_M)` gives those of a fold."""
+    right_N = np.zeros(len(probe.texts), bool)
     for train_M, test_M in probe.folds:
-        sides = vectors_ND[train_M], vectors_ND[test_M]
-        said |= _said(probe, train_M, test_M, *sides)
-    return _score(probe, said)
-
-
-def _said(probe, train_M, test_M, train_ND, test_ND):
-    labels_N = probe.labels_N
-    found = probing.linear_probe(train_ND, labels_N[train_M], test_ND, labels_N[test_M])
-    return dict(zip(test_M.tolist(), found['said']))
-
-
-def _score(probe, said):
-    scored_M = probe.scored_M
-    truth_M = probe.labels_N[scored_M]
-    right_M = np.array([said[n] for n in scored_M.tolist()]) == truth_M
-    score = probing.balanced_accuracy(right_M, truth_M)
+        train_ND, test_ND = vectors_of(train_M, test_M)
+        sides = train_ND, probe.labels_N[train_M], test_ND, probe.labels_N[test_M]
+        right_N[test_M] = np.array(probing.linear_probe(*sides)['said']) == sides[3]
+    right_M = right_N[probe.scored_M]
+    score = probing.balanced_accuracy(right_M, probe.labels_N[probe.scored_M])
     return score | {'accuracy': float(right_M.mean())}
