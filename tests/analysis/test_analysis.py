@@ -13,7 +13,7 @@ import tiny
 from scipy import stats
 
 from jepa_text import load, main
-from jepa_text.analysis import analyse, cells, features, findings, page, readouts
+from jepa_text.analysis import analyse, cells, features, page, readouts
 from jepa_text.data import pipeline
 from jepa_text.evaluation import task as tasks
 from jepa_text.parallel import sharding
@@ -351,68 +351,6 @@ def test_pairs_are_read_off(kind):
             values['cosine_spearman'].value
         )
         assert abs(values['overlap_spearman'].value) < 0.3
-
-
-def test_scores_of_classes_agree_with_scikit_learn():
-    from sklearn import metrics as theirs
-
-    said, truth = np.random.default_rng(0).choice(['0', '1'], (2, 50))
-    assert readouts.f1(said, truth) == pytest.approx(
-        theirs.f1_score(truth, said, pos_label='1')
-    )
-    assert readouts.matthews(said, truth) == pytest.approx(
-        theirs.matthews_corrcoef(truth, said)
-    )
-
-
-def row(model, metric, value, *, control='', form='raw', reach=0.01, seed=0):
-    return dict(
-        **dict(task='t', model=model, seed=seed, control=control, layer=2, other=''),
-        **dict(pooling='mean', form=form, metric=metric, value=value, count=9),
-        **dict(low=value - reach, high=value + reach),
-    )
-
-
-def test_the_interval_over_seeds_joins_both_kinds():
-    rows = [row('a', 'isoscore', v, seed=s) for s, v in enumerate((0.1, 0.2, 0.3))]
-    (mean,) = findings.over_seeds([*rows, row('b', 'isoscore', 0.5)])
-    assert mean['seed'] == 'mean' and mean['value'] == pytest.approx(0.2)
-    # t of two degrees of freedom times 0.1 / sqrt 3, and 0.01 over sentences.
-    reach = math.hypot(4.303 * 0.1 / math.sqrt(3), 0.01)
-    assert mean['high'] - mean['value'] == pytest.approx(reach, rel=1e-3)
-
-
-def test_tests_find_a_difference_and_are_corrected():
-    rng = np.random.default_rng(0)
-    shares, rows = {'a': 0.9, 'b': 0.5, 'c': 0.5}, []
-    for seed in range(5):
-        found = {m: x + 0.01 * rng.normal() for m, x in shares.items()}
-        found['c'] = found['b']
-        rows += [
-            row(m, 'probe_accuracy', x, form='', seed=seed) for m, x in found.items()
-        ]
-    tests = findings.compare(rows, {}, {})['tests']
-    p = {(test['first'], test['second']): test['p_holm'] for test in tests}
-    assert p['a', 'b'] < 0.01 and p['b', 'c'] == 1.0
-    assert all(test['p_holm'] >= test['p'] for test in tests)
-
-
-def test_a_difference_of_length_alone_is_called_so():
-    rng, deviations, rows = np.random.default_rng(0), {}, []
-    for model, value in (('a', -0.2), ('b', -0.6)):
-        rows.append(row(model, 'uniformity', value))
-        rows.append(row(model, 'uniformity', -0.05, form='length_controlled'))
-        cell = cells.Cell('t', model, 0, '', 2, 'mean')
-        deviations[cell] = {
-            ('uniformity', form): 0.01 * rng.normal(size=16)
-            for form in ('raw', 'length_controlled')
-        }
-    rows.append(row('a', 'uniformity', -0.3, control='untrained'))
-    found = findings.compare(rows, deviations, {})
-    length = [w for w in found['warnings'] if w['control'] == 'length']
-    assert len(length) == 1 and 'the length of a text' in length[0]['words']
-    (untrained,) = [w for w in found['warnings'] if w['control'] == 'untrained']
-    assert untrained['model'] == 'a' and untrained['kind'] == 'explained'
 
 
 def test_geometry_is_written_while_training(folder):

@@ -1,5 +1,6 @@
 """What may be said of values: intervals over seeds, controls, the page's words."""
 
+import math
 import types
 
 import numpy as np
@@ -34,11 +35,18 @@ def bag(metric, value, **options):
     return row('a', metric, value, control=controls.BAG, layer=None, **options)
 
 
-def test_equal_seeds_have_the_interval_of_one():
+def test_the_interval_over_seeds_joins_both_kinds():
+    rows = [row('a', 'isoscore', v, seed=s) for s, v in enumerate((0.1, 0.2, 0.3))]
+    (mean,) = findings.over_seeds([*rows, row('b', 'isoscore', 0.5)])
+    assert mean['seed'] == 'mean' and mean['value'] == pytest.approx(0.2)
+    # t of two degrees of freedom times 0.1 / sqrt 3, and 0.01 over sentences.
+    reach = math.hypot(4.303 * 0.1 / math.sqrt(3), 0.01)
+    assert mean['high'] - mean['value'] == pytest.approx(reach, rel=1e-3)
+    # Of equal seeds it is that of one; what was not measured is left out.
     for count in (2, 3, 5):
         rows = [row('a', 'balance', 0.7, reach=0.1, seed=s) for s in range(count)]
         (mean,) = findings.over_seeds(rows)
-        assert mean['low'] == pytest.approx(0.6) and mean['high'] == pytest.approx(0.8)
+        assert (mean['low'], mean['high']) == pytest.approx((0.6, 0.8))
     rows[0] |= dict(low=np.nan, high=np.nan)
     assert findings.over_seeds(rows)[0]['high'] == pytest.approx(0.8)
     rows = [one | dict(low=np.nan, high=np.nan) for one in rows]
@@ -149,14 +157,38 @@ def test_trivial_answers_have_the_metric_of_the_task():
     }
 
 
+def test_a_difference_of_length_alone_is_called_so():
+    rng, deviations, rows = np.random.default_rng(0), {}, []
+    for model, value in (('a', -0.2), ('b', -0.6)):
+        rows.append(row(model, 'uniformity', value, form='raw'))
+        rows.append(row(model, 'uniformity', -0.05, form='length_controlled'))
+        cell = cells.Cell('t', model, 0, '', 2, 'mean')
+        deviations[cell] = {
+            ('uniformity', form): 0.01 * rng.normal(size=16)
+            for form in ('raw', 'length_controlled')
+        }
+    rows.append(row('a', 'uniformity', -0.3, form='raw', control='untrained'))
+    found = findings.compare(rows, deviations, {})
+    length = [w for w in found['warnings'] if w['control'] == 'length']
+    assert len(length) == 1 and 'the length of a text' in length[0]['words']
+    (untrained,) = [w for w in found['warnings'] if w['control'] == 'untrained']
+    assert untrained['model'] == 'a' and untrained['kind'] == 'explained'
+
+
 @pytest.mark.parametrize('metric', ['f1', 'mcc'])
-def test_influences_are_what_leaving_an_example_out_does(metric):
+def test_scores_are_scikit_learns_and_influences_what_leaving_one_out_does(metric):
+    theirs = pytest.importorskip('sklearn.metrics')
     said_N, truth_N = np.random.default_rng(0).choice(['0', '1', '1'], (2, 300))
     score, influence = readouts.SCORES[metric], readouts.INFLUENCES[metric]
-    left_out_N = [score(*np.delete([said_N, truth_N], n, axis=1)) for n in range(300)]
-    pseudo_N = 300 * score(said_N, truth_N) - 299 * np.array(left_out_N)
+    expected = {
+        'f1': lambda: theirs.f1_score(truth_N, said_N, pos_label='1'),
+        'mcc': lambda: theirs.matthews_corrcoef(truth_N, said_N),
+    }[metric]()
     found_N = influence(said_N, truth_N)
     assert found_N.mean() == pytest.approx(score(said_N, truth_N))
+    assert found_N.mean() == pytest.approx(expected)
+    left_out_N = [score(*np.delete([said_N, truth_N], n, axis=1)) for n in range(300)]
+    pseudo_N = 300 * expected - 299 * np.array(left_out_N)
     np.testing.assert_allclose(found_N, pseudo_N, atol=0.05)
 
 

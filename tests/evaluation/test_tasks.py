@@ -3,7 +3,6 @@
 import gzip
 import json
 
-import numpy as np
 import pytest
 
 from jepa_text.data import tables
@@ -109,15 +108,6 @@ def test_pairs_that_share_texts_stay_together(tmp_path):
         build('pairs', path=str(tmp_path / 'hub.jsonl'))
 
 
-def test_pairs_without_scores_get_strangers(tmp_path):
-    jsonl(tmp_path / 'p.jsonl', [{'a': t, 'b': t.upper()} for t in TEXTS])
-    task = build('pairs', path=str(tmp_path / 'p.jsonl'), first='a', second='b', score='')
-    for part in (task.train, task.test):
-        same_N = np.array([a.upper() == b for a, b in zip(part.first, part.second)])
-        np.testing.assert_array_equal(same_N, part.target == 1.0)
-        assert same_N.sum() == len(part) / 2
-
-
 def test_no_stranger_says_the_same(tmp_path):
     """Where texts repeat, as questions with the same answer do: what one text was paired
     with anywhere, also by way of others, is no stranger to it."""
@@ -127,6 +117,7 @@ def test_no_stranger_says_the_same(tmp_path):
     for side in ('train', 'test'):
         jsonl(tmp_path / f'{side}.jsonl', rows)
     task = build('pairs', path=str(tmp_path), first='a', second='b', score='')
+    # As many strangers as pairs, and each as the fields say.
     pairs = {frozenset(row.values()) for row in rows}
     root = {row['a']: row['b'] for row in rows[:90]} | {'of course': 'yes'}
     for part in (task.train, task.test):

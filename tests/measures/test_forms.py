@@ -95,29 +95,27 @@ def test_the_summary_is_each_measure_of_each_form(labels_N):
             assert found[f'{name}/{form}'] == expected, (name, form)
 
 
-@hypothesis.settings(max_examples=10, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=15, deadline=None, derandomize=True)
 @hypothesis.given(
     rows=strategies.integers(6, 60),
     width=strategies.integers(2, 20),
-    scale=strategies.floats(1e-3, 1e3),
+    decay=strategies.floats(0, 2),
+    scale=strategies.floats(1e-4, 1e4),
     seed=strategies.integers(0, 99),
 )
-def test_the_summary_of_any_cloud_may_be_turned_and_scaled(rows, width, scale, seed):
+def test_the_summary_of_any_cloud_may_be_turned_and_scaled(
+    rows, width, decay, scale, seed
+):
     rng = np.random.default_rng(seed)
-    rows_ND = rng.normal(size=(rows, width)) + 0.3
+    rows_ND = rng.normal(size=(rows, width)) * np.arange(1.0, width + 1) ** -decay + 0.3
     lengths_N = rng.integers(1, 50, rows)
     rotation_DD = np.linalg.qr(rng.normal(size=(width, width)))[0]
     second = forms.summary(scale * rows_ND @ rotation_DD, lengths_N)
     for name, value in forms.summary(rows_ND, lengths_N).items():
         # Whitened rows of fewer texts than dimensions are all equally far: ties.
         if rows > 2 * width or not name.endswith('whitened'):
-            assert second[name] == pytest.approx(value, rel=1e-5, abs=1e-5), name
-
-
-def test_a_new_metric_is_one_function():
-    found = forms.summary(CLOUD_ND, metrics={'norm': lambda rows: rows.norm_N.mean()})
-    assert set(found) == {'norm/raw', 'norm/centred', 'norm/whitened'}
-    assert found['norm/raw'] == pytest.approx(np.linalg.norm(CLOUD_ND, axis=1).mean())
+            near = 1e-6 if name.endswith('raw') else 1e-5
+            assert second[name] == pytest.approx(value, rel=near, abs=near), name
 
 
 @pytest.mark.parametrize('rows_ND', [np.ones((6, 3)), np.zeros((6, 3))])

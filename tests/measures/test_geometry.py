@@ -2,10 +2,8 @@
 
 import math
 
-import hypothesis
 import numpy as np
 import pytest
-from hypothesis import strategies
 from scipy import special, stats
 from scipy.spatial import distance
 
@@ -44,24 +42,6 @@ def test_float16_is_computed_in_float32_and_as_exact_as_that_allows(measure):
     assert measure(half_ND) == measure(half_ND.astype(np.float32))
     assert measure(half_ND) == pytest.approx(measure(half_ND.astype(float)), rel=1e-4)
     assert type(measure(half_ND)) in (float, int)
-
-
-@hypothesis.settings(max_examples=20, deadline=None, derandomize=True)
-@hypothesis.given(
-    rows=strategies.integers(5, 40),
-    width=strategies.integers(2, 30),
-    decay=strategies.floats(0, 2),
-    scale=strategies.floats(1e-4, 1e4),
-    seed=strategies.integers(0, 99),
-)
-def test_any_cloud_may_be_turned_and_scaled(rows, width, decay, scale, seed):
-    rng = np.random.default_rng(seed)
-    rows_ND = rng.normal(size=(rows, width)) * np.arange(1.0, width + 1) ** -decay + 0.3
-    rotation_DD = np.linalg.qr(rng.normal(size=(width, width)))[0]
-    first = geometry.summary(rows_ND)
-    second = geometry.summary(scale * rows_ND @ rotation_DD)
-    for name, value in first.items():
-        assert second[name] == pytest.approx(value, rel=1e-6, abs=1e-6), name
 
 
 @pytest.mark.parametrize(

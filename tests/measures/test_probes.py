@@ -80,11 +80,6 @@ def test_the_test_set_changes_nothing_but_its_own_score():
     assert {one['inverse_penalty'] for one in alone} == {together['inverse_penalty']}
 
 
-def test_the_same_seed_gives_the_same_numbers():
-    sets = cloud(200, 8, 3, 2.0), cloud(80, 8, 3, 2.0, seed=1)
-    assert probe(*sets, seed=5) == probe(*sets, seed=5)
-
-
 def test_the_interval_is_that_of_a_bootstrap_over_examples():
     train, (test_ND, test_N) = cloud(300, 8, 3, 3.0), cloud(400, 8, 3, 3.0, 1)
     result = probe(train, (test_ND, test_N))
