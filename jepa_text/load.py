@@ -279,7 +279,7 @@ def _model(config, tokenizer, phase, name):
     objective = resolve.build(
         'objectives', section, tokenizer=tokenizer, length=length, steps=1
     )
-    network = Network(encoder, objective)
+    network, token = Network(encoder, objective), objective.token_objective
     params = jax.eval_shape(functools.partial(network.init, config['seed']))
     return Pretrained(
         network,
@@ -287,13 +287,6 @@ def _model(config, tokenizer, phase, name):
         tokenizer,
         length,
         name,
-        causal=getattr(objective, 'attends', 'both') == 'left',
-        shift=_shift(objective),
+        causal=token is not None and token.attends == 'left',
+        shift=token.shift if token else 0,
     )
-
-
-def _shift(objective):
-    """How far before a hidden token it is named: as by the first of the parts that hides
-    any. Where none does, as in CLM, the next token is named."""
-    parts = getattr(objective, 'parts', (getattr(objective, 'mlm', objective),))
-    return next((part.shift for part in parts if hasattr(part, 'shift')), 1)

@@ -1,4 +1,4 @@
-"""A name is a file: `build('objectives', {'name': 'mlm', 'rate': 0.3})`."""
+"""A name is a file, or a dotted module: `build('objectives', {'name': 'mlm'})`."""
 
 import difflib
 import importlib
@@ -23,10 +23,12 @@ def names(folder):
 
 
 def build(folder, section, **given):
-    """Calls `make` of jepa_text/<folder>/<section['name']>.py with the other keywords.
+    """Calls the `make` that section['name'] stands for with the other keywords: that of
+    jepa_text/<folder>/<name>.py, or of a module of the user's own, 'my_lab.objective'.
 
     `given` are keywords that the program supplies rather than the user. Raises
-    ValueError for a name without a file and for a keyword that `make` does not take.
+    ValueError for a name that stands for nothing and for a keyword that `make` does not
+    take.
     """
     make, keywords = _found(folder, section)
     return call(f'{folder}/{section["name"]}', make, keywords, **given)
@@ -60,10 +62,32 @@ def _found(folder, section):
             f'A section for {folder} needs a name, not {name!r}.'
             f'{nearest("", names(folder))}'
         )
+    if '.' in name:
+        return own(folder, name), keywords
     if name not in names(folder):
-        raise ValueError(f'{folder} has no {name!r}.{nearest(name, names(folder))}')
+        raise ValueError(
+            f'{folder} has no {name!r}.{nearest(name, names(folder))} Of a module of '
+            "your own give the dotted name, as 'my_lab.mine'."
+        )
     module = importlib.import_module(f'jepa_text.{folder.replace("/", ".")}.{name}')
     return module.make, keywords
+
+
+def own(what, name):
+    """`make` of a module of the user's own, of this dotted name; `what` it is for.
+
+    Raises ValueError where there is no such module, or no `make` in it.
+    """
+    try:
+        module = importlib.import_module(name)
+    except (ImportError, TypeError) as error:
+        raise ValueError(
+            f'{what}: the module {name!r} cannot be imported: {error}. Install it, or '
+            'put the folder that it is in on PYTHONPATH.'
+        ) from error
+    if not callable(getattr(module, 'make', None)):
+        raise ValueError(f'{what}: the module {name!r} has no function `make`.')
+    return module.make
 
 
 def call(what, function, section, **given):

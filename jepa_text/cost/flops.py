@@ -1,136 +1,136 @@
-"""How much arithmetic a training step is: a formula, and a count of what is computed.
+"""How much arithmetic a training step is, counted in its program.
 
 Multiply-adds of matrix products count, as two operations each: the kernels of all
-modules, scores and values of attention, word head, predictor, and the target's forward
+modules, scores and values of attention, LM head, predictor, and the target's forward
 pass. What goes element by element (norms, softmax, rotations, optimizer) does not.
 
-    model     `step` and `per_token`, from what the objective says it runs: the forward
-              pass once, its gradients as much again for each factor, nothing twice. This
-              is what MFU counts (PaLM, arXiv 2204.02311, appendix B), except that causal
-              attention counts half, which PaLM counts whole. Documents are not told
-              apart in a row. For padding, multiply by the share of real tokens.
-    hardware  `traced`, from the program: also what rematerialisation computes again, and
-              the masked half of attention.
+    model    `Count.parts`: every product once, without what rematerialization computes
+             again; of attention, what its mask shows. This is what MFU counts (PaLM,
+             arXiv 2204.02311, appendix B), except that causal attention counts half,
+             which PaLM counts whole. Documents are not told apart in a row. For padding,
+             multiply by the share of real tokens.
+    program  `Count.held`: all products, with the masked half of attention.
+
+What the numbers of a program do not tell, its scopes do: the part that a product belongs
+to, what attention may see (`counted`), and how many layers are of a kind (`of_kinds`).
 """
 
 import dataclasses
 import math
+import re
 
 import jax
 from jax.extend.core import jaxprs_in_params
 
+AGAIN = 'rematted_computation'  # jax's name for what is computed again
+_COUNTED, _KINDS = re.compile(r'counted_([\d.e-]+)'), re.compile(r'kinds_([\d_]+)')
+# Scopes that are no part; einsum's equations are no names.
+_NO_PART = ('', 'loss', AGAIN)
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Pass:
-    """One reading of some modules over the positions of a batch, forward and backward.
 
-    name        what it is called in a table: 'encoder', 'head', 'target'...
-    modules     paths into the parameters ('layer_*' for all that begin so); every kernel
-                below them is applied once at each position, and so is a leaf named itself
-    positions   how many, in all rows
-    attends     how many positions each of them looks at, on average, in every attention
-                layer below `modules`
-    products    multiply-adds at each position beside these
-    gradients   of how many factors of each product the gradient is taken: 2, both; 1, if
-                the other is no parameter and has none; 0, forward only
+@dataclasses.dataclass(frozen=True)
+class Count:
+    """FLOPs of a function: `parts`, {scope: of the model}; `held`, of its program."""
+
+    parts: dict[str, float]
+    held: float
+
+    @property
+    def model(self):
+        return sum(self.parts.values())
+
+
+def traced(function, *inputs):
+    """The Count of a function of abstract or real arrays; nothing is computed.
+
+    Loops count as often as they run, of branches the dearest counts. Kernels written by
+    hand (Pallas, custom calls) are not seen. Raises ValueError for a loop whose length
+    is not known before it runs.
     """
-
-    name: str
-    modules: tuple = ()
-    positions: int
-    attends: float = 0.0
-    products: float = 0.0
-    gradients: int = 2
+    jaxpr = jax.make_jaxpr(function)(*inputs).jaxpr
+    parts = _count(jaxpr, '', is_model=True)
+    return Count(parts, sum(_count(jaxpr, '', is_model=False).values()))
 
 
-def attended(encoder, length, causal):
-    """How many positions of a row of `length` one looks at, on average over layers."""
-    windows = getattr(encoder, 'window', None)
-    windows = windows if isinstance(windows, tuple | list) else (windows,)
-    return sum(_seen(length, causal, w) for w in windows) / len(windows)
+def counted(share):
+    """A scope for products of which only a share counts: what a mask lets through."""
+    return jax.named_scope(f'counted_{share}')
 
 
-def _seen(length, causal, window):
+def seen(length, causal, window=None):
+    """How many positions of a row of `length` one looks at, on average.
+
+    >>> seen(4, causal=False), seen(4, causal=True), seen(4, causal=True, window=1)
+    (4.0, 2.5, 1.75)
+    """
     reach = length - 1 if window is None else min(window, length - 1)
     # On one side, less what sticks out at the end of the row.
     side = reach - reach * (reach + 1) / (2 * length)
     return 1 + side * (1 if causal else 2)
 
 
-def step(network, objective, rows, length):
-    """{name of a pass: FLOPs} of one training step on `rows` rows, the model's count.
+def of_kinds(kinds):
+    """A scope for layers, given the kind of each: a number, the branch that it takes."""
+    counts = [list(kinds).count(kind) for kind in range(max(kinds) + 1)]
+    return jax.named_scope('kinds_' + '_'.join(map(str, counts)))
 
-    `network` is the objective's Network.
-    """
-    params = jax.eval_shape(lambda: network.init(0))
+
+def _count(jaxpr, scope, is_model):
+    """{part: FLOPs} of a program inside of a scope."""
     total = {}
-    for one in objective.passes(network.encoder, rows, length):
-        kernels, heads = _sizes(params, one.modules)
-        # Scores and weighted values: two products per head and position looked at.
-        each = kernels + 2 * heads * one.attends + one.products
-        flops = 2 * one.positions * each * (1 + one.gradients)
-        total[one.name] = total.get(one.name, 0) + flops
+    for equation in jaxpr.eqns:
+        for part, flops in _count_equation(equation, scope, is_model).items():
+            total[part] = total.get(part, 0) + flops
     return total
 
 
-def per_token(network, objective, rows, length):
-    """FLOPs of a training step per position of its rows, the model's count."""
-    return sum(step(network, objective, rows, length).values()) / (rows * length)
-
-
-def _sizes(params, modules):
-    """Entries of all kernels below the paths, and the widths of all queries."""
-    kernels = heads = 0
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        name = jax.tree_util.keystr(path, simple=True, separator='/')
-        if name in modules:
-            kernels += leaf.size
-        elif name.endswith('/kernel') and any(_below(name, path) for path in modules):
-            kernels += leaf.size
-            if name.endswith('/q/kernel'):
-                # A scanned stack has its layers in front.
-                heads += leaf.size // leaf.shape[-2]
-    return kernels, heads
-
-
-def _below(name, path):
-    """'predictor/layer_*' stands for all whose name begins so."""
-    return name.startswith(path[:-1] if path.endswith('*') else f'{path}/')
-
-
-def traced(function, *inputs):
-    """FLOPs of all matrix products that a function of abstract or real arrays holds.
-
-    Loops count as often as they run, of branches the dearest counts. Kernels written by
-    hand (Pallas, custom calls) are not seen. Raises ValueError for a loop whose length
-    is not known before it runs.
-    """
-    return _count(jax.make_jaxpr(function)(*inputs).jaxpr)
-
-
-def _count(jaxpr):
-    return sum(_count_equation(equation) for equation in jaxpr.eqns)
-
-
-def _count_equation(equation):
+def _count_equation(equation, scope, is_model):
     name, settings = equation.primitive.name, equation.params
+    inner = [] if name == 'pallas_call' else list(jaxprs_in_params(settings))
+    if name != 'dot_general' and not inner:
+        return {}
+    scope = f'{scope}/{equation.source_info.name_stack}'
+    if is_model and AGAIN in scope:
+        return {}
     if name == 'dot_general':
-        return _count_product(equation)
-    if name == 'pallas_call':
-        return 0
-    inner = [_count(jaxpr) for jaxpr in jaxprs_in_params(settings)]
-    if name == 'while' and sum(inner):
+        shown = [float(share) for share in _COUNTED.findall(scope)] if is_model else []
+        return {_part(scope): _product(equation) * math.prod(shown)}
+    counts = [_count(jaxpr, scope, is_model) for jaxpr in inner]
+    if name == 'while' and any(counts):
         raise ValueError(
             'flops.traced: a while loop with products runs an unknown number of times; '
             'give jax.lax.fori_loop whole numbers as bounds, or use jax.lax.scan.'
         )
-    if name == 'cond':
-        return max(inner)
     times = {'scan': settings.get('length'), 'shard_map': _devices(settings)}
-    return sum(inner) * (times.get(name) or 1)
+    shares = [times.get(name) or 1] * len(counts)
+    if name == 'cond':
+        shares = _shares(counts, scope, is_model)
+    parts = {part for count in counts for part in count}
+    return {
+        part: sum(n * count.get(part, 0) for n, count in zip(shares, counts))
+        for part in parts
+    }
 
 
-def _count_product(equation):
+def _shares(branches, scope, is_model):
+    """How often each branch counts: in the model those of kinds of layers as often as
+    there are, on average; else the dearest once."""
+    kinds = _KINDS.findall(scope)
+    counts = [int(count) for count in kinds[-1].split('_')] if kinds else []
+    if is_model and len(counts) == len(branches):
+        return [count / sum(counts) for count in counts]
+    costs = [sum(branch.values()) for branch in branches]
+    return [int(index == costs.index(max(costs))) for index in range(len(costs))]
+
+
+def _part(scope):
+    """The first name in a scope such as 'transpose(jvp(loss))/encoder/layers'."""
+    names = (re.sub(r'\w+\(|\)', '', name) for name in scope.split('/'))
+    named = (name for name in names if name not in _NO_PART and name.isidentifier())
+    return next(named, 'other')
+
+
+def _product(equation):
     (contracted, _), _ = equation.params['dimension_numbers']
     if not contracted:  # an outer product adds nothing up
         return 0

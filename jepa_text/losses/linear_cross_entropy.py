@@ -198,16 +198,25 @@ def _local_gradients(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM
     return *scores, layout.over_words(jax.lax.psum, d_hidden_BMD), *slopes
 
 
-def _over_chunks(layout, chunk, carry, inputs):
-    """`chunk` as in `jax.lax.scan`, over chunks of the positions of [B, M, ...].
+def chunks(shape, positions):
+    """(rows, length, count, size): [B, M] positions, as rows of a length, are cut into so
+    many chunks, each of so many of each row, and at most `positions` in all.
 
     B stays whole, so that a batch split over devices does, unless a chunk is smaller.
     Chunks are of one size, and filled up with positions of weight 0.
+
+    >>> chunks((2, 5), positions=4)
+    (2, 5, 3, 2)
     """
+    rows, length = shape if positions >= shape[0] else (1, shape[0] * shape[1])
+    count = max(1, -(-length // (positions // rows)))
+    return rows, length, count, -(-length // count)
+
+
+def _over_chunks(layout, chunk, carry, inputs):
+    """`chunk` as in `jax.lax.scan`, over chunks of the positions of [B, M, ...]."""
     shape = inputs[0].shape[:2]
-    rows, length = shape if layout.positions >= shape[0] else (1, shape[0] * shape[1])
-    count = max(1, -(-length // (layout.positions // rows)))
-    size = -(-length // count)
+    rows, length, count, size = chunks(shape, layout.positions)
 
     def cut(x_BM):
         rest = x_BM.shape[2:]

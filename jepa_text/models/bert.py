@@ -24,7 +24,7 @@ def make(preset=None, **keywords):
     Raises ValueError for an unknown preset, a missing size, or sizes that do not
     divide each other.
     """
-    return stack.make(Bert, PRESETS, preset, keywords)
+    return stack.sized(Bert, PRESETS, preset, keywords)
 
 
 class Bert(nn.Module):

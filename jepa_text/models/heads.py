@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from jepa_text import losses
+from jepa_text.cost import flops
+from jepa_text.losses.linear_cross_entropy import chunks
 from jepa_text.models import layers
 from jepa_text.models.block import Block
 from jepa_text.parallel import sharding
@@ -240,17 +242,21 @@ def word_scores(apply, params, hidden_BMD, labels_BM, weight_BM, z_weight, logit
     embedding_VD = params['encoder']['embedding']
     split, words = _split(len(labels_BM), len(embedding_VD))
     own = params.get('lm_head', {})
-    total, (loss_BM, _, correct_BM) = losses.linear_cross_entropy(
-        apply('lm_head', params, hidden_BMD, method='enter'),
-        own['output']['kernel'] if 'output' in own else embedding_VD,
-        labels_BM,
-        weight_BM,
-        chunk_positions=max(1, int(logits_mib * 2**20 / 4) // words),
-        z_weight=z_weight,
-        bias_V=own.get('bias'),
-        words_first='output' not in own,
-        split=split,
-    )
+    entered_BMD = apply('lm_head', params, hidden_BMD, method='enter')
+    positions = max(1, int(logits_mib * 2**20 / 4) // words)
+    _, length, count, size = chunks(labels_BM.shape, positions)
+    with jax.named_scope('lm_head'), flops.counted(length / (count * size)):
+        total, (loss_BM, _, correct_BM) = losses.linear_cross_entropy(
+            entered_BMD,
+            own['output']['kernel'] if 'output' in own else embedding_VD,
+            labels_BM,
+            weight_BM,
+            chunk_positions=positions,
+            z_weight=z_weight,
+            bias_V=own.get('bias'),
+            words_first='output' not in own,
+            split=split,
+        )
     return total, {'loss': loss_BM, 'correct': correct_BM}
 
 
@@ -264,6 +270,20 @@ def _split(rows, words):
     if words % mesh.shape[sharding.WORDS]:
         return (sharding.ROWS, None), words
     return (sharding.ROWS, sharding.WORDS), words // mesh.shape[sharding.WORDS]
+
+
+class Logit(nn.Module):
+    """One learned scalar, float32: the logit of a number between 0 and 1."""
+
+    initial: float
+
+    def example(self):
+        return ()
+
+    @nn.compact
+    def __call__(self):
+        odds = self.initial / (1 - self.initial)
+        return self.param('logit', lambda key: jnp.log(jnp.float32(odds)))
 
 
 class Prototypes(nn.Module):

@@ -25,7 +25,7 @@ def make(preset=None, **keywords):
     Raises ValueError for an unknown preset, a missing size, or sizes that do not
     divide each other.
     """
-    return stack.make(ModernBert, PRESETS, preset, keywords)
+    return stack.sized(ModernBert, PRESETS, preset, keywords)
 
 
 class ModernBert(nn.Module):

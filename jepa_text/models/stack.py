@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from jepa_text.config import ranges, resolve
+from jepa_text.cost import flops
 from jepa_text.models import layers
 from jepa_text.models.attention import attend
 
@@ -36,7 +37,7 @@ REMAT = {
 }
 
 
-def make(cls, presets, preset, keywords):
+def sized(cls, presets, preset, keywords):
     """A trunk of class `cls` from a preset's sizes, any of them overridden by keywords.
 
     `vocab_rows`, where given, is how many rows the embedding has: at least `vocab_size`,
@@ -143,7 +144,8 @@ def run(cls, block, hidden_BLD, given, *, kinds, scan, remat):
         for index in range(len(kinds)):
             layer = cls(**block, name=f'layer_{index}')
             kind = None if numbers is None else numbers[index]
-            hidden_BLD, _ = layer(hidden_BLD, *given, kind)
+            with flops.of_kinds(kinds):
+                hidden_BLD, _ = layer(hidden_BLD, *given, kind)
             outputs.append(hidden_BLD)
         return hidden_BLD, jnp.stack(outputs) if block['keep'] else None
     if remat != 'none':
@@ -156,7 +158,8 @@ def run(cls, block, hidden_BLD, given, *, kinds, scan, remat):
         in_axes=(*(nn.broadcast,) * len(given), nn.broadcast if numbers is None else 0),
         length=len(kinds),
     )
-    return stack(**block, name='layers')(hidden_BLD, *given, numbers)
+    with flops.of_kinds(kinds):
+        return stack(**block, name='layers')(hidden_BLD, *given, numbers)
 
 
 def number(kinds):

@@ -38,7 +38,7 @@ def make(preset=None, **keywords):
     Raises ValueError for an unknown preset, a missing size, or sizes that do not
     divide each other.
     """
-    model = stack.make(Transformer, PRESETS, preset, keywords)
+    model = stack.sized(Transformer, PRESETS, preset, keywords)
     if model.heads % model.kv_heads:
         raise ValueError(
             f'heads={model.heads} is not a multiple of kv_heads={model.kv_heads}.'

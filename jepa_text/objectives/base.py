@@ -1,23 +1,25 @@
-"""What every objective is, and what all that predict tokens share.
+"""What every objective is (`Objective`), and what all that predict tokens share.
 
-An objective is a frozen dataclass. On the host it hides something in a row (`corrupt`);
-on the device it scores what the network makes of it (`terms`), says how its terms are
-weighed (`weights`), and what is to be remembered until the next step (`remember`).
-
-All scalars of `terms` are this part's share of a mean over the whole batch, so that
-parts (gradient accumulation) and devices add up, and every position weighs the same.
+An objective is a frozen dataclass. On the host it masks something in a row (`corrupt`);
+on the device it gives a loss from what the network makes of it (`loss`), and says what
+is to be remembered until the next step (`remember`).
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
+import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jepa_text import losses
-from jepa_text.cost import flops
 from jepa_text.models.heads import word_head, word_scores
+
+Row = dict[str, np.ndarray]
+Arrays = dict[str, jax.Array]
 
 
 @flax.struct.dataclass
@@ -25,16 +27,17 @@ class View:
     """All that an objective may look at beside the parameters.
 
     `apply(module, params, *inputs)` runs one module of the network on a dict of
-    parameters by module name. `batch` may be a part of the one that `counts` counted;
-    `step` counts from the start of the phase.
+    parameters by module name. `target` is the EMA copy of the encoder's parameters, or
+    None. `batch` may be a part of the one that `counts` counted; `step` counts from the
+    start of the phase.
     """
 
-    apply: Any = flax.struct.field(pytree_node=False)
+    apply: Callable = flax.struct.field(pytree_node=False)
     target: Any
     memory: dict
-    batch: dict
+    batch: Arrays
     step: jax.Array
-    counts: dict
+    counts: Arrays
 
 
 def step_key(view):
@@ -43,66 +46,121 @@ def step_key(view):
 
 
 class Objective:
-    """The contract, with the answers of an objective that has nothing special.
+    """The whole contract, with the answers of an objective that has nothing special.
 
-    term_names               names of the losses, which are also the keys of `counts`
-    has_target, momentum(step)   an EMA copy of the encoder, and how slowly it moves
-    look_names               what `look` measures, every so often
-    modules(encoder)         {name: module} that it needs beside the encoder
-    corrupt(example, rng, step)  the row with what the network reads and predicts added;
-                             numpy, fixed shapes; `rng` belongs to the row, `step`
-                             counts from the start of the phase
-    counts(batch)            {term: how many positions count in it} over the whole batch
-    terms(params, view)      {term: mean, this part's share}, {metric: share}, and what
-                             was seen: a dict of arrays that add up over parts
-    passes(encoder, rows, length)  what `terms` and its gradient run, as flops.Pass: what
-                             a step costs
-    scorings(rate)           how its token predictions are scored on held-out rows
-                             (evals/heldout.py): {name: section of a token objective},
-                             with `rate` of the tokens masked; the first is what it is
-                             judged by, and {} is no answer
+    B rows of L positions make a batch. Whatever adds up over parts of a batch (gradient
+    accumulation) and devices is a share: a sum over this part's positions, divided by
+    `view.counts`, the count over the whole batch; so every position weighs the same.
+
+    Required
+      corrupt(example, rng, step)  a row of tokens_L, segment_ids_L, positions_L with what
+                        the network reads and predicts added: numpy, fixed shapes. `rng`
+                        belongs to the row, `step` counts from the start of the phase
+      counts(batch)     {name: how many positions count}, integer scalars; `tokens`, how
+                        many tokens are predicted, is among them
+      loss(params, view)  (loss, metrics, seen): the loss, a float32 scalar, and
+                        {name: float32 scalar} to write, both shares; and a tree of
+                        arrays for `remember`, which add up over parts. A metric without
+                        a '/' in its name gets 'train/' before it
+    What it carries
+      modules(encoder)  {name: Linen module with `example()`, its inputs} that it needs
+                        beside the encoder; the one that predicts tokens is 'lm_head'
+      memory()          {name: array} carried from step to step, outside the gradient
+      remember(memory, seen, look)  the memory after a step; of the whole batch `seen`,
+                        and what `look` measured in this step, else NaN
+      has_target        is there a target, which starts as a copy of the encoder?
+      follow(target, encoder, step)  the target's parameters after a step, from both
+                        (EMA)
+    What it tells
+      look_names        names of what `look` measures
+      look_every(every)  steps from one look to the next, where `every` are asked for (0:
+                        none); 0 for none
+      look(params, view)  {name: float32 scalar} for each of `look_names`
+      derived(metrics, look)  {name: value} of metrics that are no shares, from those of
+                        the whole batch and the last look (NaN if it failed; {} for none)
+      collapse(values), notes(values)  {kind: sentence}: what has collapsed, and what is
+                        worth a look, in the metrics of a step
+    What it is beside others
+      token_objective   the TokenObjective that it is or holds, by which it is loaded
+                        (`attends`, `shift`) and scored on held-out rows (`scorings`);
+                        None for one that predicts no tokens
+      baseline(section)  the section of an objective without what this one adds, of the
+                        section it was made from; None if there is nothing to leave out
     """
 
-    term_names = ('tokens',)
-    has_target = False
-    look_names = ()
+    has_target: bool = False
+    look_names: tuple[str, ...] = ()
+    token_objective: 'TokenObjective | None' = None
 
-    def scorings(self, rate):
+    def corrupt(self, example: Row, rng: np.random.Generator, step: int = 0) -> Row:
+        raise NotImplementedError
+
+    def counts(self, batch: Arrays) -> Arrays:
+        raise NotImplementedError
+
+    def loss(self, params: dict, view: View) -> tuple[jax.Array, Arrays, Any]:
+        raise NotImplementedError
+
+    def modules(self, encoder: nn.Module) -> dict[str, nn.Module]:
         return {}
 
-    def weights(self, params, view, means):
-        """{term: weight} of the terms in the loss; `means` are the terms' values."""
-        return dict.fromkeys(self.term_names, 1.0)
-
-    def memory(self, encoder):
-        """{name: array} that it carries from step to step, outside the gradient."""
+    def memory(self) -> Arrays:
         return {}
 
-    def remember(self, memory, seen, means, look):
-        """The memory after a step; `look` is what `look` measured in it, else NaN."""
+    def remember(self, memory: Arrays, seen: Any, look: Arrays) -> Arrays:
         return memory
 
-    def look(self, params, view):
-        """{name in look_names: float32 scalar}, measured every so many steps."""
+    def follow(self, target: dict, encoder: dict, step: jax.Array) -> dict:
+        return target
+
+    def look_every(self, every: int) -> int:
+        return every if self.look_names else 0
+
+    def look(self, params: dict, view: View) -> Arrays:
         return {}
+
+    def derived(self, metrics: Arrays, look: Arrays) -> Arrays:
+        return {}
+
+    def collapse(self, values: dict[str, float]) -> dict[str, str]:
+        return {}
+
+    def notes(self, values: dict[str, float]) -> dict[str, str]:
+        return {}
+
+    def baseline(self, section: dict) -> dict | None:
+        return None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class TokenObjective(Objective):
-    """Words are predicted at the true positions of `loss_mask`, at most `capacity` a row.
+    """Tokens are predicted where `loss_mask` is true, at most `capacity` of a row.
 
     `corrupt` of a subclass adds inputs_L, labels_L, loss_mask_L, and order_L where
-    `attends` is 'rows': who sees whom is then told row by row (attention/attend.py).
-    If it `can_drop`, it also says how many hidden positions did not fit, `dropped`.
+    `attends` is 'rows' rather than 'both' ways or to the 'left': who sees whom is then
+    told row by row (attention/attend.py). A label may stand `shift` positions after the
+    one that predicts it. If it `can_drop`, it also says how many masked positions did not
+    fit, `dropped`.
     """
 
     capacity: int
     attends: str = 'both'
+    shift: int = 0
     tied: bool = False
     logits_mib: int = 512
     z_weight: float = 0.0
     label: str = 'mlm'
     can_drop = False
+
+    @property
+    def token_objective(self):
+        return self
+
+    def scorings(self, rate: float) -> dict[str, dict]:
+        """{name: section of a token objective} by which it is scored on held-out rows
+        (training/evals/heldout.py), with `rate` of the tokens masked; the first is what
+        it is judged by."""
+        raise NotImplementedError
 
     def modules(self, encoder):
         return {'lm_head': word_head(encoder, self.tied)}
@@ -110,19 +168,10 @@ class TokenObjective(Objective):
     def counts(self, batch):
         return {'tokens': jnp.sum(batch['loss_mask'])}
 
-    def passes(self, encoder, rows, length):
-        head = ('lm_head', 'encoder/embedding') if self.tied else ('lm_head',)
-        return [
-            flops.Pass(
-                name='encoder',
-                modules=('encoder',),
-                positions=rows * length,
-                attends=flops.attended(encoder, length, causal=self.attends == 'left'),
-            ),
-            flops.Pass(
-                name='head', modules=head, positions=rows * min(self.capacity, length)
-            ),
-        ]
+    def derived(self, metrics, look):
+        if self.label != 'clm':
+            return {}
+        return {'train/perplexity': jnp.exp(metrics['clm_loss'])}
 
     def read(self, params, view, **options):
         """The encoder's hidden states of the corrupted rows."""
@@ -138,10 +187,9 @@ class TokenObjective(Objective):
             **options,
         )
 
-    def terms(self, params, view):
+    def loss(self, params, view):
         hidden_BLD = self.read(params, view)
-        loss, metrics = self.score(params, view, *self.select(hidden_BLD, view))
-        return {'tokens': loss}, metrics, {}
+        return *self.score(params, view, *self.select(hidden_BLD, view)), {}
 
     def select(self, hidden_BLD, view):
         """hidden_BMD, index_BM and where_BM of the positions in the loss."""

@@ -29,6 +29,7 @@ def make(tokenizer, length, steps, prefix=None, tied=False, logits_mib=512, z_we
         prefix=None if prefix is None else tuple(prefix),
         capacity=length,
         attends='left' if prefix is None else 'rows',
+        shift=1,
         tied=tied,
         logits_mib=logits_mib,
         z_weight=z_weight,

@@ -16,11 +16,8 @@ import dataclasses
 import jax.numpy as jnp
 
 from jepa_text import losses
-from jepa_text.cost import flops
 from jepa_text.models import heads, pooling
-from jepa_text.objectives.latent import balance as balances
-from jepa_text.objectives.latent import targets as latents
-from jepa_text.objectives.latent.base import LatentObjective, check, masked
+from jepa_text.objectives.latent.base import LatentObjective, Prediction, check, parts
 from jepa_text.parallel import sharding
 
 
@@ -49,9 +46,15 @@ def make(
         predictor_heads=predictor_heads,
     )
     return Hybrid(
-        mlm=masked('hybrid', mlm, tokenizer=tokenizer, length=length, steps=steps),
-        balance=balances.make(balance, steps),
-        latent=latents.make(latent or {}, steps),
+        **parts(
+            'hybrid',
+            mlm,
+            balance,
+            latent,
+            tokenizer=tokenizer,
+            length=length,
+            steps=steps,
+        ),
         predictor=heads.PredictorSizes(
             predictor, predictor_width, predictor_depth, predictor_heads
         ),
@@ -62,25 +65,6 @@ def make(
 class Hybrid(LatentObjective):
     """Both losses over one forward of the encoder."""
 
-    predictor: heads.PredictorSizes
-
-    def predictor_module(self, encoder):
-        return self.predictor.build(encoder.width, encoder.attention)
-
-    @property
-    def predicted(self):
-        return self.mlm.capacity
-
-    def passes(self, encoder, rows, length):
-        whole = self.predictor.kind == 'transformer'
-        predictor = flops.Pass(
-            name='predictor',
-            modules=('predictor',),
-            positions=rows * (length if whole else self.predicted),
-            attends=length,
-        )
-        return [*super().passes(encoder, rows, length), predictor]
-
     def corrupt(self, example, rng, step=0):
         example = self.mlm.corrupt(example, rng, step)
         hidden_L = example['loss_mask'] & (example['inputs'] == self.mlm.mask_id)
@@ -89,37 +73,24 @@ class Hybrid(LatentObjective):
     def count_latents(self, batch):
         return jnp.sum(batch['target_mask'])
 
-    def forward(self, params, view):
-        hidden_BLD = self.mlm.read(params, view)
-        hidden_BMD, index_BM, where_BM = self.mlm.select(hidden_BLD, view)
-        token_loss, metrics = self.mlm.score(params, view, hidden_BMD, index_BM, where_BM)
-        target_BMD = losses.take(self.latent.targets(params, view), index_BM)
-        hidden_BM = jnp.take_along_axis(view.batch['target_mask'], index_BM, axis=1)
-        latent_BM = where_BM & hidden_BM
-        prediction_BMD = self._predict(params, view, hidden_BLD, index_BM)
-        latent_loss, latent_metrics, seen = self.score(
-            params, view, prediction_BMD, target_BMD, latent_BM
+    def predict(self, params, view, hidden_BLD, selected):
+        hidden_BMD, index_BM, where_BM = selected
+        batch = view.batch
+        masked_BM = jnp.take_along_axis(batch['target_mask'], index_BM, axis=1)
+        return Prediction(
+            prediction_BMD=self._predict(params, view, hidden_BLD, index_BM),
+            target_BMD=losses.take(self.latent.targets(params, view), index_BM),
+            where_BM=where_BM & masked_BM,
+            regularized_BMD=hidden_BMD,
+            rows_BD=pooling.mean(hidden_BLD, batch['segment_ids'] > 0),
         )
-        rows_BD = pooling.mean(hidden_BLD, view.batch['segment_ids'] > 0)
-        terms = {
-            'tokens': token_loss,
-            'latent': latent_loss,
-            **self.penalty(view, hidden_BMD, latent_BM, rows_BD),
-        }
 
-        def examine():
-            clean_BM = jnp.take_along_axis(view.batch['tokens'], index_BM, axis=1)
-            return dict(
-                target_BMD=target_BMD,
-                embedding_BMD=sharding.look_up(params['encoder']['embedding'], clean_BM),
-                positions_BM=jnp.take_along_axis(
-                    view.batch['positions'], index_BM, axis=1
-                ),
-                pooled_BD=rows_BD,
-                where_BM=latent_BM,
-            )
-
-        return terms, {**metrics, **latent_metrics, **self.named(terms)}, seen, examine
+    def trivial(self, params, view):
+        batch = view.batch
+        tokens_BM1, index_BM, _ = self.mlm.select(batch['tokens'][..., None], view)
+        embedding_VD = params['encoder']['embedding']
+        positions_BM = jnp.take_along_axis(batch['positions'], index_BM, axis=1)
+        return sharding.look_up(embedding_VD, tokens_BM1[..., 0]), positions_BM
 
     def _predict(self, params, view, hidden_BLD, index_BM):
         if self.predictor.kind == 'transformer':

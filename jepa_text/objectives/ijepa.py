@@ -10,21 +10,18 @@ faults of its code mended: no leak, no padding, fixed shapes, validity masks.
 """
 
 import dataclasses
-import functools
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from einops import rearrange, repeat
 
 from jepa_text import losses
-from jepa_text.cost import flops
 from jepa_text.data.masking import blocks
 from jepa_text.data.masking import tokens as token_masks
 from jepa_text.models import heads, pooling
-from jepa_text.objectives.latent import balance as balances
-from jepa_text.objectives.latent import targets as latents
-from jepa_text.objectives.latent.base import LatentObjective, check, masked
+from jepa_text.objectives.latent.base import LatentObjective, Prediction, check, parts
 from jepa_text.parallel import sharding
 
 
@@ -70,9 +67,15 @@ def make(
     kept = blocks.capacity(max(context_scale), length, documents=8)
     hidden = blocks.capacity(min(1.0, target_blocks * max(target_scale)), length, 8)
     return IJEPA(
-        mlm=masked('ijepa', mlm, tokenizer=tokenizer, length=length, steps=steps),
-        balance=balances.make(balance, steps),
-        latent=latents.make(latent or {}, steps),
+        **parts(
+            'ijepa',
+            mlm,
+            balance,
+            latent,
+            tokenizer=tokenizer,
+            length=length,
+            steps=steps,
+        ),
         predictor=heads.PredictorSizes(
             'transformer', predictor_width, predictor_depth, predictor_heads
         ),
@@ -87,7 +90,6 @@ def make(
 class IJEPA(LatentObjective):
     """A forward of the masked row for MLM, and of each context for the latents."""
 
-    predictor: heads.PredictorSizes
     masks: int
     options: Any
     kept: int
@@ -101,28 +103,6 @@ class IJEPA(LatentObjective):
             self.predictor.heads,
             attention=encoder.attention,
         )
-
-    @property
-    def predicted(self):
-        return self.masks * self.hidden
-
-    def passes(self, encoder, rows, length):
-        contexts, read, both = rows * self.masks, self.kept, self.kept + self.hidden
-        predictor = functools.partial(flops.Pass, name='predictor')
-        return [
-            *super().passes(encoder, rows, length),
-            flops.Pass(
-                name='contexts',
-                modules=('encoder',),
-                positions=contexts * read,
-                attends=flops.attended(encoder, read, causal=False),
-            ),
-            predictor(modules=('predictor/enter',), positions=contexts * read),
-            predictor(
-                modules=('predictor/layer_*',), positions=contexts * both, attends=both
-            ),
-            predictor(modules=('predictor/leave',), positions=contexts * self.hidden),
-        ]
 
     def corrupt(self, example, rng, step=0):
         tokens_L, segments_L = example['tokens'], example['segment_ids']
@@ -144,51 +124,39 @@ class IJEPA(LatentObjective):
     def count_latents(self, batch):
         return jnp.sum(batch['target_ok'])
 
-    def forward(self, params, view):
+    def predict(self, params, view, hidden_BLD, selected):
         batch = view.batch
-        hidden_BLD = self.mlm.read(params, view)
-        token_loss, metrics = self.mlm.score(
-            params, view, *self.mlm.select(hidden_BLD, view)
-        )
         context_XK, context_at = self._gather('context', batch)
         target_XM, target_at = self._gather('target', batch)
         tokens_XL = repeat(batch['tokens'], 'B L -> (B C) L', C=self.masks)
-        read_XKD = view.apply(
-            'encoder',
-            params,
-            jnp.take_along_axis(tokens_XL, context_XK, axis=1),
-            *context_at,
-            causal=False,
-            gaps=True,
-        )
+        with jax.named_scope('contexts'):
+            read_XKD = view.apply(
+                'encoder',
+                params,
+                jnp.take_along_axis(tokens_XL, context_XK, axis=1),
+                *context_at,
+                causal=False,
+                gaps=True,
+            )
         prediction_XMD = view.apply(
             'predictor', params, read_XKD, *context_at, *target_at
         )
         target_BLD = self.latent.targets(params, view)
         targets_XLD = repeat(target_BLD, 'B L D -> (B C) L D', C=self.masks)
-        target_XMD = losses.take(targets_XLD, target_XM)
-        where_XM = rearrange(batch['target_ok'], 'B C M -> (B C) M')
-        latent_loss, latent_metrics, seen = self.score(
-            params, view, prediction_XMD, target_XMD, where_XM
+        return Prediction(
+            prediction_BMD=prediction_XMD,
+            target_BMD=losses.take(targets_XLD, target_XM),
+            where_BM=rearrange(batch['target_ok'], 'B C M -> (B C) M'),
+            regularized_BMD=prediction_XMD,
+            rows_BD=pooling.mean(read_XKD, context_at[0] > 0),
         )
-        rows_XD = pooling.mean(read_XKD, context_at[0] > 0)
-        terms = {
-            'tokens': token_loss,
-            'latent': latent_loss,
-            **self.penalty(view, prediction_XMD, where_XM, rows_XD),
-        }
 
-        def examine():
-            tokens_XM = jnp.take_along_axis(tokens_XL, target_XM, axis=1)
-            return dict(
-                target_BMD=target_XMD,
-                embedding_BMD=sharding.look_up(params['encoder']['embedding'], tokens_XM),
-                positions_BM=target_at[1],
-                pooled_BD=pooling.mean(hidden_BLD, batch['segment_ids'] > 0),
-                where_BM=where_XM,
-            )
-
-        return terms, {**metrics, **latent_metrics, **self.named(terms)}, seen, examine
+    def trivial(self, params, view):
+        target_XM, (_, positions_XM) = self._gather('target', view.batch)
+        tokens_XL = repeat(view.batch['tokens'], 'B L -> (B C) L', C=self.masks)
+        tokens_XM = jnp.take_along_axis(tokens_XL, target_XM, axis=1)
+        embedding_VD = params['encoder']['embedding']
+        return sharding.look_up(embedding_VD, tokens_XM), positions_XM
 
     def _gather(self, kind, batch):
         """The indices of one kind, contexts merged into the batch; and their segment ids

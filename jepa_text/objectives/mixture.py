@@ -12,6 +12,7 @@ import numpy as np
 from jepa_text import losses
 from jepa_text.config import ranges, resolve
 from jepa_text.objectives.base import TokenObjective
+from jepa_text.objectives.mlm import MLM
 
 
 def make(tokenizer, length, steps, parts, by='rows', shares=None):
@@ -49,6 +50,8 @@ def make(tokenizer, length, steps, parts, by='rows', shares=None):
         shares=tuple(shares),
         capacity=max(part.capacity for part in parts),
         attends='rows',
+        # As by the first that masks; where none does, the next token is named.
+        shift=next((part.shift for part in parts if isinstance(part, MLM)), 1),
         tied=parts[0].tied,
         logits_mib=parts[0].logits_mib,
         z_weight=parts[0].z_weight,

@@ -153,7 +153,6 @@ class MLM(TokenObjective):
     span_length: int | None
     mask_share: float
     random_share: float
-    shift: int
     mask_id: int
     special_ids: tuple
     words: np.ndarray

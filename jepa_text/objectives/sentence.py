@@ -6,16 +6,19 @@ After LLM-JEPA (arXiv 2509.14252) with the two views of DLLM-JEPA.
 """
 
 import dataclasses
-import functools
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 
-from jepa_text.cost import flops
-from jepa_text.models import heads, pooling
-from jepa_text.objectives.latent import balance as balances
-from jepa_text.objectives.latent import targets as latents
-from jepa_text.objectives.latent.base import LatentObjective, check, masked
+from jepa_text.models import heads
+from jepa_text.objectives.latent.base import (
+    LatentObjective,
+    Prediction,
+    check,
+    masked,
+    parts,
+)
+from jepa_text.objectives.mlm import MLM
 from jepa_text.parallel import sharding
 
 
@@ -41,11 +44,9 @@ def make(
     check('sentence', documents=documents, predictor_width=predictor_width)
     given = dict(tokenizer=tokenizer, length=length, steps=steps)
     return Sentence(
-        mlm=masked('sentence', mlm, **given),
+        **parts('sentence', mlm, balance, latent, **given),
         light=masked('sentence', {**(mlm or {}), 'rate': light_rate}, **given),
         documents=documents,
-        balance=balances.make(balance, steps),
-        latent=latents.make(latent or {}, steps),
         predictor=heads.PredictorSizes(predictor, predictor_width, 1, 1),
     )
 
@@ -54,32 +55,8 @@ def make(
 class Sentence(LatentObjective):
     """The heavy view predicts the light one, document by document."""
 
-    light: Any
+    light: MLM
     documents: int
-    predictor: heads.PredictorSizes
-
-    def predictor_module(self, encoder):
-        return self.predictor.build(encoder.width)
-
-    @property
-    def predicted(self):
-        return self.documents
-
-    def passes(self, encoder, rows, length):
-        pooling = functools.partial(
-            flops.Pass,
-            name='pooling',
-            positions=rows * length,
-            products=self.documents * encoder.width,
-        )
-        predictor = flops.Pass(
-            name='predictor', modules=('predictor',), positions=rows * self.documents
-        )
-        return [
-            *super().passes(encoder, rows, length),
-            *(pooling(gradients=g) for g in (1, 0)),
-            predictor,
-        ]
 
     def corrupt(self, example, rng, step=0):
         # The heavy view first, so that it hides what MLM alone would.
@@ -89,49 +66,34 @@ class Sentence(LatentObjective):
     def count_latents(self, batch):
         return jnp.sum(self._present(batch['segment_ids']))
 
-    def forward(self, params, view):
-        hidden_BLD = self.mlm.read(params, view)
-        token_loss, metrics = self.mlm.score(
-            params, view, *self.mlm.select(hidden_BLD, view)
-        )
-        target_BSD = self._targets(params, view)
-        pooled_BSD = self._pool(hidden_BLD, view)
-        prediction_BSD = view.apply('predictor', params, pooled_BSD)
-        where_BS = self._present(view.batch['segment_ids'])
-        latent_loss, latent_metrics, seen = self.score(
-            params, view, prediction_BSD, target_BSD, where_BS
-        )
-        terms = {
-            'tokens': token_loss,
-            'latent': latent_loss,
-            **self.penalty(view, pooled_BSD, where_BS, pooled_BSD[:, 0]),
-        }
-
-        def examine():
-            embedded_BLD = sharding.look_up(
-                params['encoder']['embedding'], view.batch['tokens']
-            )
-            return dict(
-                target_BMD=target_BSD,
-                embedding_BMD=self._pool(embedded_BLD, view),
-                # The number of a document in its row.
-                positions_BM=jnp.broadcast_to(jnp.arange(self.documents), where_BS.shape),
-                pooled_BD=pooling.mean(hidden_BLD, view.batch['segment_ids'] > 0),
-                where_BM=where_BS,
-            )
-
-        return terms, {**metrics, **latent_metrics, **self.named(terms)}, seen, examine
-
-    def _targets(self, params, view):
-        """The pooled vectors of the light view of each document."""
+    def predict(self, params, view, hidden_BLD, selected):
+        # The pooled vectors of the light view of each document.
         light = view.replace(batch={**view.batch, 'tokens': view.batch['light']})
-        return self._pool(self.latent.targets(params, light), view)
+        target_BSD = self._pool(self.latent.targets(params, light), view)
+        pooled_BSD = self._pool(hidden_BLD, view)
+        return Prediction(
+            prediction_BMD=view.apply('predictor', params, pooled_BSD),
+            target_BMD=target_BSD,
+            where_BM=self._present(view.batch['segment_ids']),
+            regularized_BMD=pooled_BSD,
+            rows_BD=pooled_BSD[:, 0],
+        )
+
+    def trivial(self, params, view):
+        batch = view.batch
+        embedded_BLD = sharding.look_up(params['encoder']['embedding'], batch['tokens'])
+        # The number of a document in its row.
+        numbers_BS = jnp.broadcast_to(
+            jnp.arange(self.documents), (len(batch['tokens']), self.documents)
+        )
+        return self._pool(embedded_BLD, view), numbers_BS
 
     def _present(self, segment_ids_BL):
         """where_BS: does the row have a document of this number (from 1)?"""
         numbers_1S1 = jnp.arange(1, self.documents + 1)[None, :, None]
         return jnp.any(segment_ids_BL[:, None, :] == numbers_1S1, axis=-1)
 
+    @jax.named_scope('pooling')
     def _pool(self, hidden_BLD, view):
         """The mean hidden state of each of the first documents, [B, S, D]."""
         numbers_1S1 = jnp.arange(1, self.documents + 1)[None, :, None]

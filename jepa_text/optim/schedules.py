@@ -38,6 +38,8 @@ def make(section, steps, what='schedule'):
         return constant(float(section))
     keywords = dict(section)
     name = keywords.pop('name', None)
+    if isinstance(name, str) and '.' in name:
+        return resolve.call(name, resolve.own(what, name), keywords, steps=steps)
     if not isinstance(name, str) or name not in SCHEDULES:
         known = ', '.join(SCHEDULES)
         raise ValueError(f'{what} {name!r} does not exist; there are: {known}.')

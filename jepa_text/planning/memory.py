@@ -78,15 +78,16 @@ def estimate(made, phase, *, parts, fused):
     kept = bare = _kept_per_row(made, phase, state, encoder.clone(remat='none'))
     if encoder.remat != 'none':
         kept = _kept_per_row(made, phase, state, encoder)
-    token = getattr(phase.objective, 'mlm', phase.objective)
+    token = phase.objective.token_objective
+    places, mib = (token.capacity, token.logits_mib) if token else (0, 0)
     return Memory(
         state=sizes,
         gradients=gradients,
         kept=kept,
         layer=bare / made.encoder.depth,
         # Float32, and the gradient.
-        scores=8 * min(token.capacity, made.length) * made.tokenizer.vocab_size,
-        logits=2 * token.logits_mib * 2**20,
+        scores=8 * min(places, made.length) * made.tokenizer.vocab_size,
+        logits=2 * mib * 2**20,
     )
 
 

@@ -2,9 +2,9 @@
 
     jepa-text plan --config=configs/desk.py:mlm --hardware=h100:8
 
-Needs no rows and no accelerator. Arithmetic is the formula of flops.py, memory that of
-memory.py. Speed is a share of the chips' peak that is assumed: measure it
-(`throughput/mfu`), then say so with `--mfu`.
+Needs no rows and no accelerator. Arithmetic is counted in the program (cost/flops.py),
+memory by the formula of memory.py. Speed is a share of the chips' peak that is assumed:
+measure it (`throughput/mfu`), then say so with `--mfu`.
 """
 
 import dataclasses
@@ -12,12 +12,12 @@ import dataclasses
 import jax
 
 from jepa_text.config import resolve, schema
-from jepa_text.cost import flops, hardware
+from jepa_text.cost import hardware
 from jepa_text.models.network import Network
 from jepa_text.planning import fit, memory, tables
-from jepa_text.training import baseline, settle
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
+from jepa_text.training import settle
 
 # What a phase without MLM is compared with.
 MLM = {'name': 'mlm'}
@@ -120,6 +120,7 @@ def make(config, options):
 
         compiled = ahead.peaks(config, options.hardware, options.vocab_size)
     held = sized.memories()
+    counts = [recipes.cost(made, phase) for phase in made.phases]
     planned = Plan(
         options=options,
         chip=sized.chip,
@@ -135,15 +136,13 @@ def make(config, options):
                 name=phase.name,
                 steps=phase.stop - phase.start,
                 parameters=parameters(phase),
-                flops=flops.step(
-                    phase.network, phase.objective, made.batch_size, made.length
-                ),
-                factor=factor(made, phase),
-                computed=computed(made, phase),
+                flops=count.parts,
+                factor=count.model / plain(made, phase),
+                computed=count.held / count.model,
                 memory=takes,
                 compiled=peak,
             )
-            for phase, takes, peak in zip(made.phases, held, compiled)
+            for phase, count, takes, peak in zip(made.phases, counts, held, compiled)
         ),
     )
     if planned.fits(planned.chip):
@@ -165,37 +164,20 @@ def parameters(phase):
     return {name: count for name, count in counts.items() if count}
 
 
-def factor(made, phase):
-    """FLOPs of a step for each of an MLM step on the same rows: of the objective's own
-    MLM part, or with the rate that MLM has by default."""
-    own = baseline.mlm_section(phase)
-    plain = resolve.build(
+def plain(made, phase):
+    """FLOPs of an MLM step on the same rows: of the objective's own MLM part, or with the
+    rate that MLM has by default."""
+    token = phase.objective.token_objective
+    own = phase.objective.baseline(phase.section['objective'])
+    objective = resolve.build(
         'objectives',
-        own or {**MLM, 'tied': phase.objective.tied},
+        own or {**MLM, 'tied': bool(token and token.tied)},
         tokenizer=made.tokenizer,
         length=made.length,
         steps=phase.stop - phase.start,
     )
     if phase.name == 'mlm':
-        plain = phase.objective
-    mine, its = (
-        flops.per_token(
-            Network(made.encoder, objective),
-            objective,
-            made.batch_size,
-            made.length,
-        )
-        for objective in (phase.objective, plain)
-    )
-    return mine / its
-
-
-def computed(made, phase, rows=2):
-    """FLOPs of the products that the traced step holds, with XLA's attention, for one of
-    the formula."""
-    state = recipes.shapes(made, phase)
-    batch = recipes.abstract_batch(made, phase, rows)
-    gradient = jax.value_and_grad(recipes.loss(phase))
-    held = flops.traced(gradient, state.params, state, batch)
-    counted = flops.step(phase.network, phase.objective, rows, made.length)
-    return held / sum(counted.values())
+        objective = phase.objective
+    network = Network(made.encoder, objective)
+    alone = dataclasses.replace(phase, objective=objective, network=network)
+    return recipes.cost(made, alone).model

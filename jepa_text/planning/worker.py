@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.config import resolve
-from jepa_text.cost import flops, hardware
+from jepa_text.cost import hardware
 from jepa_text.data import tokenizers
 from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
@@ -28,6 +28,7 @@ from jepa_text.planning import peer
 from jepa_text.running import allocator, compilation, xla_flags
 from jepa_text.training import phases
 from jepa_text.training import state as states
+from jepa_text.training import step as steps
 
 
 def main():
@@ -89,15 +90,15 @@ def make(case):
         accumulate=case['accumulate'],
         look_every=case['telemetry']['every'],
     )
-    counted = flops.step(phase.network, phase.objective, case['rows'], case['row_length'])
     made = batches(case, phase)
+    counted = steps.cost(phase.network, phase.objective, made[0])
     if case['side'] == 'ours':
         work = Ours(case, phase, optimizer, made)
     else:
         work = peer.Peer(case, encoder, made)
     work.about |= {
         'tokens': case['rows'] * case['row_length'],
-        'flops': sum(counted.values()),
+        'flops': counted.model,
         'peak': jax.device_count() * peak(work.about['device']),
     }
     return work

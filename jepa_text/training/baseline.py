@@ -12,9 +12,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from jepa_text.cost import flops
 from jepa_text.files import seal
-from jepa_text.objectives.latent.base import LatentObjective
 from jepa_text.parallel import processes, sharding
 from jepa_text.running import workdir
 from jepa_text.training import recipe as recipes
@@ -24,10 +22,8 @@ ROUNDS, STEPS = 5, 4
 
 
 def mlm_section(phase):
-    """The section of the MLM part of an objective with a latent term; None without."""
-    if not isinstance(phase.objective, LatentObjective):
-        return None
-    return {'name': 'mlm', **(phase.section['objective'].get('mlm') or {})}
+    """The section of the objective without its latent term; None for one without."""
+    return phase.objective.baseline(phase.section['objective'])
 
 
 def check(kind, phases):
@@ -83,13 +79,8 @@ def saved_ratios(folder):
 def flops_ratios(made, plain):
     """FLOPs of a step of each phase of a recipe for one of its MLM part; 1 where it has
     none."""
-
-    def cost(phase):
-        return flops.per_token(
-            phase.network, phase.objective, rows=made.batch_size, length=made.length
-        )
-
-    return [cost(mine) / cost(its) for mine, its in zip(made.phases, plain.phases)]
+    costs = [[recipes.cost(one, p).model for p in one.phases] for one in (made, plain)]
+    return [mine / its for mine, its in zip(*costs)]
 
 
 def time_ratios(made, plain):

@@ -167,6 +167,12 @@ def abstract_batch(recipe, phase, rows=None):
     }
 
 
+def cost(recipe, phase):
+    """flops.Count of a step of a phase."""
+    batch = abstract_batch(recipe, phase)
+    return steps.cost(phase.network, phase.objective, batch)
+
+
 def loss(phase, network=None):
     """(params, state, batch) -> the loss of a step; `state` gives all but parameters."""
     network = network or phase.network

@@ -38,7 +38,7 @@ def create(network, objective, optimizer, seed):
         if objective.has_target
         else None,
         memory={
-            **objective.memory(network.encoder),
+            **objective.memory(),
             # In the state, so that one program serves all seeds.
             'key': jax.random.key_data(key_of(seed)),
             # Not measured yet: a zero would be a value.

@@ -4,12 +4,17 @@ terms -> weights -> gradients (over parts of the batch) -> clip -> optimizer -> 
 target -> memory -> guard
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import optax
 from einops import rearrange
 
+from jepa_text.cost import flops
+from jepa_text.models.network import Network
 from jepa_text.objectives.base import View
+from jepa_text.training import state as states
 
 
 def make_step(
@@ -35,23 +40,16 @@ def make_step(
 
     def step(state, batch):
         phase_step = state.step - phase_start
-        view = View(
-            apply=network.apply,
-            target=state.target,
-            memory=state.memory,
-            batch=batch,
-            step=phase_step,
-            counts=objective.counts(batch),
-        )
+        view = _view(network, objective, state, batch, phase_step)
         look, fresh, state, view = _look(objective, state, view, look_every, accumulate)
-        (loss, (metrics, seen, means)), grads = _gradients(
+        (loss, (metrics, seen)), grads = _gradients(
             objective, state.params, view, accumulate
         )
         grad_norm = optax.tree.norm(grads)
         grads = _clipped(grads, grad_norm, clip_norm)
         learning_rate = schedule(state.step)
         params, opt_state = _update(optimizer, grads, state, learning_rate)
-        memory = objective.remember(state.memory, seen, means, fresh)
+        memory = objective.remember(state.memory, seen, fresh)
         new = state.replace(
             params=params,
             target=_move_target(objective, params, state.target, phase_step),
@@ -68,8 +66,9 @@ def make_step(
             'train/skipped': new.skipped,
             'train/skipped_in_row': new.skipped_in_row,
         }
-        look = look if _interval(objective, look_every) else {}
-        return new, _named(metrics) | _derived(metrics, look) | own
+        look = look if objective.look_every(look_every) else {}
+        metrics = _named(metrics) | look | objective.derived(metrics, look)
+        return new, metrics | own
 
     return step
 
@@ -78,34 +77,12 @@ def _named(metrics):
     return {name if '/' in name else f'train/{name}': x for name, x in metrics.items()}
 
 
-def _derived(metrics, look):
-    """The closer look, and metrics of whole-batch metrics: none adds up over parts."""
-    derived = dict(look)
-    if 'clm_loss' in metrics:
-        derived['train/perplexity'] = jnp.exp(metrics['clm_loss'])
-    if look and 'jepa/lambda' in metrics:
-        # The latent term's share of both gradients on the encoder, as weighed.
-        weight = metrics['jepa/lambda']
-        latent = weight * look['jepa/latent_grad_norm']
-        both = latent + (1 - weight) * look['jepa/token_grad_norm']
-        derived['jepa/grad_ratio'] = latent / jnp.maximum(both, 1e-20)
-    return derived
-
-
-def _interval(objective, look_every):
-    """Steps from one closer look to the next: the least that is asked for, 0 if none."""
-    if not objective.look_names:
-        return 0
-    asked = (look_every, objective.balance.every)
-    return min((every for every in asked if every), default=0)
-
-
 def _look(objective, state, view, look_every, accumulate):
     """The last closer look, taken now if it is due; the same, NaN if it was not; the
     state and the view, for what comes after it."""
     last = state.memory['look']
     nothing = jax.tree.map(lambda value: jnp.full_like(value, jnp.nan), last)
-    look_every = _interval(objective, look_every)
+    look_every = objective.look_every(look_every)
     if not look_every:
         return last, nothing, state, view
     # One part: two gradients of the whole batch would need the memory that parts save.
@@ -122,25 +99,36 @@ def _look(objective, state, view, look_every, accumulate):
 
 
 def loss_of(objective, params, view):
-    """The weighted sum of the terms; and (metrics, what was seen, the terms)."""
+    """The loss of a batch, or a part's share; and (metrics, what was seen)."""
     with jax.named_scope('loss'):
-        terms, metrics, seen = objective.terms(params, view)
-    # A part holds its share of each mean, but weights are about the means themselves.
-    own = objective.counts(view.batch)
-    means = {
-        name: term * jnp.maximum(view.counts[name], 1) / jnp.maximum(own[name], 1)
-        for name, term in terms.items()
-    }
-    weights = objective.weights(params, view, means)
-    loss = sum(weights[name] * term for name, term in terms.items())
-    if 'latent' in weights:
-        both = weights['latent'] + weights.get('tokens', 0.0)
-        count = view.counts['latent']
-        share = jnp.where(count > 0, own['latent'] / jnp.maximum(count, 1), jnp.nan)
-        metrics = metrics | {
-            'jepa/lambda': weights['latent'] / jnp.maximum(both, 1e-9) * share
-        }
-    return loss, (metrics, seen, terms)
+        loss, metrics, seen = objective.loss(params, view)
+    return loss, (metrics, seen)
+
+
+def cost(network, objective, batch):
+    """flops.Count of the loss of a batch and its gradients, traced with XLA's attention,
+    whatever the encoder attends by; `batch` may be shapes."""
+    plain = Network(network.encoder.clone(attention='xla'), objective)
+    create = functools.partial(states.create, plain, objective, optax.identity(), 0)
+    state = jax.eval_shape(create)
+
+    def run(params, state, batch):
+        view = _view(plain, objective, state, batch, state.step)
+        return loss_of(objective, params, view)
+
+    gradients = jax.value_and_grad(run, has_aux=True)
+    return flops.traced(gradients, state.params, state, batch)
+
+
+def _view(network, objective, state, batch, step):
+    return View(
+        apply=network.apply,
+        target=state.target,
+        memory=state.memory,
+        batch=batch,
+        step=step,
+        counts=objective.counts(batch),
+    )
 
 
 def _gradients(objective, params, view, accumulate):
@@ -194,11 +182,7 @@ def _move_target(objective, params, target, phase_step):
     """target <- m target + (1 - m) encoder, after the update."""
     if not objective.has_target:
         return target
-    momentum = objective.momentum(phase_step)
-    moved = optax.incremental_update(params['encoder'], target, 1 - momentum)
-    if objective.ema == 'layers':
-        moved = {**moved, 'embedding': params['encoder']['embedding']}
-    return moved
+    return objective.follow(target, params['encoder'], phase_step)
 
 
 def _guard(new, old, finite):

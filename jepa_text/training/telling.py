@@ -29,7 +29,8 @@ def introduction(recipe):
 
 def attending(recipe, phase):
     """By which backend the encoder of a phase attends."""
-    attends = getattr(phase.objective, 'attends', 'both')
+    token = phase.objective.token_objective
+    attends = token.attends if token else 'both'
     shape = (recipe.batch_size, recipe.length)
     ids_BL = jax.ShapeDtypeStruct(shape, jnp.int32)
     order_BL = ids_BL if attends == 'rows' else None

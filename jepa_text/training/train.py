@@ -11,10 +11,8 @@ import contextlib
 import jax
 import jax.numpy as jnp
 
-from jepa_text.cost import flops
 from jepa_text.data import pipeline
 from jepa_text.measures import frequencies
-from jepa_text.objectives.latent import diagnostics
 from jepa_text.parallel import exits, processes, sharding
 from jepa_text.running import metrics, xla_flags
 from jepa_text.training import begin, build, switches, telling
@@ -105,9 +103,7 @@ class _Run:
         recipe, clock = self.recipe, self.report.clock
         step = recipes.compiled(recipe, phase)
         self.guard.expect('compile')
-        cost = flops.per_token(
-            phase.network, phase.objective, recipe.batch_size, recipe.length
-        )
+        cost = recipes.cost(recipe, phase).model / recipe.tokens_per_step
         # On all processes: a kernel may be tried out for it.
         self.report.begin(cost, telling.attending(recipe, phase))
         with contextlib.closing(self._batches(phase, int(state.step))) as batches:
@@ -146,15 +142,13 @@ class _Run:
 
     def watch(self, number, values, state, phase):
         """Says what is worth a look, once per phase; of a collapse stops, if asked to."""
-        collapse = diagnostics.collapse(values)
+        collapse = phase.objective.collapse(values)
         if collapse and self.loop.stop_at_collapse:
             self.save(state, phase, wait=True)
             raise exits.Diverged(
                 f'step {number}: {" ".join(collapse.values())} The state is saved.'
             )
-        balance = getattr(phase.objective, 'balance', None)
-        notes = diagnostics.notes(values, learned=bool(balance and balance.modules()))
-        for kind, text in {**collapse, **notes}.items():
+        for kind, text in {**collapse, **phase.objective.notes(values)}.items():
             self.say_once(phase, kind, f'step {number}: {text}')
 
     def say_once(self, phase, kind, text):

@@ -1,18 +1,21 @@
-"""The formula of a step's arithmetic against two independent counts of its program."""
+"""The count of a step's arithmetic against a formula, by hand, and against XLA's."""
 
 import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 import test_configs
 
 from jepa_text.config import resolve
 from jepa_text.cost import flops
 from jepa_text.data import tokenizers
-from jepa_text.models.network import Network, key_of
+from jepa_text.models.network import Network
+from jepa_text.objectives import hybrid, sentence
 from jepa_text.objectives.base import View
+from jepa_text.training import state as states
 from jepa_text.training import step as steps
 
 LENGTH, ROWS = 64, 4
@@ -48,44 +51,103 @@ def row(seed, length):
     }
 
 
-def gradient(objective, network):
-    """(params, target, batch) -> what a step computes before the optimizer."""
-
-    def run(params, target, memory, batch):
-        view = View(
-            apply=network.apply,
-            target=target,
-            memory=memory,
-            batch=batch,
-            step=jnp.zeros((), jnp.int32),
-            counts=objective.counts(batch),
-        )
-        loss = functools.partial(steps.loss_of, objective)
-        return jax.value_and_grad(loss, has_aux=True)(params, view)
-
-    return run
+def sizes(params, paths):
+    """Entries of all kernels below the paths, and the widths of all queries."""
+    kernels = queries = 0
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        name = jax.tree_util.keystr(path, simple=True, separator='/')
+        below = any(name.startswith(path) for path in paths)
+        if name in paths or (below and name.endswith('/kernel')):
+            kernels += leaf.size
+        if below and name.endswith('/q/kernel'):
+            # A scanned stack has its layers in front.
+            queries += leaf.size // leaf.shape[-2]
+    return kernels, queries
 
 
-def inputs(objective, network, batch):
+def formula(network, rows, length, seen):
+    """{part: FLOPs} of a step, by hand: 2 for each multiply-add, forward once and each
+    factor's gradient once. `seen(length, causal)` positions are looked at by each."""
+    objective, width = network.objective, network.encoder.width
     params = jax.eval_shape(lambda: network.init(0))
-    target = params['encoder'] if objective.has_target else None
-    key = jax.random.key_data(key_of(0))
-    memory = jax.eval_shape(lambda: {**objective.memory(network.encoder), 'key': key})
-    return params, target, memory, batch
+
+    def cost(*paths, at, looks=0, products=0, times=3):
+        kernels, queries = sizes(params, paths)
+        return 2 * at * (kernels + 2 * queries * looks + products) * times
+
+    token = objective.token_objective
+    head = ('lm_head/', *(['encoder/embedding'] if token.tied else []))
+    looks = seen(length, token.attends == 'left')
+    parts = {
+        'encoder': cost('encoder/', at=rows * length, looks=looks),
+        'lm_head': cost(*head, at=rows * min(token.capacity, length)),
+    }
+    if token is objective:
+        return parts
+    latent = objective.latent
+    through = int(latent.momentum is None and not latent.stop_gradient)
+    looks = seen(length, False)
+    at = rows * length
+    parts['target'] = cost('encoder/', at=at, looks=looks, times=1 + 2 * through)
+    many, extra = predicting(objective, cost, rows, length, seen, width)
+    parts |= extra
+    if latent.distance == 'info_nce':
+        products = min(latent.negatives, many) * width
+        parts['distance'] = cost(at=many, products=products, times=2 + through)
+    if latent.distance == 'prototypes':
+        parts['distance'] = cost('prototypes/', at=many, times=3 + 1)
+    if (rule := latent.regularise) is not None:
+        among = rows if rule.on == 'rows' else min(rule.sample, many)
+        squared = rule.name == 'vicreg'
+        products = width * (width if squared else rule.directions)
+        parts[rule.name] = cost(at=among, products=products, times=3 if squared else 2)
+    return parts
 
 
-def whole(monkeypatch):
-    """Causal attention and windows as XLA computes them: masked, not left out."""
-    monkeypatch.setattr(flops, 'attended', lambda encoder, length, causal: length)
+def predicting(objective, cost, rows, length, seen, width):
+    """How many vectors are predicted, and {part: FLOPs} of what each objective adds."""
+    if isinstance(objective, hybrid.Hybrid):
+        many = rows * objective.mlm.capacity
+        whole = objective.predictor.kind == 'transformer'
+        at = rows * length if whole else many
+        return many, {'predictor': cost('predictor/', at=at, looks=length)}
+    if isinstance(objective, sentence.Sentence):
+        many, products = rows * objective.documents, objective.documents * width
+        return many, {
+            # Of the student forward and one gradient, of the target forward.
+            'pooling': cost(at=rows * length, products=products, times=2 + 1),
+            'predictor': cost('predictor/', at=many),
+        }
+    contexts, read = rows * objective.masks, objective.kept
+    both, many = read + objective.hidden, contexts * objective.hidden
+    return many, {
+        'contexts': cost('encoder/', at=contexts * read, looks=seen(read, False)),
+        'predictor': cost('predictor/enter', at=contexts * read)
+        + cost('predictor/layer_', at=contexts * both, looks=both)
+        + cost('predictor/leave', at=many),
+    }
+
+
+def whole(length, causal):
+    """What a program computes by XLA's attention: masked, not left out."""
+    return length
+
+
+def as_masked(window):
+    """What an encoder with a window, or one for each layer, may see."""
+    windows = window if isinstance(window, tuple) else (window,)
+    return lambda length, causal: np.mean(
+        [flops.seen(length, causal, one) for one in windows]
+    )
 
 
 def compare(section, **shape):
-    """(formula, count) of a section's step."""
-    objective, network, batch = parts(section, **shape)
-    rows, length = len(batch['tokens']), batch['tokens'].shape[1]
-    formula = sum(flops.step(network, objective, rows, length).values())
-    run = gradient(objective, network)
-    return formula, flops.traced(run, *inputs(objective, network, batch))
+    """({part: FLOPs} by the formula for masks, its sum for the program, flops.Count)."""
+    _, network, batch = parts(section, **shape)
+    rows, length = batch['tokens'].shape
+    masked = formula(network, rows, length, as_masked(shape.get('window')))
+    program = sum(formula(network, rows, length, whole).values())
+    return masked, program, steps.cost(network, network.objective, batch)
 
 
 SECTIONS = {
@@ -116,11 +178,13 @@ EVERY = SECTIONS | FURTHER
 
 
 @pytest.mark.parametrize('name', EVERY)
-def test_formula_is_what_is_computed(name, monkeypatch):
-    whole(monkeypatch)
-    formula, counted = compare(EVERY[name])
-    # SIGReg adds up its knots by a tiny product.
-    assert formula == pytest.approx(counted, rel=1e-5)
+def test_the_count_is_the_formula(name):
+    masked, program, count = compare(EVERY[name])
+    found = {part: flops for part, flops in count.parts.items() if flops}
+    # SIGReg adds up its knots by a tiny product; an identity predictor has none.
+    assert found == pytest.approx({k: v for k, v in masked.items() if v}, rel=1e-3)
+    assert count.model == pytest.approx(sum(masked.values()), rel=1e-5)
+    assert count.held == pytest.approx(program, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -131,55 +195,70 @@ def test_formula_is_what_is_computed(name, monkeypatch):
         dict(head_width=48),
         dict(window=8),
         dict(window=(None, 8, 8)),
+        dict(window=(None, 8, 8), scan=False),
+        dict(window=(None, 8, 8), remat='full'),
     ],
     ids=str,
 )
-def test_formula_follows_the_shape(model, monkeypatch):
-    whole(monkeypatch)
-    formula, counted = compare(LATENT, **model)
-    assert formula == pytest.approx(counted, rel=1e-9)
+def test_the_count_follows_the_shape(model):
+    masked, program, count = compare(LATENT, **model)
+    assert count.parts == pytest.approx(masked, rel=1e-9)
+    if 'remat' not in model:
+        assert count.held == pytest.approx(program, rel=1e-9)
 
 
 WIDE = dict(width=512, heads=4, kv_heads=4, ffn_width=1536, scan=False)
 
 
 @pytest.mark.parametrize('name', SECTIONS)
-def test_formula_within_two_percent_of_xla(name, monkeypatch):
+def test_the_count_is_within_two_percent_of_xla(name):
     """XLA counts what goes element by element too, so the shape is a wide one."""
-    whole(monkeypatch)
     objective, network, batch = parts(SECTIONS[name], **WIDE)
-    run = jax.jit(gradient(objective, network))
-    program = run.lower(*inputs(objective, network, batch))
+    state = jax.eval_shape(lambda: states.create(network, objective, optax.identity(), 0))
+
+    def run(params, state, batch):
+        view = View(
+            apply=network.apply,
+            target=state.target,
+            memory=state.memory,
+            batch=batch,
+            step=state.step,
+            counts=objective.counts(batch),
+        )
+        return steps.loss_of(objective, params, view)
+
+    gradients = jax.jit(jax.value_and_grad(run, has_aux=True))
+    program = gradients.lower(state.params, state, batch)
     if name == 'mlm, phase 0':
         program = program.compile()
-    formula = sum(flops.step(network, objective, ROWS, LENGTH).values())
-    assert formula == pytest.approx(program.cost_analysis()['flops'], rel=0.02)
+    held = steps.cost(network, objective, batch).held
+    assert held == pytest.approx(program.cost_analysis()['flops'], rel=0.02)
 
 
 def test_attention_counts_what_may_be_seen():
-    seen = functools.partial(flops.attended, length=12)
     for causal in (False, True):
         for window in (None, 0, 3, 11, 40):
             far = np.abs(np.subtract.outer(np.arange(12), np.arange(12)))
             mask = far <= (40 if window is None else window)
             mask = np.tril(mask) if causal else mask
-            encoder = Windowed(window)
-            assert seen(encoder, causal=causal) == pytest.approx(mask.sum() / 12)
-    assert seen(Windowed((None, 0)), causal=False) == 6.5
-
-
-class Windowed:
-    def __init__(self, window):
-        self.window = window
+            seen = flops.seen(12, causal, window)
+            assert seen == pytest.approx(mask.sum() / 12)
 
 
 def test_parts_are_named_and_the_target_is_a_third_of_the_encoder():
-    objective, network, _ = parts(LATENT)
-    cost = flops.step(network, objective, ROWS, LENGTH)
-    assert set(cost) == {'encoder', 'head', 'target', 'predictor'}
-    assert cost['target'] == cost['encoder'] / 3
-    per_token = flops.per_token(network, objective, ROWS, LENGTH)
-    assert per_token == sum(cost.values()) / (ROWS * LENGTH)
+    _, _, count = compare(LATENT)
+    assert set(count.parts) == {'encoder', 'lm_head', 'target', 'predictor'}
+    assert count.parts['target'] == count.parts['encoder'] / 3
+    assert count.model == sum(count.parts.values())
+
+
+def test_filled_up_chunks_of_logits_count_in_the_program_alone():
+    """A MiB holds the logits of 64 positions of two rows: 77 are cut in two halves."""
+    one, two = (parts(MLM | dict(logits_mib=mib), length=256, rows=2) for mib in (512, 1))
+    assert one[0].capacity == 77 and tokenizer().vocab_size == 2048
+    one, two = (steps.cost(network, objective, b) for objective, network, b in (one, two))
+    assert two.parts == pytest.approx(one.parts)
+    assert two.held - one.held == pytest.approx(one.parts['lm_head'] / 77)
 
 
 def test_hybrid_is_at_most_a_third_dearer_than_mlm_at_210m():
@@ -189,36 +268,44 @@ def test_hybrid_is_at_most_a_third_dearer_than_mlm_at_210m():
     costs = []
     for section in (MLM | dict(rate=0.4), LATENT | dict(mlm=dict(rate=0.4))):
         objective = resolve.build('objectives', section, **given)
-        network = Network(encoder, objective)
-        costs.append(flops.per_token(network, objective, 8, 2048))
+        made = objective.corrupt(row(0, 2048), np.random.default_rng(0))
+        batch = {
+            key: jax.ShapeDtypeStruct((8, *value.shape), value.dtype)
+            for key, value in made.items()
+        }
+        count = steps.cost(Network(encoder, objective), objective, batch)
+        costs.append(count.model / (8 * 2048))
     # 6 x (blocks + head where words are hidden) + 12 x layers x width x length.
     by_hand = 6 * (113_246_208 + 0.4004 * 98_500_608) + 12 * 12 * 768 * 2048
     assert costs[0] == pytest.approx(by_hand, rel=1e-3)
     assert costs[1] / costs[0] < 1.35
 
 
-def test_recomputation_is_in_the_count_and_not_in_the_formula():
-    formula, plain = compare(MLM)
-    same, again = compare(MLM, remat='full')
-    assert formula == same == plain
-    objective, network, _ = parts(MLM)
-    forward = flops.step(network, objective, ROWS, LENGTH)['encoder'] / 3
+def test_recomputation_is_in_the_program_and_not_in_the_model():
+    _, _, plain = compare(MLM)
+    for remat in ('full', 'dots', 'names'):
+        _, _, again = compare(MLM, remat=remat)
+        assert again.parts == plain.parts
+        assert plain.held < again.held
+    _, _, again = compare(MLM, remat='full')
+    forward = plain.parts['encoder'] / 3
     # Less the last product of each layer, which nothing in it needs.
-    assert 0.7 * forward < again - plain < forward
+    assert 0.7 * forward < again.held - plain.held < forward
 
 
 def test_loops_count_as_often_as_they_run():
     x = jnp.ones((4, 4))
-    once = flops.traced(lambda: x @ x)
+    once = flops.traced(lambda: x @ x).held
     assert once == 2 * 4**3
     twice = jax.checkpoint(lambda y: jax.lax.fori_loop(0, 5, lambda _, z: z @ x, y))
-    assert flops.traced(jax.jit(twice), x) == 5 * once
+    assert flops.traced(jax.jit(twice), x).held == 5 * once
 
     def dearer(y):
         return y @ x @ x
 
     assert (
-        flops.traced(lambda: jax.lax.cond(True, dearer, lambda y: y @ x, x)) == 2 * once
+        flops.traced(lambda: jax.lax.cond(True, dearer, lambda y: y @ x, x)).held
+        == 2 * once
     )
     with pytest.raises(ValueError, match='fori_loop whole numbers'):
         flops.traced(lambda: jax.lax.while_loop(lambda y: y[0, 0] < 9, dearer, x))
@@ -228,4 +315,4 @@ def test_products_on_a_mesh_are_those_of_all_devices():
     mesh = jax.make_mesh((4,), ('data',), axis_types=(jax.sharding.AxisType.Auto,))
     spec = jax.sharding.PartitionSpec('data')
     split = jax.shard_map(lambda y: y @ y.T, mesh=mesh, in_specs=spec, out_specs=spec)
-    assert flops.traced(split, jnp.ones((8, 3))) == 4 * 2 * 2 * 3 * 2
+    assert flops.traced(split, jnp.ones((8, 3))).held == 4 * 2 * 2 * 3 * 2

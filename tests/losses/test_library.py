@@ -17,12 +17,12 @@ from jepa_text.data.masking import blocks
 from jepa_text.data.masking import documents as document_masks
 from jepa_text.data.masking import tokens as token_masks
 from jepa_text.losses import positions, regularizers, tokens, vectors
-from jepa_text.objectives.latent import balance, rules
+from jepa_text.objectives.latent import balance
 from jepa_text.optim import muon, optimizers, schedules
 
 LOSSES = (positions, tokens, vectors)
 HOST = (token_masks, document_masks, blocks)
-DEVICE = (*LOSSES, regularizers, schedules, balance, rules)
+DEVICE = (*LOSSES, regularizers, schedules, balance)
 MODULES = (*HOST, *DEVICE, optimizers)
 # Not for other programs, but their examples run too.
 INNER = (muon, ranges)
@@ -44,7 +44,7 @@ def public(module):
 
 
 # Bases, which do nothing alone; their subclasses have examples.
-WITHOUT_EXAMPLE = {rules.Balance, rules.Running}
+WITHOUT_EXAMPLE = {balance.Balance, balance.Running}
 
 
 @pytest.mark.parametrize('module', (*MODULES, *INNER), ids=short)
@@ -87,11 +87,8 @@ def weighed(section):
     """What a balance rule makes of two losses, after it has seen two others."""
     rule = balance.make(section, steps=10)
 
-    def apply(name, params):
-        return params[name]
-
     def weights(x, y, where):
-        params = {'balance': x[0, 0, 0]}
+        params = {'balance': {'logit': x[0, 0, 0]}}
         seen = {
             'latent_loss': x[0, 0, 1],
             'token_loss': y[0, 0, 1],
@@ -99,7 +96,7 @@ def weighed(section):
             'token_grad_norm': jnp.abs(y[0, 0, 2]),
         }
         memory = rule.update(rule.memory(), seen)
-        return *rule.weights(apply, params, memory, x[0, 0, 3], y[0, 0, 3], 3), memory
+        return *rule.weights(params, memory, 3), memory
 
     return weights
 
@@ -163,17 +160,17 @@ CASES = {
     ),
     'schedules.rewarmed': at_step(schedules.rewarmed(schedules.constant(1.0), 3, 4)),
     'balance.make': weighed(0.3),
-    'rules.Fixed': weighed(dict(name='fixed', weight=0.2)),
-    'rules.Scheduled': weighed(
+    'balance.Fixed': weighed(dict(name='fixed', weight=0.2)),
+    'balance.Scheduled': weighed(
         dict(name='schedule', of=dict(name='linear', start=0.1, end=0.9))
     ),
-    'rules.Sigmoid': weighed(dict(name='sigmoid')),
-    'rules.Softmin': weighed(dict(name='softmin')),
-    'rules.Normalised': weighed(dict(name='normalised')),
-    'rules.GradientRatio': weighed(dict(name='gradient_ratio')),
+    'balance.Sigmoid': weighed(dict(name='sigmoid')),
+    'balance.Softmin': weighed(dict(name='softmin')),
+    'balance.Normalised': weighed(dict(name='normalised')),
+    'balance.GradientRatio': weighed(dict(name='gradient_ratio')),
 }
-# The contract, a module of Flax, and a check of settings: nothing to differentiate.
-NO_CASE = {'Balance', 'Running', 'Weight', 'check'}
+# Contracts: nothing to differentiate.
+NO_CASE = {'Balance', 'Running'}
 # Integers and the dtype of the input, both on purpose.
 KEEPS_DTYPE = {'positions.select', 'positions.take'}
 

@@ -137,12 +137,12 @@ def test_contexts_are_read_so(monkeypatch):
         view = View(
             apply=network.apply,
             target=params['encoder'],
-            memory=objective.memory(encoder),
+            memory=objective.memory(),
             batch=batch,
             step=jnp.int32(0),
             counts=objective.counts(batch),
         )
-        return objective.terms(params, view)[0]
+        return objective.forward(params, view)[0]
 
     with attention.watch() as seen:
         jax.eval_shape(terms, params, batch)

@@ -9,7 +9,7 @@ import optax
 import pytest
 from numpy.testing import assert_allclose
 
-from jepa_text.objectives.latent import balance, rules
+from jepa_text.objectives.latent import balance
 from jepa_text.optim import optimizers, schedules
 
 EVERY_RULE = [
@@ -23,25 +23,16 @@ EVERY_RULE = [
 
 
 def parameters(rule):
-    """The fresh parameters of what a rule learns, and `apply` as in Network."""
-    modules = rule.modules()
-    params = {
+    """The fresh parameters of what a rule learns."""
+    return {
         name: module.init(jax.random.key(0), *module.example())['params']
-        for name, module in modules.items()
+        for name, module in rule.modules().items()
     }
-    return params, lambda name, params: modules[name].apply({'params': params[name]})
 
 
-def weights_of(rule, memory=None, latent=1.0, tokens=8.0, step=0, params=None):
-    fresh, apply = parameters(rule)
-    weights = jax.jit(functools.partial(rule.weights, apply))(
-        params or fresh,
-        rule.memory() if memory is None else memory,
-        jnp.float32(latent),
-        jnp.float32(tokens),
-        step,
-    )
-    return weights
+def weights_of(rule, memory=None, step=0, params=None):
+    memory = rule.memory() if memory is None else memory
+    return jax.jit(rule.weights)(params or parameters(rule), memory, step)
 
 
 def observe(latent=jnp.nan, tokens=jnp.nan, latent_norm=jnp.nan, token_norm=jnp.nan):
@@ -74,18 +65,13 @@ def test_contract(section):
 @pytest.mark.parametrize('section', EVERY_RULE, ids=lambda section: section['name'])
 def test_no_gradient_flows_through_the_losses_into_the_weights(section):
     rule = balance.make(section, steps=100)
-    params, apply = parameters(rule)
-    memory = rule.memory()
-
-    def first(losses_2):
-        return rule.weights(apply, params, memory, *losses_2, 0)[0]
+    params, memory = parameters(rule), rule.memory()
 
     def later(losses_2):
         seen = rule.update(memory, observe(*losses_2, *losses_2))
-        return rule.weights(apply, params, seen, 1.0, 1.0, 1)[0]
+        return rule.weights(params, seen, 1)[0]
 
-    for function in (first, later):
-        assert_allclose(jax.grad(function)(jnp.array([0.4, 3.0])), 0)
+    assert_allclose(jax.grad(later)(jnp.array([0.4, 3.0])), 0)
 
 
 def test_fixed_and_schedule():
@@ -99,12 +85,11 @@ def test_fixed_and_schedule():
 def test_sigmoid_has_the_gradient_of_the_paper_and_none_outside_its_clamp():
     """jepa_mlm 2.3: dL/dw = lambda (1 - lambda) (latent - tokens)."""
     rule = balance.make(dict(name='sigmoid'), 10)
-    params, apply = parameters(rule)
-    assert_allclose(params['balance']['logit'], 0)
+    assert_allclose(parameters(rule)['balance']['logit'], 0)
 
     def loss(logit):
         learned = {'balance': {'logit': logit}}
-        a, b = rule.weights(apply, learned, {}, 1.0, 8.0, 0)
+        a, b = rule.weights(learned, {}, 0)
         return a * 1.0 + b * 8.0
 
     for logit in (-1.0, 0.0, 2.0):
@@ -121,7 +106,7 @@ def test_softmin_minimises_what_it_says():
     settings = dict(initial=0.3, temperature=2.0)
     rule = balance.make(dict(name='softmin', momentum=0.0, **settings), 10)
     memory = rule.update(rule.memory(), observe(1.0, 4.0))
-    found, rest = weights_of(rule, memory, latent=99.0, tokens=-99.0)
+    found, rest = weights_of(rule, memory)
     closed = 1 / (1 + np.exp(-(np.log(0.3 / 0.7) + (4.0 - 1.0) / 2.0)))
     assert_allclose((found, rest), (closed, 1 - closed), rtol=1e-6)
     # Against a search of lambda L_J + (1 - lambda) L_M + temperature KL.
@@ -130,7 +115,7 @@ def test_softmin_minimises_what_it_says():
     best = x[np.argmin(x * 1.0 + (1 - x) * 4.0 + 2.0 * divergence)]
     assert_allclose(found, best, atol=1e-4)
     # Before anything was seen every part of a batch has the same one.
-    assert_allclose(weights_of(rule, latent=1.0, tokens=4.0)[0], 0.3, rtol=1e-6)
+    assert_allclose(weights_of(rule)[0], 0.3, rtol=1e-6)
 
 
 def test_running_means_are_right_from_the_first_number_on():
@@ -152,10 +137,10 @@ def test_normalised_losses_count_as_their_weight_and_collapse_gains_nothing():
     rule = balance.make(dict(name='normalised', weight=0.2), 10)
     memory = rule.memory()
     # Before anything was seen every part of a batch has the same weights.
-    assert_allclose(weights_of(rule, latent=0.5, tokens=8.0), (0.2, 0.8), rtol=1e-6)
+    assert_allclose(weights_of(rule), (0.2, 0.8), rtol=1e-6)
     for _ in range(3):
         memory = rule.update(memory, observe(0.05, 4.0))
-        a, b = weights_of(rule, memory, latent=9.0, tokens=9.0)
+        a, b = weights_of(rule, memory)
         assert_allclose((a * 0.05, b * 4.0), (0.2, 0.8), rtol=1e-4)
     collapsed = rule.update(rule.memory(), observe(0.0, 4.0))
     assert_allclose(weights_of(rule, collapsed), (20.0, 0.2), rtol=1e-5)
@@ -198,7 +183,7 @@ def test_gradient_ratio_holds_its_ratio_within_a_tenth(ratio):
         latent = jax.grad(lambda x: 4.0 * jnp.sum((x - near) ** 2))(theta)
         tokens = jax.grad(lambda x: jnp.sum((x - far) ** 2))(theta)
         norms = jnp.stack([jnp.linalg.norm(latent), jnp.linalg.norm(tokens)])
-        a, b = rule.weights(None, {}, memory, 0.0, 0.0, number)
+        a, b = rule.weights({}, memory, number)
         theta = theta - 3e-5 * (a * latent + b * tokens)
         noisy = norms * (1 + 0.02 * jax.random.normal(key, (2,)))
         noisy = jnp.where(number % 10 == 0, noisy, jnp.nan)
@@ -217,8 +202,7 @@ def drift(rates, noise, *, falls=True, weight_decay=0.0, low=0.0, high=1.0):
 
     `rates_TR` are learning rates of R runs side by side, `noise_T` is relative.
     """
-    rule = rules.Sigmoid(low=low, high=high)
-    _, apply = parameters(rule)
+    rule = balance.Sigmoid(low=low, high=high)
     steps = len(rates)
     adam = optax.chain(
         optax.scale_by_adam(0.9, 0.999, 1e-8), optax.add_decayed_weights(weight_decay)
@@ -230,7 +214,7 @@ def drift(rates, noise, *, falls=True, weight_decay=0.0, low=0.0, high=1.0):
 
     def share(w):
         learned = {'balance': {'logit': w}}
-        return rule.weights(apply, learned, {}, 0.0, 0.0, 0)[0]
+        return rule.share(learned, {}, 0)
 
     def step(carry, inputs):
         w, state = carry
@@ -301,7 +285,7 @@ def test_clamped_it_rests_at_the_clamp():
 
 
 def test_its_own_learning_rate_factor_and_no_weight_decay():
-    params, _ = parameters(balance.make(dict(name='sigmoid', initial=0.8), 10))
+    params = parameters(balance.make(dict(name='sigmoid', initial=0.8), 10))
     optimizer = optimizers.adamw(weight_decay=0.5, balance_rate=0.1)
     zeros, ones = (
         jax.tree.map(jnp.zeros_like, params),

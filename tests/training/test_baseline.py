@@ -9,11 +9,11 @@ import pytest
 import test_configs
 import tiny
 
-from jepa_text.cost import flops
 from jepa_text.parallel import sharding
 from jepa_text.study import study
 from jepa_text.training import assemble, baseline, settle
 from jepa_text.training import config as settings
+from jepa_text.training import recipe as recipes
 
 PRESETS = test_configs.module('desk').PRESETS
 LATENT = [
@@ -35,10 +35,7 @@ def config(folder, **changes):
 def total_flops(config):
     """FLOPs of all steps of all phases, and of the dearest step."""
     made = assemble.outline(config, sharding.abstract_mesh(4))
-    costs = [
-        sum(flops.step(p.network, p.objective, made.batch_size, made.length).values())
-        for p in made.phases
-    ]
+    costs = [recipes.cost(made, phase).model for phase in made.phases]
     steps = [phase.stop - phase.start for phase in made.phases]
     return sum(cost * count for cost, count in zip(costs, steps)), max(costs)
 

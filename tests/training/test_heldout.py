@@ -171,7 +171,7 @@ class Wordless(Objective):
     def counts(self, batch):
         return {'tokens': jnp.sum(batch['segment_ids'] > 0)}
 
-    def terms(self, params, view):
+    def loss(self, params, view):
         batch = view.batch
         hidden_BLD = view.apply(
             'encoder',
@@ -181,10 +181,7 @@ class Wordless(Objective):
             batch['positions'],
             causal=False,
         )
-        return {'tokens': jnp.mean(hidden_BLD**2)}, {}, {}
-
-    def passes(self, encoder, rows, length):
-        return []
+        return jnp.mean(hidden_BLD**2), {}, {}
 
 
 def test_a_run_without_words_is_told_and_goes_on(folder, tmp_path, monkeypatch, capsys):

@@ -54,7 +54,7 @@ def test_directions_are_those_of_the_seed_and_the_step(name):
         view = test_objectives.view_of(objective, network, batch, None, params['encoder'])
         memory = view.memory | {'key': key}
         view = view.replace(memory=memory, step=step)
-        return objective.terms(params, view)[0][name]
+        return objective.forward(params, view)[0][name]
 
     keys = [jax.random.key_data(key_of(seed)) for seed in (0, 1, 2**32)]
     found = [float(penalty(key, step)) for key in keys for step in (0, 1)]

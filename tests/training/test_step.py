@@ -19,6 +19,7 @@ from jepa_text.models import transformer
 from jepa_text.models.network import Network, key_of
 from jepa_text.objectives.base import View
 from jepa_text.objectives.latent import diagnostics
+from jepa_text.objectives.latent.base import Prediction
 from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
 from jepa_text.training import state as states
@@ -151,12 +152,13 @@ def test_sigreg_weighs_the_same_in_parts(on, sample):
     where_BM[:, 0] = True
 
     def penalty(where_BM):
-        counts = {'sigreg': jnp.int32(whole)}
+        counts = {'latent': jnp.int32(whole)}
         memory = {'key': jax.random.key_data(key_of(0))}
         view = types.SimpleNamespace(step=jnp.int32(0), counts=counts, memory=memory)
         rows = len(where_BM)
         ones_BMD, ones_BD = jnp.ones((rows, 6, 4)), jnp.ones((rows, 4))
-        return float(objective.penalty(view, ones_BMD, where_BM, ones_BD)['sigreg'])
+        made = Prediction(ones_BMD, ones_BMD, where_BM, ones_BMD, ones_BD)
+        return float(objective.penalty(view, made)['sigreg'])
 
     whole = where_BM.sum()
     parts = sum(penalty(where_BM[part::4]) for part in range(4))
@@ -381,7 +383,7 @@ def test_the_closer_look_is_at_the_gradient_of_each_loss(section):
     @jax.jit
     def gradient(name):
         def loss(encoder):
-            terms, *_ = run.objective.terms({**state.params, 'encoder': encoder}, view)
+            terms, *_ = run.objective.forward({**state.params, 'encoder': encoder}, view)
             return jnp.stack([terms['latent'], terms['tokens']]) @ name
 
         tree = jax.grad(loss)(state.params['encoder'])
@@ -451,7 +453,7 @@ def test_balances_with_a_memory_learn_it_outside_the_gradient(rule, accumulate):
 def test_a_balance_is_measured_as_often_as_it_asks(asked, every, wanted):
     balance = dict(name='gradient_ratio', every=every) if every else 0.5
     objective = setup('hybrid', balance=balance).objective
-    assert step._interval(objective, asked) == wanted
+    assert objective.look_every(asked) == wanted
 
 
 def test_gradient_ratio_learns_without_telemetry():

@@ -16,12 +16,12 @@ import pytest
 import tiny
 
 from jepa_text import load
-from jepa_text.cost import flops
 from jepa_text.parallel import exits
 from jepa_text.running import metrics
 from jepa_text.training import assemble
 from jepa_text.training import config as settings
 from jepa_text.training import phases as phase_list
+from jepa_text.training import recipe as recipes
 
 STEPS = 24
 
@@ -193,8 +193,8 @@ def test_mfu_counts_real_tokens_only(folder, tmp_path, monkeypatch):
     monkeypatch.setattr('jepa_text.cost.hardware.peak', lambda kind: 1e12)
     config = tiny.config(folder, steps=4, phases=(dict(objective=dict(name='mlm')),))
     tiny.train(config, tmp_path / 'run')
-    (phase,) = assemble.make(settings.plain(config)).phases
-    per_token = flops.per_token(phase.network, phase.objective, 8, tiny.LENGTH)
+    made = assemble.make(settings.plain(config))
+    per_token = recipes.cost(made, made.phases[0]).model / (8 * tiny.LENGTH)
     for line in metrics.read(tmp_path / 'run')[2:4]:
         speed = line['throughput/tokens_per_second']
         seconds = line['throughput/step_time']

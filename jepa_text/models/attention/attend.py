@@ -11,6 +11,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
+from jepa_text.cost import flops
 from jepa_text.models.attention import (
     blockwise,
     cudnn,
@@ -70,11 +71,13 @@ def attend(
         q_BLHK, k_BLGK, order_BL, positions_BL, causal=causal, window=window
     )
     name = choose(backend, request)
-    if (seen := _SEEN.get()) is not None:
-        seen[request] = backend
+    if (watched := _SEEN.get()) is not None:
+        watched[request] = backend
     attend = split.fitted(BACKENDS[name], request)
     placed = () if positions_BL is None else (positions_BL,)
-    return attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *placed)
+    seen = flops.seen(request.length, causal, window)
+    with flops.counted(seen / request.length):
+        return attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *placed)
 
 
 @dataclasses.dataclass(frozen=True)

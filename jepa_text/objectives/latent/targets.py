@@ -5,7 +5,6 @@ who predicts.
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable
 
 import jax
@@ -13,7 +12,6 @@ import jax.numpy as jnp
 
 from jepa_text import losses
 from jepa_text.config import ranges, resolve
-from jepa_text.cost import flops
 from jepa_text.losses import regularizers
 from jepa_text.models.heads import Prototypes
 from jepa_text.objectives.base import step_key
@@ -102,18 +100,6 @@ class Regulariser:
             )
         check('latent: regularise', vars(self), REGULARISER_RANGES)
 
-    def passes(self, width, rows, predicted):
-        """The flops.Pass of the penalty on a batch."""
-        among = rows if self.on == 'rows' else min(self.sample, rows * predicted)
-        # VICReg multiplies the vectors by themselves, the others by fixed directions.
-        is_square = self.name == 'vicreg'
-        return flops.Pass(
-            name=self.name,
-            positions=among,
-            products=width * (width if is_square else self.directions),
-            gradients=2 if is_square else 1,
-        )
-
     def __call__(self, vectors_ND, where_N, key):
         """The penalty, a float32 scalar."""
         if self.name == 'vicreg':
@@ -164,10 +150,6 @@ class Latent:
         if self.top is not None:
             check('latent', vars(self), {'top': dict(whole=True, least=1)})
 
-    @property
-    def regulariser_names(self):
-        return () if self.regularise is None else (self.regularise.name,)
-
     def modules(self, encoder):
         """Raises ValueError for a layer that the encoder does not have."""
         depth = encoder.depth
@@ -182,31 +164,7 @@ class Latent:
             return {}
         return {'centre': jnp.zeros((self.prototypes,), jnp.float32)}
 
-    def passes(self, encoder, rows, length, predicted):
-        """The flops.Pass of the target, of comparing `predicted` vectors of each row with
-        it, and of the regulariser."""
-        through = 0 if self.momentum is not None or self.stop_gradient else 1
-        target = flops.Pass(
-            name='target',
-            modules=('encoder',),
-            positions=rows * length,
-            attends=flops.attended(encoder, length, causal=False),
-            gradients=2 * through,
-        )
-        compare = functools.partial(
-            flops.Pass, name='distance', positions=rows * predicted
-        )
-        passes = [target]
-        if self.distance == 'info_nce':
-            products = min(self.negatives, rows * predicted) * encoder.width
-            passes.append(compare(products=products, gradients=1 + through))
-        if self.distance == 'prototypes':
-            both = [compare(modules=('prototypes',), gradients=g) for g in (2, 0)]
-            passes.extend(both)
-        if self.regularise is not None:
-            passes.append(self.regularise.passes(encoder.width, rows, predicted))
-        return passes
-
+    @jax.named_scope('target')
     def targets(self, params, view):
         """target_BLD, float32, of the clean rows; and the encoder's own hidden_BLD."""
         encoder = params['encoder'] if self.momentum is None else view.target

@@ -1,7 +1,7 @@
 """Losses on held-out rows under fixed masks, so that runs and rates compare.
 
-An objective says how it is scored (`scorings` of objectives/base.py): at the place and
-with the reading it was trained for. `heldout/NAME_loss` and `_accuracy`, in nats per
+A token objective says how it is scored (`scorings` of objectives/base.py): at the place
+and with the reading it was trained for. `heldout/NAME_loss` and `_accuracy`, in nats per
 token and hits per token, are named
 
     mlm     masked tokens (all of them mask tokens), predicted where they stand
@@ -52,9 +52,10 @@ def scorings(networks, rate=0.15):
     """
     found = {}
     for network in reversed(networks):
-        if 'lm_head' in network.modules:
-            for name, section in network.objective.scorings(rate).items():
-                found.setdefault(name, section)
+        if token := network.objective.token_objective:
+            found = found | {
+                k: v for k, v in token.scorings(rate).items() if k not in found
+            }
     if not any('lm_head' in network.modules for network in networks):
         return {}
     # Every head is asked these, so that runs compare; but not for a token where it
@@ -192,7 +193,7 @@ def _sums(network, objective, bytes_V):
         mask_BL = batch['loss_mask']
         bytes_BL = jnp.where(mask_BL, jnp.asarray(bytes_V)[batch['labels']], 0)
         counts = {COUNT: jnp.sum(mask_BL), BYTES: jnp.sum(bytes_BL)}
-        return {**objective.terms(params, view)[1], **counts}
+        return {**objective.loss(params, view)[1], **counts}
 
     return sums
 
