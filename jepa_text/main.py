@@ -97,9 +97,13 @@ def main(argv):
 def parse(argv):
     """(command, config, workdir) of a command line; ValueError says what is wrong."""
     command, config, _, workdir = _read(argv)
+    _check_workdir(command, workdir)
+    return command, config, workdir
+
+
+def _check_workdir(command, workdir):
     if not workdir and command not in READING:
         raise ValueError('--workdir is missing: the folder to write to, as runs/first.')
-    return command, config, workdir
 
 
 def config_lines(argv):
@@ -119,24 +123,30 @@ def config_lines(argv):
 
 def _read(argv):
     """(command, config, that of the file alone, workdir) of a command line."""
-    command = argv[1] if len(argv) > 1 else ''
-    if command not in COMMANDS:
-        known = resolve.nearest(command, [*COMMANDS, *commands.OTHERS])
-        raise ValueError(f'{command!r} is not a command.{known}')
-    about = COMMANDS[command]
-    words, settings = overrides.split([argv[0], *argv[2:]])
-    values, given = _flags(about, words)
-    if values.workdir:
-        paths.local('--workdir', values.workdir, model=command == 'export')
-    if about.root is None:
-        return command, given, {}, values.workdir
+    command, words, settings, workdir, given = _split(argv)
+    if COMMANDS[command].root is None:
+        return command, given, {}, workdir
     file = config_file.read(words)
     root = commands.root(command, file)
     config = overrides.apply(root, file, settings)
     if command == 'plan' and given:
         config = config | {'plan': {**config.get('plan', {}), **given}}
     schema.read(root, config)
-    return command, config, file, values.workdir
+    return command, config, file, workdir
+
+
+def _split(argv):
+    """(command, its words but the settings, these, workdir, {own flag: value}) of a
+    command line."""
+    command = argv[1] if len(argv) > 1 else ''
+    if command not in COMMANDS:
+        known = resolve.nearest(command, [*COMMANDS, *commands.OTHERS])
+        raise ValueError(f'{command!r} is not a command.{known}')
+    words, settings = overrides.split([argv[0], *argv[2:]])
+    values, given = _flags(COMMANDS[command], words)
+    if values.workdir:
+        paths.local('--workdir', values.workdir, model=command == 'export')
+    return command, words, settings, values.workdir, given
 
 
 def _flags(about, words):
@@ -195,7 +205,9 @@ def _supervise(argv):
     restarts, rest = 5, argv[2:]
     if rest and (given := re.fullmatch(r'--?restarts=(\d+)', rest[0])):
         restarts, rest = int(given[1]), rest[1:]
-    _, _, workdir = parse([argv[0], *rest])
+    # The command itself reads its config, which takes all that it is checked against.
+    command, _, _, workdir, _ = _split([argv[0], *rest])
+    _check_workdir(command, workdir)
     return supervise.supervise(
         [sys.executable, '-m', f'{__package__}.main', *rest],
         restarts,

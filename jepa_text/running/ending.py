@@ -62,7 +62,7 @@ def _program():
     """The words before the command, as this process was started."""
     if Path(sys.argv[0]).name == 'jepa-text':
         return [_near(sys.argv[0]) if os.sep in sys.argv[0] else sys.argv[0]]
-    return [_near(sys.executable), '-m', f'{__package__}.main']
+    return [_near(sys.executable), '-m', f'{__package__.split(".")[0]}.main']
 
 
 def _near(path):

@@ -11,7 +11,7 @@ import tiny
 
 from jepa_text import main
 from jepa_text.running import ending
-from jepa_text.training import train
+from jepa_text.training import command
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +26,7 @@ def run(tmp_path_factory):
         phases=(dict(objective=dict(name='mlm')),),
         evaluate=dict(every=0, rate=0.15, most_rows=0),
     )
-    train.run(config, folder / 'my run')
+    command.run(config, folder / 'my run')
     return folder / 'my run'
 
 
@@ -54,6 +54,7 @@ def test_the_lines_parse(run, monkeypatch):
         assert command == name
     assert main.parse(analyze[2:])[1]['models'] == [str(run)]
     assert export[-2:] == [f'--workdir={run}', f'--to={run}-exported']
+    assert analyze[1:3] == ['-m', 'jepa_text.main']
     # As the person called it.
     monkeypatch.setattr(sys, 'argv', ['/bin/jepa-text', 'train'])
     assert shown(run)[1][:2] == ['/bin/jepa-text', 'analyse']
