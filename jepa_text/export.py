@@ -21,8 +21,8 @@ from safetensors.numpy import save_file
 from jepa_text import load as loading
 from jepa_text.files import atomic, paths, seal
 from jepa_text.hf import card, files, layout, load, names, outgoing, sentence, vocabulary
-from jepa_text.measures import frequencies
 from jepa_text.models import heads, pooling
+from jepa_text.report import frequencies
 from jepa_text.running import metrics, restore
 
 START = 'start.json'

@@ -117,20 +117,12 @@ def above_chance(value, chance):
     return (value - chance) / (1 - chance)
 
 
-def balance(semantic, semantic_chance, lexical, lexical_chance):
-    """above_chance(semantic) - above_chance(lexical): semantic - lexical balance.
+def balance_interval(semantic, semantic_chance, lexical, lexical_chance):
+    """Semantic - lexical balance of two Intervals: above_chance(semantic) minus
+    above_chance(lexical), with the uncertainty of both: an Interval.
 
     Chance is the share of the largest test class. Positive: more of the meaning that the
     task has than of the words; compare models on the same two tasks only.
-
-    >>> print(round(balance(0.6, 0.5, 0.7, 0.5), 3))
-    -0.2
-    """
-    return above_chance(semantic, semantic_chance) - above_chance(lexical, lexical_chance)
-
-
-def balance_interval(semantic, semantic_chance, lexical, lexical_chance):
-    """The `balance` of two Intervals, with the uncertainty of both: an Interval.
 
     d - sqrt((a - a_low)^2 + (b_high - b)^2) to d + sqrt((a_high - a)^2 + (b - b_low)^2),
     of the two corrected for chance (Zou & Donner 2008): for values measured apart.

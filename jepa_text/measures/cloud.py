@@ -11,7 +11,7 @@ float64. Beside the rows no more than a block of them is held at a time.
 Pairs: up to BLOCK rows, all of them. More rows are dealt at random into equal blocks, and
 the pairs within blocks stand for all: N * BLOCK / 2 pairs at the cost of as many, instead
 of N^2 / 2. Every row has the same number of partners, so what is left of the error is
-that of a mean of so many draws: `geometry.uniformity_error` states it.
+that of a mean of so many draws, std(kernel) / sqrt(pairs).
 
 Neighbours: among exactly BLOCK rows at a time, NEIGHBOUR_ROWS rows at most. How near the
 next row is depends on how many there are, so what neighbours say of two clouds compares
@@ -36,7 +36,6 @@ class Pairs(NamedTuple):
 
     count: int
     kernel: float
-    kernel_std: float
     same: float
     other: float
 
@@ -203,23 +202,20 @@ class Cloud:
     @functools.cached_property
     def pairs(self):
         """Pairs: one pass over the products of unit rows within each block."""
-        sums = np.zeros(6)
+        sums = np.zeros(5)
         for index_M, square_MM in zip(self.blocks, self.unit_distances()):
             kernel_MM = np.exp(-2 * square_MM)
             np.fill_diagonal(kernel_MM, 0.0)  # a row is no pair with itself
             size = len(index_M)
             sums[0] += size * (size - 1)
             sums[1] += kernel_MM.sum(dtype=np.float64)
-            sums[2] += np.einsum('MN,MN->M', kernel_MM, kernel_MM).sum(dtype=np.float64)
             if self.labels_N is not None:
-                sums[3:] += _by_label(np.sqrt(square_MM), self.labels_N[index_M])
-        count, kernel, square, same, same_count, other = sums
-        mean = kernel / count
+                sums[2:] += _by_label(np.sqrt(square_MM), self.labels_N[index_M])
+        count, kernel, same, same_count, other = sums
         with np.errstate(divide='ignore', invalid='ignore'):
             return Pairs(
                 int(count) // 2,
-                mean,
-                float(np.sqrt(max(square / count - mean**2, 0.0))),
+                kernel / count,
                 same / same_count if same_count else np.nan,
                 other / (count - same_count) if count > same_count > 0 else np.nan,
             )

@@ -36,21 +36,6 @@ def uniformity(rows):
     return float(np.log(cloud.of(rows).pairs_needed('Uniformity').pairs.kernel))
 
 
-def uniformity_error(rows):
-    """The standard error of `uniformity` that comes from leaving pairs out; 0 if none is.
-
-    std(exp(-2 |z_i - z_j|^2)) / mean / sqrt(pairs). Not the error of having these
-    sentences and no others.
-
-    >>> uniformity_error([[2.0, 0.0], [-5.0, 0.0]])
-    0.0
-    """
-    rows = cloud.of(rows).pairs_needed('Uniformity')
-    if len(rows.blocks) == 1:
-        return 0.0
-    return float(rows.pairs.kernel_std / rows.pairs.kernel / np.sqrt(rows.pairs.count))
-
-
 def alignment(first_ND, second_ND, alpha=2):
     """mean_i |x_i - y_i|^alpha on unit rows of positive pairs (Wang & Isola 2020).
 

@@ -3,8 +3,7 @@
 import math
 from pathlib import Path
 
-from jepa_text.measures import frequencies
-from jepa_text.report import console, page, plots
+from jepa_text.report import console, frequencies, page, plots
 from jepa_text.running import metrics
 from jepa_text.study import probes
 from jepa_text.training import assemble, phases

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from jepa_text.data import pipeline
-from jepa_text.measures import frequencies
 from jepa_text.parallel import exits, processes, sharding
+from jepa_text.report import frequencies
 from jepa_text.running import metrics, xla_flags
 from jepa_text.training import begin, build, switches, telling
 from jepa_text.training import recipe as recipes

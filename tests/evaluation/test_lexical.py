@@ -83,8 +83,11 @@ def test_high_overlap_keeps_the_pairs_that_share_most():
 
 
 def test_balance_corrects_both_for_chance():
-    assert lexical.balance(0.5, 0.5, 0.25, 0.25) == 0
-    assert lexical.balance(1.0, 0.7, 0.2, 0.2) == 1
+    def balance(*chances):
+        one, two = (statistics.Interval(x, x, x) for x in chances[::2])
+        return lexical.balance_interval(one, chances[1], two, chances[3]).value
+
+    assert balance(0.5, 0.5, 0.25, 0.25) == 0 and balance(1.0, 0.7, 0.2, 0.2) == 1
     with pytest.raises(ValueError, match='Chance of 1'):
         lexical.above_chance(0.5, 1)
 
@@ -109,6 +112,6 @@ def test_the_interval_of_the_balance_holds_the_uncertainty_of_both():
                 for x, error in zip((one, two), errors)
             ]
             found = lexical.balance_interval(sides[0], 0.5, sides[1], 0.5)
-            assert found.value == pytest.approx(lexical.balance(one, 0.5, two, 0.5))
+            assert found.value == pytest.approx(2 * (one - two))
             held.append(found.low <= 0.4 - 0.6 <= found.high)
         assert 0.935 < np.mean(held) < 0.965

@@ -18,9 +18,9 @@ from jepa_text import export, load, main
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.hf import card, files, layout, names, outgoing, task_head, vocabulary
-from jepa_text.measures import frequencies
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
+from jepa_text.report import frequencies
 
 TEXT = 'The President of the United <mask> of America, and the <mask>.'
 

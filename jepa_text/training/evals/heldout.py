@@ -21,9 +21,9 @@ import numpy as np
 
 from jepa_text.config import ranges, resolve, schema
 from jepa_text.data import pipeline
-from jepa_text.measures import frequencies
 from jepa_text.objectives.base import View
 from jepa_text.parallel import sharding
+from jepa_text.report import frequencies
 
 # Beside the sums: positions in the loss, and bytes that they name, of all processes.
 COUNT, BYTES = 'count', 'bytes'

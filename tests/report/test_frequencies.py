@@ -8,7 +8,7 @@ import pytest
 import tiny
 
 from jepa_text.data import pipeline
-from jepa_text.measures import frequencies
+from jepa_text.report import frequencies
 from jepa_text.running import metrics
 from jepa_text.training.evals import heldout
 

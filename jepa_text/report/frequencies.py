@@ -9,7 +9,7 @@ import math
 UNIGRAM = 'heldout/unigram_entropy'
 PREFIX, LOSS = 'heldout/', '_loss'
 KINDS = {'mlm': 'masked', 'clm': 'causal', 'mntp': 'masked (MNTP)', 'prefix': 'prefix'}
-_LEAST = 0.005  # nats: what two decimals show
+_MIN_GAP = 0.005  # nats: what two decimals show
 
 
 def compared(loss, unigram):
@@ -22,7 +22,7 @@ def compared(loss, unigram):
     if not (math.isfinite(loss) and math.isfinite(unigram)):
         return 'not comparable with token frequencies'
     gap = unigram - loss
-    if abs(gap) < _LEAST:
+    if abs(gap) < _MIN_GAP:
         return 'no better than token frequencies'
     return f'{abs(gap):.2f} {"better" if gap > 0 else "worse"} than token frequencies'
 
@@ -32,7 +32,7 @@ def is_better(loss, unigram):
 
     Not with a loss that is NaN, and not by less than two decimals show.
     """
-    return unigram - loss >= _LEAST
+    return unigram - loss >= _MIN_GAP
 
 
 def kind_of(objective):
