@@ -10,7 +10,6 @@ A folder appears only once it is whole, was read back, and scores words as the m
 """
 
 import dataclasses
-import json
 import math
 from pathlib import Path
 
@@ -147,7 +146,7 @@ def write(
         'parameters': sum(x.size for x in (*leaves.values(), *own.values())),
     }
     with atomic.folder(folder) as partial:
-        _write_json(partial / 'config.json', config)
+        files.write_json(partial / 'config.json', config)
         _write_tensors(leaves, own, family, partial, shard_bytes)
         vocabulary.write(partial, model, family, load.ends(model.tokenizer))
         pooling_of = sentence.Pooling(model.pool, model.normalise, model.length)
@@ -268,7 +267,7 @@ def _write_tensors(leaves, own, family, folder, most):
         places |= dict.fromkeys(group, path.name)
     if len(groups) > 1:
         index = {'metadata': {'total_size': sum(sizes.values())}, 'weight_map': places}
-        _write_json(folder / files.INDEX, index)
+        files.write_json(folder / files.INDEX, index)
 
 
 def _groups(sizes, most):
@@ -286,8 +285,3 @@ def _groups(sizes, most):
 def _tensor(parts, leaves):
     needed = {part.path: np.asarray(leaves[part.path]) for part in parts}
     return layout.joined(parts, needed)
-
-
-def _write_json(path, content):
-    text = json.dumps(content, indent=2, ensure_ascii=False)
-    path.write_text(text + '\n', encoding='utf-8')

@@ -7,13 +7,20 @@ to be passed on, so a path of this machine is only its last name.
 import dataclasses
 from pathlib import PurePosixPath, PureWindowsPath
 
-LOADING = {
-    'fill-mask': 'AutoModelForMaskedLM',
-    'text-generation': 'AutoModelForCausalLM',
-    'feature-extraction': 'AutoModel',
-    'text-classification': 'AutoModelForSequenceClassification',
-    'token-classification': 'AutoModelForTokenClassification',
+# How an architecture's name ends -> its task, and the class that loads it.
+TASKS = {
+    'ForMaskedLM': ('fill-mask', 'AutoModelForMaskedLM'),
+    'ForCausalLM': ('text-generation', 'AutoModelForCausalLM'),
+    'ForSequenceClassification': (
+        'text-classification',
+        'AutoModelForSequenceClassification',
+    ),
+    'ForTokenClassification': (
+        'token-classification',
+        'AutoModelForTokenClassification',
+    ),
 }
+VECTORS = ('feature-extraction', 'AutoModel')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +41,7 @@ class Facts:
 def text(model, architecture, parameters, facts=None, license_name=None):
     """The text of README.md: front matter, then what is known, in Markdown."""
     facts = facts or Facts()
-    task = _task(architecture, model.causal)
+    task, loader = _task(architecture, model.causal)
     front = [
         '---',
         'library_name: transformers',
@@ -53,7 +60,7 @@ def text(model, architecture, parameters, facts=None, license_name=None):
     # A model that learned nothing says so before all else.
     about += [line for warning in facts.sentences[1:] for line in ('', f'**{warning}**')]
     parts = [front, about, _training(facts), _data(facts), _measurements(facts)]
-    parts.append(_usage(model, architecture, task))
+    parts.append(_usage(model, architecture, loader))
     return '\n\n'.join('\n'.join(part) for part in parts if part) + '\n'
 
 
@@ -75,16 +82,11 @@ def named(value):
 
 
 def _task(architecture, causal):
+    """(the pipeline's name of the task, the class that loads the model)."""
     if architecture.endswith('ForCausalLM') and not causal:
-        return 'feature-extraction'
-    by_end = {
-        'ForMaskedLM': 'fill-mask',
-        'ForCausalLM': 'text-generation',
-        'ForSequenceClassification': 'text-classification',
-        'ForTokenClassification': 'token-classification',
-    }
-    ends = (task for end, task in by_end.items() if architecture.endswith(end))
-    return next(ends, 'feature-extraction')
+        return VECTORS
+    found = (task for end, task in TASKS.items() if architecture.endswith(end))
+    return next(found, VECTORS)
 
 
 def _training(facts):
@@ -126,16 +128,16 @@ def _measurements(facts):
     return [*head, '| metric | value |', '|---|---|', *rows]
 
 
-def _usage(model, architecture, task):
+def _usage(model, architecture, loader):
     lines = ['## Use', '']
     if architecture.startswith('EuroBert'):
         lines += ['Needs transformers 5.3 or later.', '']
     lines += [
         '```python',
-        f'from transformers import AutoTokenizer, {LOADING[task]}',
+        f'from transformers import AutoTokenizer, {loader}',
         '',
         "tokenizer = AutoTokenizer.from_pretrained('FOLDER')",
-        f"model = {LOADING[task]}.from_pretrained('FOLDER')",
+        f"model = {loader}.from_pretrained('FOLDER')",
         '```',
     ]
     if architecture.endswith('ForCausalLM') and not model.causal:

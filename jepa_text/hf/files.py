@@ -83,6 +83,12 @@ def _download(name, revision):
         ) from error
 
 
+def write_json(path, content):
+    """Writes a JSON file for others to read."""
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    Path(path).write_text(text + '\n', encoding='utf-8')
+
+
 def is_file(path):
     """Is there a file? ValueError for what is there and is none: a pipe would be waited
     for, and a link that leads nowhere would pass for a file that was left out."""

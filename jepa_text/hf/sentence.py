@@ -1,7 +1,6 @@
 """How a sentence-transformers folder makes one vector of a text."""
 
 import dataclasses
-import json
 from pathlib import Path
 
 from jepa_text.config import ranges
@@ -148,4 +147,4 @@ def write(folder, pooling, width):
             },
         ),
     ):
-        Path(folder, file).write_text(json.dumps(content, indent=2) + '\n')
+        files.write_json(Path(folder, file), content)

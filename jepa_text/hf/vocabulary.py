@@ -9,7 +9,7 @@ as ours does where a word is hidden.
 import json
 from pathlib import Path
 
-from jepa_text.hf import outgoing
+from jepa_text.hf import files, outgoing
 
 # What others call the roles; an encoder's begin and end are its class and separator.
 THEIR_ROLES = {
@@ -49,8 +49,7 @@ def write(folder, model, family, template):
         ('tokenizer_config.json', config),
         ('special_tokens_map.json', names),
     ):
-        text = json.dumps(found, ensure_ascii=False, indent=1) + '\n'
-        Path(folder, file).write_text(text, encoding='utf-8')
+        files.write_json(Path(folder, file), found)
 
 
 def special_tokens(tokenizer):

@@ -140,8 +140,7 @@ class MLPPredictor(nn.Module):
     width: int
     hidden: int
 
-    def example(self):
-        return (jnp.zeros((1, 1, self.width)),)
+    example = IdentityPredictor.example
 
     @nn.compact
     def __call__(self, hidden_BMD):
@@ -171,21 +170,13 @@ class TransformerPredictor(nn.Module):
         return layers.Linear(self.width, name='leave')(narrow)
 
 
-class BlockPredictor(nn.Module):
+class BlockPredictor(TransformerPredictor):
     """From the vectors of a context to those at target positions (I-JEPA's predictor).
 
     Reads [context ; queries] bidirectionally, within documents; a query is one learned
     vector, told apart by its rotary position alone. They are sorted by document first:
     attention takes runs of equal ids, and here each id would come twice.
     """
-
-    width: int
-    hidden: int
-    depth: int
-    heads: int
-    rope_theta: float = 10_000.0
-    norm_eps: float = 1e-5
-    attention: str = 'auto'
 
     def example(self):
         ids_BK = jnp.zeros((1, 1), jnp.int32)
@@ -292,8 +283,7 @@ class Prototypes(nn.Module):
     width: int
     count: int
 
-    def example(self):
-        return (jnp.zeros((1, 1, self.width)),)
+    example = IdentityPredictor.example
 
     @nn.compact
     def __call__(self, x_BMD):
