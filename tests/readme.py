@@ -19,12 +19,30 @@ def blocks(text):
     return re.findall(r'^```(bash|python)\n(.*?)^```', text, re.DOTALL | re.MULTILINE)
 
 
+def files(text):
+    """{path: content} of the fenced blocks of Python that are titled as a file."""
+    return dict(
+        re.findall(
+            r'^```python title="([^"]+)"\n(.*?)^```', text, re.DOTALL | re.MULTILINE
+        )
+    )
+
+
+def write(text, folder):
+    """Writes the files of a text below a folder."""
+    for name, content in files(text).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content, encoding='utf-8')
+
+
 def run(path, done):
-    """Runs the blocks of a file that are not in `done`, and adds them; returns how many.
+    """Writes the files of a page, runs its blocks that are not in `done`, and adds them;
+    returns how many.
 
     Stops the program at the first that fails."""
-    ran = 0
-    for language, code in blocks(path.read_text(encoding='utf-8')):
+    ran, text = 0, path.read_text(encoding='utf-8')
+    write(text, ROOT)
+    for language, code in blocks(text):
         if code in done or code.strip() in ELSEWHERE:
             continue
         print(f'--- {path.relative_to(ROOT)}, {language}:\n{code.rstrip()}', flush=True)

@@ -1,0 +1,216 @@
+"""Modules of the user's own, by dotted names: those of docs/adding.md, and others."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import readme
+import test_objectives
+import tiny
+
+from jepa_text import load, main
+from jepa_text.config import resolve
+from jepa_text.objectives.latent import balance
+from jepa_text.optim import schedules
+from jepa_text.planning import plan
+from jepa_text.running import metrics
+from jepa_text.training import step as steps
+
+ADDING = Path(__file__).parents[1] / 'docs' / 'adding.md'
+OTHERS = {
+    'model': """
+        from jepa_text.models import transformer
+
+        def make(vocab_size, width=16):
+            sizes = dict(width=width, depth=1, heads=2, kv_heads=2, ffn_width=32)
+            return transformer.make(vocab_size=vocab_size, **sizes)
+    """,
+    'source': """
+        def make(split, words='a whale'):
+            yield {'text': f'{split} {words}'}
+    """,
+    'task': """
+        from jepa_text.evaluation import task
+
+        def make(metric='accuracy'):
+            found = task.examples(['a', 'b', 'c', 'd'], target=[0, 1, 0, 1])
+            return task.Task('mine', 'labels', metric, found, found)
+    """,
+    'balance': """
+        import dataclasses
+        from jepa_text.objectives.latent.balance import Balance
+
+        @dataclasses.dataclass(frozen=True)
+        class Late(Balance):
+            steps: int
+            most: float
+
+            def share(self, params, memory, step):
+                return self.most * step / self.steps
+
+        def make(steps, most=0.5):
+            return Late(steps, most)
+    """,
+    'schedule': """
+        def make(steps, peak):
+            return lambda step: peak * (1 - step / steps)
+    """,
+    'broken': 'import no_such_module_at_all\n',
+    'nothing': 'LAMBDA = 0.5\n',
+}
+
+
+@pytest.fixture(scope='module', autouse=True)
+def lab(tmp_path_factory):
+    """A folder with the package my_lab, which Python finds."""
+    folder = tmp_path_factory.mktemp('lab')
+    readme.write(ADDING.read_text(encoding='utf-8').replace('"runs/', '"'), folder)
+    for name, source in OTHERS.items():
+        indented = source.startswith('\n')
+        lines = [line[8:] if indented else line for line in source.splitlines()]
+        (folder / 'my_lab' / f'{name}.py').write_text('\n'.join(lines))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        yield folder
+    for name in [name for name in sys.modules if name.split('.')[0] == 'my_lab']:
+        del sys.modules[name]
+
+
+@pytest.fixture(scope='module')
+def command(lab):
+    """The words of a command on the config of the page, with tiny rows."""
+    given = [
+        f'--config={lab}/my_lab/config.py',
+        f'--config.data.folder={tiny.rows(lab)}',
+        f'--config.data.row_length={tiny.LENGTH}',
+        f'--config.prepare.row_length={tiny.LENGTH}',
+        '--config.model.depth=1',
+        '--config.steps=6',
+        '--config.evaluate={"every": 3, "most_rows": 16}',
+        '--config.checkpoint.every=2',
+        '--config.checkpoint.keep=9',
+        '--config.compilation_cache=',
+    ]
+    return lambda name, *more: ['jepa-text', name, *given, *more]
+
+
+def test_objectives_of_ones_own_train_resume_load_and_are_scored(command, lab):
+    """Replaced token detection, which predicts no tokens, and then denoising."""
+    folder = lab / 'run'
+    assert main.main(command('train', f'--workdir={folder}')) == 0
+    log = tiny.log(folder)
+    values = {key: x for line in log for key, x in line.items()}
+    for name in ('train/rtd_loss', 'train/rtd_accuracy', 'heldout/denoising_loss'):
+        assert np.isfinite(values[name])
+    before = load.load(folder, step=2)
+    assert set(load.abstract(folder, 2)[1].network.modules) == {'encoder', 'detector'}
+    model = load.load(folder)
+    assert 'lm_head' in model.params and 'lm_head' not in before.params
+    assert not model.causal and np.isfinite(model.encode(['a whale'])).all()
+    # From a checkpoint, the same again; beside it, nothing changes.
+    for path in (folder / 'checkpoints').glob('[46]*'):
+        shutil.rmtree(path)
+    assert main.main(command('train', f'--workdir={folder}')) == 0
+    again = load.load(folder)
+    jax.tree.map(np.testing.assert_array_equal, model.params, again.params)
+    assert metrics.newest(folder, 'heldout/')[0] == 6
+
+
+def test_a_plan_counts_what_it_does_not_know(command, monkeypatch):
+    plans = []
+    monkeypatch.setattr(plan.tables, 'show', lambda name, made: plans.append(made))
+    assert main.main(command('plan')) == 0
+    rtd, denoising = plans[0].phases
+    assert set(rtd.flops) == {'encoder', 'detector'}
+    # Every position, 2 x 3 for each entry of the detector's kernel.
+    width, rows = 64, plans[0].rows
+    assert rtd.flops['detector'] == 6 * width * rows * tiny.LENGTH
+    assert rtd.flops['encoder'] == denoising.flops['encoder']
+    assert rtd.memory.scores == 0 and denoising.memory.scores > 0
+
+
+def test_others_are_made_by_their_names():
+    model = resolve.build('models', {'name': 'my_lab.model', 'width': 8}, vocab_size=9)
+    assert (model.width, model.vocab_size) == (8, 9)
+    source = resolve.build('data/sources', {'name': 'my_lab.source'}, split='train')
+    assert next(source)['text'] == 'train a whale'
+    task = resolve.build('evaluation/tasks', {'name': 'my_lab.task'})
+    assert task.name == 'mine' and len(task.train) == 4
+    rule = balance.make({'name': 'my_lab.balance', 'most': 0.4}, steps=10)
+    np.testing.assert_allclose(rule.weights({}, {}, jnp.float32(5)), (0.2, 0.8))
+    schedule = schedules.make({'name': 'my_lab.schedule', 'peak': 2.0}, steps=4)
+    assert schedule(3) == 0.5
+    latent = test_objectives.build('hybrid', balance={'name': 'my_lab.balance'})
+    loss, values = test_objectives.evaluate(latent, test_objectives.batch_of(latent))
+    assert np.isfinite(loss) and values['jepa/lambda'] == 0
+
+
+@pytest.mark.parametrize(
+    'name, words',
+    [
+        ('my_lab.absent', "'my_lab.absent' cannot be imported: No module named 'my_lab."),
+        (
+            'no_lab.rtd',
+            "'no_lab.rtd' cannot be imported: No module named 'no_lab'.*PYTHON",
+        ),
+        ('my_lab.broken', "cannot be imported: No module named 'no_such_module_at_all'"),
+        ('my_lab.nothing', "module 'my_lab.nothing' has no function `make`"),
+        ('.rtd', "'.rtd' cannot be imported"),
+        ('base', "objectives has no 'base'.* There are: clm, hybrid.* dotted name"),
+        ('latent', "objectives has no 'latent'"),
+    ],
+)
+def test_a_wrong_name_says_what_failed(name, words):
+    with pytest.raises(ValueError, match=words):
+        resolve.build('objectives', {'name': name})
+    if '.' in name:
+        for make in (balance.make, schedules.make):
+            with pytest.raises(ValueError, match=words.split('.*')[0]):
+                make({'name': name}, 10)
+
+
+def test_a_wrong_keyword_of_ones_own_is_named():
+    with pytest.raises(ValueError, match="my_lab.rtd does not take 'rat'.*'rate'"):
+        test_objectives.build('my_lab.rtd', rat=0.3)
+
+
+@pytest.mark.parametrize('name', [*test_objectives.ALL, 'my_lab.rtd', 'my_lab.denoising'])
+def test_every_objective_keeps_the_contract(name):
+    """What a step, a checkpoint and a plan ask of it, and nothing else."""
+    objective = test_objectives.build(name)
+    if '.' in name:  # else it is in ALL there
+        test_objectives.test_contract(name)
+        test_objectives.test_parts_add_up_to_the_batch(name)
+        test_objectives.test_a_batch_of_padding_costs_nothing(name)
+    network, batch = (
+        test_objectives.network_of(objective),
+        test_objectives.batch_of(objective),
+    )
+    memory, token = objective.memory(), objective.token_objective
+    seen = jax.eval_shape(
+        lambda: objective.loss(
+            network.init(0),
+            test_objectives.view_of(
+                objective, network, batch, None, network.init(0)['encoder']
+            ),
+        )
+    )[2]
+    look = dict.fromkeys(objective.look_names, jnp.nan)
+    after = jax.eval_shape(lambda seen: objective.remember(memory, seen, look), seen)
+    assert jax.tree.structure(after) == jax.tree.structure(memory)
+    assert (objective.look_every(7) == 0) == (not objective.look_names)
+    assert objective.collapse({}) == {} and objective.notes({}) == {}
+    assert (objective.baseline({'name': name}) is None) == (not objective.has_target)
+    assert ('lm_head' in network.modules) == (token is not None)
+    if token is not None:
+        assert token.token_objective is token and token.attends in (
+            'both',
+            'left',
+            'rows',
+        )
+        assert all('name' in section for section in token.scorings(0.15).values())
+    assert steps.cost(network, objective, batch).parts['encoder'] > 0
