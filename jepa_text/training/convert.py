@@ -222,7 +222,7 @@ def _is_age(leaf):
 
 def check(found, wanted):
     """Raises a ValueError that lists every path in which two trees of shapes differ."""
-    found, wanted = _shapes(found), _shapes(wanted)
+    found, wanted = states.shapes(found), states.shapes(wanted)
     lines = [f'{path} is only in the start' for path in sorted(found.keys() - wanted)]
     lines += [f'{path} is not in the start' for path in sorted(wanted.keys() - found)]
     lines += [
@@ -236,11 +236,6 @@ def check(found, wanted):
             f'The model is not that of the start: {"; ".join(lines[:10])}{more}. Leave '
             'sizes out of the model section, or give those of the start.'
         )
-
-
-def _shapes(tree):
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {path_name(path): tuple(leaf.shape) for path, leaf in leaves}
 
 
 def _is_all(rows_N, leaf):

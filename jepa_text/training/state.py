@@ -91,9 +91,7 @@ def anew(before, after):
 
     Raises ValueError for the encoder, and for a head that would lose its own kernel.
     """
-    changed = [
-        n for n in after if n in before and _shapes(before[n]) != _shapes(after[n])
-    ]
+    changed = [n for n in after if n in before and shapes(before[n]) != shapes(after[n])]
     if 'lm_head' in changed and 'output' in before['lm_head']:
         raise ValueError(
             'the head has a kernel of its own, which tied=True would throw away: set '
@@ -113,17 +111,21 @@ def with_head(params, shapes):
     return {**params, 'lm_head': {**head, 'output': {'kernel': kernel_DV}}}
 
 
-def _shapes(tree):
+def named(tree):
+    """{path as 'encoder/embedding': leaf}."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {path_name(path): jnp.shape(leaf) for path, leaf in leaves}
+    return {path_name(path): leaf for path, leaf in leaves}
+
+
+def shapes(tree):
+    """{path: shape} of the leaves of a tree."""
+    return {name: jnp.shape(leaf) for name, leaf in named(tree).items()}
 
 
 def _carry(old, new, reset):
     """`new` with the leaves of `old` wherever one of the same path and shape exists, but
     for paths that match `reset`, a regular expression or ''."""
-    kept = {
-        path_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(old)
-    }
+    kept = named(old)
 
     def choose(path, leaf):
         name = path_name(path)

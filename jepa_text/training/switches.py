@@ -10,7 +10,6 @@ import re
 import flax
 import jax
 
-from jepa_text.optim.optimizers import path_name
 from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
 
@@ -75,14 +74,15 @@ def _same(what, found, wanted):
 
 
 def _described(state):
-    leaves = jax.tree_util.tree_leaves_with_path(state)
-    return {path_name(path): f'{leaf.dtype}{list(leaf.shape)}' for path, leaf in leaves}
+    return {
+        name: f'{leaf.dtype}{list(leaf.shape)}'
+        for name, leaf in states.named(state).items()
+    }
 
 
 def _check_reset(pattern, opt_state):
     """Raises ValueError for a pattern of nothing, and of a part of what Adam keeps."""
-    leaves = jax.tree_util.tree_leaves_with_path(opt_state)
-    names = [path_name(path) for path, _ in leaves]
+    names = list(states.named(opt_state))
     chosen = {name for name in names if re.search(pattern, name)}
     if not chosen:
         listed = ' and '.join(map(repr, names[:1] + names[-1:])) or 'none'

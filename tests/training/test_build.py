@@ -3,6 +3,11 @@
 import ast
 from pathlib import Path
 
+import tiny
+
+from jepa_text.running import metrics
+from jepa_text.training import train
+
 PACKAGE = Path(__file__).parents[2] / 'jepa_text'
 FOLDERS = ('training', 'running', 'models', 'objectives')
 # Files that are about a whole config; workdir stores it.
@@ -49,3 +54,29 @@ def run(config):
 """
     assert list(those_who_see_it(ast.parse(source))) == [6, 7]
     assert not list(those_who_see_it(ast.parse(source), {'run'}))
+
+
+class Depth:
+    """An evaluation of somebody else's."""
+
+    every = 2
+
+    def why_not(self, network):
+        return ''
+
+    def run(self, params, network):
+        return {'mine/depth': network.encoder.depth}
+
+
+def test_evaluations_are_those_that_are_handed_in(tmp_path, capsys):
+    config = tiny.config(tmp_path, steps=3, phases=(dict(objective=dict(name='mlm')),))
+    config['evaluate'] = dict(every=1)
+
+    def make(recipe, section):
+        assert (recipe.steps, section.every) == (3, 0)
+        return Depth()
+
+    train.train(config, tmp_path / 'run', {'geometry': make})
+    steps, depths = metrics.series(metrics.read(tmp_path / 'run'), 'mine/depth')
+    assert list(steps) == [0, 2, 3] and set(depths) == {1}
+    assert 'evaluate.every=1, but no evaluation was handed in' in capsys.readouterr().err
