@@ -114,7 +114,7 @@ def _loop(asked):
         keep_every=asked.checkpoint.keep_every,
         threads=asked.data.threads,
         profile_steps=profiling.span(asked.profile_steps),
-        wandb=asked.metrics.wandb,
+        wandb=schema.as_dict(asked.metrics).get('wandb'),
     )
 
 
