@@ -36,12 +36,17 @@ CASES = {
         _case('ijepa', dict(name='ijepa', mlm=dict(rate=0.4), masks=1), 'mlm'),
         _case('sentence', dict(name='sentence', mlm=dict(rate=0.4)), 'mlm'),
     ),
-    # A closer look at every step, so 100 times as often as by default (add a hundredth of
+    # Diagnostics at every step, so 100 times as often as by default (add a hundredth of
     # its cost to a step); and no metrics.
     'telemetry': (
-        _case('hybrid, no looks', HYBRID),
-        _case('a look a step', HYBRID, 'hybrid, no looks', telemetry=dict(every=1)),
-        _case('no metrics', HYBRID, 'hybrid, no looks', metrics=False),
+        _case('hybrid, no diagnostics', HYBRID),
+        _case(
+            'diagnostics every step',
+            HYBRID,
+            'hybrid, no diagnostics',
+            telemetry=dict(every=1),
+        ),
+        _case('no metrics', HYBRID, 'hybrid, no diagnostics', metrics=False),
     ),
 }
 

@@ -16,12 +16,12 @@ def get_config():
     config.steps = 800
     config.telemetry = dict(every=20)
     ema = dict(distance='cosine', momentum=dict(name='linear', start=0.99, end=1.0))
-    none = dict(distance='mse', normalise='none', momentum=None, stop_gradient=False)
+    none = dict(distance='mse', normalize='none', momentum=None, stop_gradient=False)
     sigreg = dict(name='sigreg', weight=0.5)
     config.runs = (
         _run('jepa', 1.0, ema),
         _run('jepa_no_ema', 1.0, none),
-        _run('jepa_sigreg', 1.0, none | dict(regularise=sigreg)),
+        _run('jepa_sigreg', 1.0, none | dict(regularizer=sigreg)),
         _run('jepa_mlm', 0.5, ema),
     )
     return config

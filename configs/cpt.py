@@ -2,14 +2,14 @@
 
     jepa-text train --config=configs/cpt.py:hf:NAME_OR_FOLDER,12k --workdir=runs/cpt
     jepa-text train --config=configs/cpt.py:runs/clm,2k,mntp --workdir=runs/cpt
-    jepa-text train --config=configs/cpt.py:runs/clm,300,mlm,desk --workdir=runs/cpt
+    jepa-text train --config=configs/cpt.py:runs/clm,300,mlm,toy --workdir=runs/cpt
 
 The argument is what it starts from, how many steps, and the objective: mlm or mntp, which
-names a hidden token at the position before it, as decoders do. arXiv 2507.00994 (section
+names a masked token at the position before it, as decoders do. arXiv 2507.00994 (section
 2.6) went on from decoders with 2k, 12k and 22k steps of MLM; here too the last 2,000
 steps decay, so that 2k only decays. Any other number of steps decays over its last fifth.
-`desk` is for two cores and the bundled corpus. Model section, vocabulary and tied heads
-are those of the start; --config.start.weights=new is the same run from scratch.
+`toy` is for two cores and the bundled corpus. Model section, vocabulary and tied heads
+are those of the start; --config.init_from.weights=new is the same run from scratch.
 """
 
 import hashlib
@@ -25,8 +25,8 @@ def get_config(argument='hf:,12k'):
     """What to start from, and for how long: 'hf:NAME,12k' or 'runs/old,500,mntp'."""
     path, steps, objective, size, *_ = (*argument.split(','), '', '', '')
     steps, objective = steps or '12k', objective or 'mlm'
-    if size not in ('', 'desk'):
-        raise ValueError(f'{size!r} is no size; there is desk, or nothing.')
+    if size not in ('', 'toy'):
+        raise ValueError(f'{size!r} is no size; there is toy, or nothing.')
     if objective not in OBJECTIVES:
         raise ValueError(f'{objective!r} is not one of {", ".join(OBJECTIVES)}.')
     if steps not in STEPS and not steps.isdecimal():
@@ -34,11 +34,11 @@ def get_config(argument='hf:,12k'):
     config = shared('pretrain').get_config('mlm,210m')
     del config.plan
     config.name = f'cpt_{objective}_{steps}'
-    config.start = dict(path=path)
+    config.init_from = dict(path=path)
     config.steps = STEPS.get(steps) or int(steps)
     config.phases = (dict(objective=dict(name=objective, rate=0.4, sampler='iid')),)
-    config.prepare.tokenizer = 'start'
-    # Rows are in the words of the start.
+    config.prepare.tokenizer = 'init_from'
+    # Rows are in the tokens of the start.
     folder = f'runs/rows-cpt-{_named(path)}'
     config.data.update(folder=folder, row_length=2048, batch_size=1152)
     # Changes to the model of the start.
@@ -47,20 +47,20 @@ def get_config(argument='hf:,12k'):
     # From nothing up again, then constant; a run that only decays begins at the peak.
     warmup = 0 if steps == '2k' else 0.01
     config.schedule = dict(name='wsd', peak=5e-4, warmup=warmup, decay=decay)
-    return _desk(config, path) if size else config
+    return _toy(config, path) if size else config
 
 
-def _desk(config, path):
+def _toy(config, path):
     """Two cores, four rows of 128 a step, float32."""
     config.prepare = dict(
-        source=dict(name='bundled'), tokenizer='start', row_length=128, shards=1
+        source=dict(name='bundled'), tokenizer='init_from', row_length=128, shards=1
     )
     folder = f'runs/rows-128-{_named(path)}'
     config.data.update(folder=folder, row_length=128, batch_size=4)
     config.model.update(dtype='float32', scan=False, remat='none')
     config.schedule.peak = 2e-4
     config.log_every = 5
-    config.evaluate = dict(every=50, most_rows=64)
+    config.evaluate = dict(every=50, max_rows=64)
     config.checkpoint = dict(every=100, keep=1)
     return config
 

@@ -1,6 +1,6 @@
 """The ways to pretrain that the papers and their successors describe, as phases.
 
-Read by configs/desk.py and configs/pretrain.py, each at its own scale.
+Read by configs/toy.py and configs/pretrain.py, each at its own scale.
 """
 
 
@@ -15,7 +15,7 @@ def presets(
     paper_predictor=None,
 ):
     """{name: phases}. `rate` of the tokens is hidden, chosen by `sampler`; `tied` scores
-    words with the embedding; the target's momentum rises from `start` to 1, data2vec's
+    tokens with the embedding; the target's momentum rises from `start` to 1, data2vec's
     between the two of `slow`, and it averages the `top` last layers. `predictor` holds
     keywords of the predictor, `paper_predictor` of that of 2606.05173."""
     predictor, paper_predictor = predictor or {}, paper_predictor or {}
@@ -82,7 +82,7 @@ def presets(
                     momentum=None,
                     stop_gradient=False,
                     distance='mse',
-                    regularise=dict(name='sigreg', weight=0.05),
+                    regularizer=dict(name='sigreg', weight=0.05),
                 )
             ),
         ),

@@ -20,11 +20,11 @@ def get_config():
     config.data = dict(row_length=64, batch_size=16)
 
     # batch -> hidden -> loss -> update
-    config.model = dict(name='transformer', preset='desk', scan=False)
+    config.model = dict(name='transformer', preset='toy', scan=False)
     config.optimizer = dict(name='adamw')
     config.schedule = dict(name='wsd', peak=3e-3, warmup=0.05, decay=0.2)
 
-    config.evaluate = dict(every=325, most_rows=256)
+    config.evaluate = dict(every=325, max_rows=256)
     config.checkpoint = dict(every=325, keep=2)
 
     # Tied to the embedding: 0.13 nats better at this size.

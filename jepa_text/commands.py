@@ -34,7 +34,7 @@ COMMANDS = {
         'jepa_text.training.prepare',
         'run',
         TRAIN,
-        '--config=configs/desk.py:mlm --workdir=runs/rows-64',
+        '--config=configs/toy.py:mlm --workdir=runs/rows-64',
     ),
     'train': Command(
         'pretrain, or resume',
@@ -46,7 +46,7 @@ COMMANDS = {
         'jepa_text.training.command',
         'run',
         TRAIN,
-        '--config=configs/desk.py:clm_mlm --workdir=runs/clm_mlm',
+        '--config=configs/toy.py:clm_mlm --workdir=runs/clm_mlm',
         {
             'restart': (
                 True,
@@ -65,16 +65,16 @@ COMMANDS = {
         STUDY,
         '--config=configs/quickstart.py --workdir=runs/quickstart',
     ),
-    'analyse': Command(
+    'analyze': Command(
         'what vectors hold',
         (
             'Measures the vectors of models, layer by layer, against controls, and',
             'writes analysis.html.',
         ),
-        'jepa_text.analysis.analyse',
-        'analyse',
-        'jepa_text.analysis.analyse',
-        '--config=configs/analyse.py:models=runs/clm_mlm --workdir=runs/clm_mlm-analysis',
+        'jepa_text.analysis.analyze',
+        'analyze',
+        'jepa_text.analysis.analyze',
+        '--config=configs/analyze.py:models=runs/clm_mlm --workdir=runs/clm_mlm-analysis',
     ),
     'plan': Command(
         'memory, hours and money of a run',
@@ -146,7 +146,7 @@ or config, or training that diverged or collapsed, 75 stopped with the state sav
 same command resumes), 87 hung. Examples that run:
 
 {examples}
-  jepa-text train --config=configs/desk.py:mlm --config.steps=200 --workdir=runs/short
+  jepa-text train --config=configs/toy.py:mlm --config.steps=200 --workdir=runs/short
 """
 SHARED_FLAGS = {
     'workdir': 'the folder to write to',

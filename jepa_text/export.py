@@ -6,7 +6,8 @@
     modules.json, 1_Pooling/, sentence_bert_config.json               sentence.py
     README.md                                                         card.py
 
-A folder appears only once it is whole, was read back, and scores words as the model does.
+A folder appears only once it is whole, was read back, and scores tokens as the model
+does.
 """
 
 import dataclasses
@@ -18,13 +19,13 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from jepa_text import load as loading
-from jepa_text.files import atomic, paths, seal
+from jepa_text.files import atomic, checksums, paths
 from jepa_text.hf import card, files, layout, load, names, outgoing, sentence, vocabulary
 from jepa_text.models import heads, pooling
 from jepa_text.report import frequencies
 from jepa_text.running import metrics, restore
 
-START = 'start.json'
+INIT_FROM = 'init_from.json'
 SHARD_BYTES = 5 * 10**9
 TOLERANCE = 1e-4
 
@@ -51,7 +52,7 @@ def run(options, workdir):
     )
     print(
         f'{given["to"]}: {found["architecture"]}, {found["parameters"]:,} parameters; '
-        f'read back, it scores words alike (by {found["difference"]:.1e} at most)'
+        f'read back, it scores tokens alike (by {found["difference"]:.1e} at most)'
     )
 
 
@@ -68,8 +69,9 @@ def of_run(workdir, step=None):
     if last['name'] == 'clm' and last.get('prefix') is not None:
         raise ValueError(
             f'{workdir} was trained with clm and prefix={last["prefix"]}: it reads a '
-            'prefix both ways and the rest to the left, for which transformers has no '
-            'class. Let it go on with clm, mlm or mntp (config.start) and export that.'
+            'prefix bidirectionally and the rest causally, for which transformers has no '
+            'class. Let it go on with clm, mlm or mntp (config.init_from) and export '
+            'that.'
         )
     name = f'{Path(workdir).resolve().name}-{step}'
     return dataclasses.replace(model, name=name), facts
@@ -78,7 +80,7 @@ def of_run(workdir, step=None):
 def facts_of(workdir, step):
     """The card.Facts of a run at a step."""
     workdir = Path(workdir)
-    config = seal.read_json(workdir / 'config.json')
+    config = checksums.read_json(workdir / 'config.json')
     history = tuple(restore.meta(workdir / 'checkpoints', step)['history'])
     measured_at, measured = metrics.newest(workdir, frequencies.PREFIX, step)
     kind = frequencies.kind_of(history[-1]['objective']) if history else 'mlm'
@@ -89,14 +91,14 @@ def facts_of(workdir, step):
         measured=measured,
         measured_at=measured_at,
         sentences=tuple(frequencies.sentences(measured, kind)),
-        start=_start(workdir, config),
+        init_from=_init_from(workdir, config),
     )
 
 
-def _start(workdir, config):
+def _init_from(workdir, config):
     """What the run started from, in lines that name it."""
-    found = _json(workdir / START)
-    path = (config.get('start') or {}).get('path')
+    found = _json(workdir / INIT_FROM)
+    path = (config.get('init_from') or {}).get('path')
     if found is None or not path:
         return found
     # A folder of others is recorded without the 'hf:' before it.
@@ -107,7 +109,7 @@ def _start(workdir, config):
 
 
 def _json(path):
-    return seal.read_json(path) if path.is_file() else None
+    return checksums.read_json(path) if path.is_file() else None
 
 
 def write(
@@ -149,7 +151,7 @@ def write(
         files.write_json(partial / 'config.json', config)
         _write_tensors(leaves, own, family, partial, shard_bytes)
         vocabulary.write(partial, model, family, load.ends(model.tokenizer))
-        pooling_of = sentence.Pooling(model.pool, model.normalise, model.length)
+        pooling_of = sentence.Pooling(model.pool, model.normalize, model.length)
         sentence.write(partial, pooling_of, encoder.width)
         about = (found['architecture'], found['parameters'], facts, license_name)
         (partial / 'README.md').write_text(card.text(model, *about), encoding='utf-8')
@@ -159,7 +161,7 @@ def write(
 
 
 def compared(model, folder, own=None):
-    """How far scores of words (or hidden states) of a folder are from the model's.
+    """How far logits (or hidden states) of a folder are from the model's.
 
     `own` are tensors that it must hold as they are. Raises RuntimeError beyond TOLERANCE
     of the largest score, for another direction, and for other ids around a text.
@@ -170,7 +172,7 @@ def compared(model, folder, own=None):
             raise _differs(folder, f'{name} has other values')
     ends = model.ends()
     said, has_head = (model.causal, *ends), 'lm_head' in model.params
-    pooled = sentence.Pooling(model.pool, model.normalise, model.length)
+    pooled = sentence.Pooling(model.pool, model.normalize, model.length)
     for what, is_now, was in (
         ('(reads left, begin, end)', (again.causal, again.begin, again.end), said),
         ('the shift of its head', again.shift, model.shift if has_head else 0),
@@ -179,8 +181,8 @@ def compared(model, folder, own=None):
         if is_now != was:
             raise _differs(folder, f'{what} is {is_now}, not {was}')
     batch = _sample(model, ends)
-    wanted = _scores(model.network.encoder, model, outgoing.tied(model), batch)
-    found = _scores(again.encoder, again, again.tied, batch)
+    wanted = _logits(model.network.encoder, model, outgoing.tied(model), batch)
+    found = _logits(again.encoder, again, again.tied, batch)
     difference = float(np.abs(found - wanted).max())
     # Written so that NaN fails too.
     if not difference <= TOLERANCE * max(1.0, float(np.abs(wanted).max())):
@@ -201,32 +203,32 @@ def check_free(folder):
 
 def _origin(model, facts):
     """The family that a model came from; None if it was made here."""
-    for record in (model.record, facts and facts.start):
+    for record in (model.record, facts and facts.init_from):
         if record:
             return record.get('family')
     return None
 
 
 def _sample(model, ends):
-    """tokens, segment_ids, positions [B, L] of two texts of made-up words."""
+    """tokens, segment_ids, positions [B, L] of two texts of random tokens."""
     specials = model.tokenizer.special_ids
-    words = np.setdiff1d(np.arange(model.tokenizer.vocab_size), specials)
+    token_ids = np.setdiff1d(np.arange(model.tokenizer.vocab_size), specials)
     begin, end = ends
     room = min(model.length, 48) - len(begin) - len(end)
     rng = np.random.default_rng(0)
     rows = [
-        np.array([*begin, *rng.choice(words, size), *end], np.int32)
+        np.array([*begin, *rng.choice(token_ids, size), *end], np.int32)
         for size in (room, room - room // 3)
     ]
     return model.pad(rows, len(rows))
 
 
-def _scores(encoder, model, tied, batch):
-    """Float32 scores of words, or hidden states without a head, at all real positions."""
+def _logits(encoder, model, tied, batch):
+    """Float32 logits, or hidden states without a head, at all real positions."""
     encoder = encoder.clone(dtype='float32')
-    head = heads.word_head(encoder, tied)
+    head = heads.lm_head(encoder, tied)
 
-    def scores(params, *batch):
+    def logits(params, *batch):
         variables = {'params': params['encoder']}
         hidden_BLD = encoder.apply(variables, *batch, causal=model.causal)
         if 'lm_head' not in params:
@@ -234,7 +236,7 @@ def _scores(encoder, model, tied, batch):
         embedding_VD = params['encoder']['embedding']
         return head.apply({'params': params['lm_head']}, hidden_BLD, embedding_VD)
 
-    return np.asarray(jax.jit(scores)(model.params, *batch))[batch[1] > 0]
+    return np.asarray(jax.jit(logits)(model.params, *batch))[batch[1] > 0]
 
 
 def _differs(folder, how):
@@ -244,7 +246,7 @@ def _differs(folder, how):
     )
 
 
-def _write_tensors(leaves, own, family, folder, most):
+def _write_tensors(leaves, own, family, folder, maximum):
     """model.safetensors, or numbered ones of at most `most` bytes and their index."""
     shapes = {path: leaf.shape for path, leaf in leaves.items()}
     bound = layout.bindings(names.FAMILIES[family], shapes)
@@ -252,8 +254,8 @@ def _write_tensors(leaves, own, family, folder, most):
         bound |= {two: bound[one] for one, two in names.FAMILIES[family].twice}
     sizes = {n: 4 * math.prod(layout.shape_of(p, shapes)) for n, p in bound.items()}
     sizes |= {name: x.nbytes for name, x in own.items()}
-    groups = _groups(sizes, most)
-    places = {}
+    groups = _groups(sizes, maximum)
+    weight_map = {}
     for number, group in enumerate(groups, 1):
         part = f'-{number:05d}-of-{len(groups):05d}' if len(groups) > 1 else ''
         tensors = {
@@ -264,17 +266,20 @@ def _write_tensors(leaves, own, family, folder, most):
         save_file(tensors, path, metadata={'format': 'pt'})
         # safetensors keeps its files from others; a model is there to be passed on.
         path.chmod((folder / 'config.json').stat().st_mode)
-        places |= dict.fromkeys(group, path.name)
+        weight_map |= dict.fromkeys(group, path.name)
     if len(groups) > 1:
-        index = {'metadata': {'total_size': sum(sizes.values())}, 'weight_map': places}
+        index = {
+            'metadata': {'total_size': sum(sizes.values())},
+            'weight_map': weight_map,
+        }
         files.write_json(folder / files.INDEX, index)
 
 
-def _groups(sizes, most):
+def _groups(sizes, maximum):
     """Names in groups of at most `most` bytes each, or of one that is larger."""
     groups, used = [[]], 0
     for name, size in sizes.items():
-        if groups[-1] and used + size > most:
+        if groups[-1] and used + size > maximum:
             groups.append([])
             used = 0
         groups[-1].append(name)

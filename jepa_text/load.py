@@ -11,7 +11,7 @@ import numpy as np
 
 from jepa_text.config import resolve
 from jepa_text.data import as_read, tokenizers
-from jepa_text.files import paths, seal
+from jepa_text.files import checksums, paths
 from jepa_text.hf import load as hf_load
 from jepa_text.models import pooling
 from jepa_text.models.network import Network
@@ -20,13 +20,13 @@ from jepa_text.running import identity, restore, xla_flags
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pretrained:
-    """An encoder with its words. params: {'encoder': ..., 'lm_head': ...}.
+    """An encoder with its tokenizer. params: {'encoder': ..., 'lm_head': ...}.
 
-    causal         it reads to the left
+    causal         a token sees only those before it
     begin, end     ids around a text; <bos> and <eos> if None
     pool           how it makes one vector of a text, which is what is exported; scaled
-                   to length 1 if `normalise`
-    shift          a hidden token is told by the position this far before it
+                   to length 1 if `normalize`
+    shift          a masked token is told by the position this far before it
     record         how it was imported, for JSON; None for models of our own
     """
 
@@ -39,7 +39,7 @@ class Pretrained:
     begin: tuple | None = None
     end: tuple | None = None
     pool: str = 'mean'
-    normalise: bool = False
+    normalize: bool = False
     shift: int = 0
     record: dict | None = None
 
@@ -50,10 +50,10 @@ class Pretrained:
         before the first. Texts are cut at `length` tokens, with a warning of how many.
         `pool` is one of pooling.POOLINGS, over all tokens, special ones among them, or
         without these with '-specials' after its name; None is the model's own way, as
-        `pool` and `normalise` say. Raises ValueError for a text without tokens, for 'cls'
+        `pool` and `normalize` say. Raises ValueError for a text without tokens, for 'cls'
         where no special token begins a text, an unknown pool or layer.
         """
-        normalise = self.normalise and pool is None
+        normalize = self.normalize and pool is None
         pool = self.pool if pool is None else pool
         if pooling.base(pool) not in pooling.POOLINGS:
             known = ', '.join(pooling.POOLINGS)
@@ -75,7 +75,7 @@ class Pretrained:
             batch = self.pad([rows[i] for i in chosen], batch_size)
             pooled_BD = self._encode(layer % depth, pool)(self.params, *batch)
             vectors_ND[chosen] = np.asarray(pooled_BD)[: len(chosen)]
-        if normalise:
+        if normalize:
             lengths_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
             vectors_ND /= np.maximum(lengths_N1, 1e-12)
         return vectors_ND
@@ -84,24 +84,24 @@ class Pretrained:
         """The `top` likeliest tokens for each '<mask>': [[(word, share), ...], ...].
 
         Raises ValueError when the text has no '<mask>' or is longer than a row, and for
-        a model without mask token or without word head.
+        a model without mask token or without LM head.
         """
         tokenizer, (begin, end) = self.tokenizer, self.ends()
         if tokenizer.mask_id is None or 'lm_head' not in self.params:
-            lacks = 'mask token' if tokenizer.mask_id is None else 'word head'
+            lacks = 'mask token' if tokenizer.mask_id is None else 'LM head'
             raise ValueError(
                 f'{self.name} has no {lacks}, so it can fill nothing: load it with '
-                "become=dict(), which gives a decoder what it lacks, or head='new'."
+                "adapt=dict(), which gives a decoder what it lacks, or head='new'."
             )
         if '<mask>' not in text:
             raise ValueError(f'{text!r} has no <mask> to fill.')
-        ids = np.array([*begin, *tokenizer.encode_hidden(text), *end], np.int32)
+        ids = np.array([*begin, *tokenizer.encode_masked(text), *end], np.int32)
         if len(ids) > self.length:
             raise ValueError(f'{len(ids)} tokens, but the model reads {self.length}.')
-        probabilities_BLV = self._words(self.params, *self.pad([ids], 1))
+        probabilities_BLV = self._probabilities(self.params, *self.pad([ids], 1))
         answers = []
-        for place in np.flatnonzero(ids == tokenizer.mask_id):
-            probabilities_V = np.asarray(probabilities_BLV)[0, place - self.shift]
+        for position in np.flatnonzero(ids == tokenizer.mask_id):
+            probabilities_V = np.asarray(probabilities_BLV)[0, position - self.shift]
             best = np.argsort(-probabilities_V, kind='stable')[:top]
             answers.append(
                 [(tokenizer.decode([i]), float(probabilities_V[i])) for i in best]
@@ -124,8 +124,8 @@ class Pretrained:
 
     def cut_at(self, text):
         """How many characters of a text its row holds; None if it holds all tokens."""
-        most = self.length - sum(map(len, self.ends()))
-        return as_read.stop(self.tokenizer, text, most)
+        maximum = self.length - sum(map(len, self.ends()))
+        return as_read.stop(self.tokenizer, text, maximum)
 
     def pad(self, rows, batch_size):
         """tokens, segment_ids, positions [B, L]; segment 1 is a row, 0 its filling."""
@@ -146,7 +146,7 @@ class Pretrained:
         return functools.cache(functools.partial(_encoding, *reading))
 
     @functools.cached_property
-    def _words(self):
+    def _probabilities(self):
         return _naming(self.network, self.causal)
 
 
@@ -165,19 +165,19 @@ def _encoding(network, causal, special_ids, layer, pool):
 
 
 def _naming(network, causal):
-    def words(params, *batch):
+    def probabilities(params, *batch):
         hidden_BLD = network.apply('encoder', params, *batch, causal=causal)
         embedding_VD = params['encoder']['embedding']
         logits_BLV = network.apply('lm_head', params, hidden_BLD, embedding_VD)
         return jax.nn.softmax(logits_BLV.astype(jnp.float32))
 
-    return jax.jit(words)
+    return jax.jit(probabilities)
 
 
 def load(workdir, step=None, **options):
     """The model of a workdir's newest good checkpoint, or of the one at `step`.
 
-    It reads as the objective of that step did: to the left after CLM. Both ways it is
+    It reads as the objective of that step did: causally after CLM. Bidirectional it is
     `dataclasses.replace(model, causal=False)`.
     With 'hf:' before it, `workdir` is a folder of Hugging Face's format or a name on
     their hub, and `options` are those of hf/load.load: revision, become, family, mesh.
@@ -238,7 +238,7 @@ def _foreign(name, options):
         begin=found.begin,
         end=found.end,
         pool=pooling_of.pool if pooling_of else 'mean',
-        normalise=pooling_of is not None and pooling_of.normalise,
+        normalize=pooling_of is not None and pooling_of.normalize,
         shift=found.shift,
         record=found.record,
     )
@@ -265,7 +265,7 @@ def _read(workdir):
             f'{workdir} holds no config.json, so no run of jepa-text: give the --workdir '
             'of a training run.'
         )
-    config = seal.read_json(folder / 'config.json')
+    config = checksums.read_json(folder / 'config.json')
     return config, tokenizers.load(folder / 'tokenizer.json')
 
 
@@ -287,6 +287,6 @@ def _model(config, tokenizer, phase, name):
         tokenizer,
         length,
         name,
-        causal=token is not None and token.attends == 'left',
+        causal=token is not None and token.attends == 'causal',
         shift=token.shift if token else 0,
     )

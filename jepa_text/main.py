@@ -211,7 +211,7 @@ def _supervise(argv):
     return supervise.supervise(
         [sys.executable, '-m', f'{__package__}.main', *rest],
         restarts,
-        lambda: supervise.sealed(workdir),
+        lambda: supervise.complete(workdir),
     )
 
 

@@ -3,7 +3,7 @@
 #
 #   bash launch/accelerator.sh                           about four minutes
 #   bash launch/accelerator.sh --seconds=20 --to=runs/short.json
-#   bash launch/accelerator.sh --preset=desk             where 210m is too large
+#   bash launch/accelerator.sh --preset=toy             where 210m is too large
 #
 # Small programs against numpy; every attention backend against the reference, forward and
 # backward; two minutes of training on the bundled corpus. No network is needed once the

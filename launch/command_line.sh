@@ -38,13 +38,13 @@ read_command() {
     esac
   done
   case "${COMMAND[0]:-}" in
-    '' | -*) fail "${0##*/}: no COMMAND. Write it as for jepa-text: train --config=configs/desk.py:mlm --workdir=runs/first; --help says more." ;;
+    '' | -*) fail "${0##*/}: no COMMAND. Write it as for jepa-text: train --config=configs/toy.py:mlm --workdir=runs/first; --help says more." ;;
   esac
   case "${COMMAND[0]}" in
     export) config=-- ;; # Its run knows it.
     plan) workdir=-- ;;  # It writes nothing.
   esac
-  [ -n "$config" ] || fail "${0##*/}: --config is missing: a config file, as --config=configs/desk.py:mlm."
+  [ -n "$config" ] || fail "${0##*/}: --config is missing: a config file, as --config=configs/toy.py:mlm."
   [ -n "$workdir" ] || fail "${0##*/}: --workdir is missing: the folder to write to, as --workdir=runs/first."
   [ "$config" != -- ] || return 0
   config=${config%%:*}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # jepa-text in a container: builds the image, and runs it on this machine.
 #
-#   bash launch/docker.sh train --config=configs/desk.py:mlm --workdir=/data/first
+#   bash launch/docker.sh train --config=configs/toy.py:mlm --workdir=/data/first
 #   ACCELERATOR=cuda PUSH=1 IMAGE=REGISTRY/jepa-text:cuda bash launch/docker.sh build
 #
 # --dry-run prints the commands. /data in the container is the folder DATA here; configs

@@ -2,7 +2,7 @@
 # jepa-text on Google Kubernetes Engine, as a JobSet: one pod on each host.
 #
 #   IMAGE=REGISTRY/jepa-text:tpu NAME=first TPU=tpu-v6e-slice TOPOLOGY=4x4 HOSTS=4 \
-#     bash launch/gke.sh train --config=configs/desk.py:mlm --workdir=/data/first
+#     bash launch/gke.sh train --config=configs/toy.py:mlm --workdir=/data/first
 #   IMAGE=REGISTRY/jepa-text:cuda NAME=first GPU=nvidia-h100-80gb HOSTS=2 \
 #     bash launch/gke.sh train ...
 #

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # jepa-text on this machine; the other launch scripts call it on theirs.
 #
-#   bash launch/local.sh train --config=configs/desk.py:mlm --workdir=runs/first
+#   bash launch/local.sh train --config=configs/toy.py:mlm --workdir=runs/first
 #   bash launch/local.sh --dry-run train --config=... --workdir=...
 #
 # All words but --dry-run go to jepa-text. Paths are relative to the repository. The exit

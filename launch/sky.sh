@@ -2,7 +2,7 @@
 # jepa-text on any cloud, by SkyPilot, as a managed job that survives lost machines.
 #
 #   BUCKET=gs://my-bucket GPUS=H100:8 bash launch/sky.sh train \
-#     --config=configs/desk.py:mlm --workdir=/data/first
+#     --config=configs/toy.py:mlm --workdir=/data/first
 #
 # Starts launch/sky.yaml, with the files of this folder; --dry-run prints the command.
 #

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # jepa-text as a SLURM job: one process on each node, which drives all its devices.
 #
-#   bash launch/slurm.sh train --config=configs/desk.py:mlm --workdir=/shared/first
+#   bash launch/slurm.sh train --config=configs/toy.py:mlm --workdir=/shared/first
 #   SEEDS='0 1 2' PRESETS='mlm clm_mlm' bash launch/slurm.sh train ...   an array of six
 #
 # It submits itself, and --dry-run prints how. Paths are relative to the repository, which
@@ -76,7 +76,7 @@ tasks() {
 }
 
 # COMMAND with the folder, the preset and the words of one line of tasks.
-specialise() {
+specialize() {
   local folder preset words word rest i
   read -r folder preset words <<<"$1"
   for i in "${!COMMAND[@]}"; do
@@ -115,7 +115,7 @@ submit() {
   if [ -n "$DRY" ]; then
     tasks | while IFS= read -r line; do
       (
-        specialise "$line"
+        specialize "$line"
         quoted bash launch/local.sh "${COMMAND[@]}"
       )
     done
@@ -127,7 +127,7 @@ run_job() {
   if [ -n "${SLURM_ARRAY_TASK_ID:-}" ]; then
     line="$(tasks | sed -n "$((SLURM_ARRAY_TASK_ID + 1))p")"
     [ -n "$line" ] || fail "slurm.sh: task $SLURM_ARRAY_TASK_ID of the array has no line in SEEDS, PRESETS or LIST; they give $(tasks | wc -l)."
-    specialise "$line"
+    specialize "$line"
   fi
   # Not to srun: at a signal it kills the processes without warning.
   trap 'scancel --signal=TERM "$SLURM_JOB_ID"' USR1

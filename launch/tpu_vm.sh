@@ -2,7 +2,7 @@
 # jepa-text on a TPU VM or pod of Google Cloud: one process on each host.
 #
 #   NAME=first ZONE=us-east5-b TYPE=v6e-8 bash launch/tpu_vm.sh train \
-#     --config=configs/desk.py:mlm --workdir=/data/first
+#     --config=configs/toy.py:mlm --workdir=/data/first
 #
 # Makes the machine unless it exists, copies the committed files of this repository there,
 # installs, and runs; --dry-run prints the commands. Called again, the run resumes. A lost

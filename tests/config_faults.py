@@ -31,7 +31,7 @@ def bases(folder):
     sys.path.insert(0, str(Path(__file__).parent))
     import test_configs
 
-    presets = test_configs.module('desk').PRESETS
+    presets = test_configs.module('toy').PRESETS
     for number, preset in enumerate(PRESETS):
         config = tiny.config(folder)
         config |= dict(phases=presets[preset], tokens=0, offload='', baseline='none')
@@ -46,7 +46,7 @@ def bases(folder):
         config['phases'] = at_switch(config['phases'])
         config['data'] |= dict(threads=0, batch_per_device=0)
         config['model'] |= dict(depth=3, rope_theta=1e4, window=8, qk_norm=True)
-        config['optimizer'] |= dict(b1=0.9, eps=1e-8, rates=(('norm', 0.5),))
+        config['optimizer'] |= dict(b1=0.9, eps=1e-8, lr_multipliers=(('norm', 0.5),))
         if number % 2:
             config['optimizer'] = dict(name='muon', momentum=0.9, b2=0.95)
             config['schedule'] = dict(name='warmup_cosine', peak=1e-3, warmup=0.1)

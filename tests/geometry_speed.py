@@ -28,11 +28,11 @@ def vectors(rows, width=512, seed=0):
 
 def naive(rows_ND, labels_N):
     """The reference's measures of one cell, each on its own; float32."""
-    centred_ND = rows_ND - rows_ND.mean(axis=0)
+    centered_ND = rows_ND - rows_ND.mean(axis=0)
     found = {}
 
     def spectrum():
-        return np.linalg.svd(centred_ND, full_matrices=False)[1]
+        return np.linalg.svd(centered_ND, full_matrices=False)[1]
 
     share = spectrum() ** 2 / np.sum(spectrum() ** 2)
     found['spectral_entropy'] = -np.sum(share * np.log(share)) / np.log(len(share))
@@ -56,7 +56,7 @@ def naive(rows_ND, labels_N):
     count = len(unit_ND) * (len(unit_ND) - 1) / 2
     found['uniformity'] = np.log(np.sum(kernel) / count)
     found['distance_ratio'] = np.sum(same) / np.sum(other)
-    found['author_alignment'] = np.sum(fourth)
+    found['paper_alignment'] = np.sum(fourth)
     return found
 
 
@@ -68,7 +68,7 @@ def seconds(work, *arguments):
 
 
 def compare(rows):
-    """One cell of `rows` sentences, both ways."""
+    """One cell of `rows` sentences, bidirectional."""
     rows_ND, lengths_N2, labels_N = vectors(rows)
     ours, found = min(
         (seconds(forms.summary, rows_ND, lengths_N2, labels_N) for _ in range(3)),

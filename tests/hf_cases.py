@@ -36,7 +36,7 @@ _STRETCHED = dict(
 )
 _ROPE = dict(rope_type='default')
 
-# name: (config.json, does the model read to the left?)
+# name: (config.json, does the model read causally?)
 CASES = {
     'llama': (
         _DECODER

@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 IDLE = 'Warning: this model has learned nothing'
-MOST_KB = 400
+MAX_KB = 400
 DOTS_PER_INCH = 144  # shown at half the size, so sharp on a fine screen
 # What --short replaces; other runs, in another folder.
 SHORT = {'config.steps = 320': 'config.steps = 40', 'runs/colabs': 'runs/colabs-short'}
@@ -61,7 +61,7 @@ def run(path, write=False, short=False):
     """Runs a notebook in this process; with `write`, its outputs replace the old ones.
 
     Raises what a cell raises, and ValueError for a cell that warns and for a notebook
-    that would be written with more than MOST_KB.
+    that would be written with more than MAX_KB.
     """
     notebook, names = json.loads(path.read_text(encoding='utf-8')), {}
     began = time.monotonic()
@@ -80,7 +80,7 @@ def run(path, write=False, short=False):
         print(f'{label}: {time.monotonic() - began:.0f} s\n{said}', end='', flush=True)
     if write:
         text = json.dumps(notebook, indent=1, ensure_ascii=False) + '\n'
-        if len(text) > 1000 * MOST_KB:
+        if len(text) > 1000 * MAX_KB:
             raise ValueError(f'{path} would have {len(text) // 1000} kB: fewer figures.')
         path.write_text(text, encoding='utf-8')
 
@@ -116,7 +116,7 @@ def _shown(kind, value):
 
 
 def _png(figure):
-    """A figure in few colours: a third of the bytes, and no difference to see."""
+    """A figure in few colors: a third of the bytes, and no difference to see."""
     from PIL import Image
 
     drawn, small = io.BytesIO(), io.BytesIO()

@@ -13,7 +13,7 @@ from jepa_text.parallel import exits
 
 ROOT = Path(__file__).parents[1]
 QUICKSTART = str(ROOT / 'configs' / 'quickstart.py')
-TOY = str(ROOT / 'configs' / 'desk.py')
+TOY = str(ROOT / 'configs' / 'toy.py')
 
 
 def test_help_shows_commands_and_examples_that_parse(capsys):
@@ -87,7 +87,7 @@ def test_print_config_shows_everything_and_where_it_is_from(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize('command', ['prepare', 'study', 'plan', 'analyse', 'benchmark'])
+@pytest.mark.parametrize('command', ['prepare', 'study', 'plan', 'analyze', 'benchmark'])
 def test_print_config_of_other_commands(command, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     words = main.COMMANDS[command].example.split()

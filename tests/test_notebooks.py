@@ -27,7 +27,7 @@ def test_a_notebook_is_as_it_ran(path):
     kinds = {output['output_type'] for cell in cells for output in cell['outputs']}
     assert 'error' not in kinds
     assert any('image/png' in o.get('data', {}) for c in cells for o in c['outputs'])
-    assert path.stat().st_size <= 1000 * notebooks.MOST_KB
+    assert path.stat().st_size <= 1000 * notebooks.MAX_KB
     first = ''.join(notebook['cells'][0]['source'])
     badge = 'colab.research.google.com/github/jepa-text/jepa_text/blob/main/colabs'
     assert f'{badge}/{path.name}' in first

@@ -52,7 +52,7 @@ OTHERS = {
             def share(self, params, memory, step):
                 return self.most * step / self.steps
 
-        def make(steps, most=0.5):
+        def make(steps, maximum=0.5):
             return Late(steps, most)
     """,
     'schedule': """
@@ -90,7 +90,7 @@ def command(lab):
         f'--config.prepare.row_length={tiny.LENGTH}',
         '--config.model.depth=1',
         '--config.steps=6',
-        '--config.evaluate={"every": 3, "most_rows": 16}',
+        '--config.evaluate={"every": 3, "max_rows": 16}',
         '--config.checkpoint.every=2',
         '--config.checkpoint.keep=9',
         '--config.compilation_cache=',
@@ -140,7 +140,7 @@ def test_others_are_made_by_their_names():
     assert next(source)['text'] == 'train a whale'
     task = resolve.build('evaluation/tasks', {'name': 'my_lab.task'})
     assert task.name == 'mine' and len(task.train) == 4
-    rule = balance.make({'name': 'my_lab.balance', 'most': 0.4}, steps=10)
+    rule = balance.make({'name': 'my_lab.balance', 'maximum': 0.4}, steps=10)
     np.testing.assert_allclose(rule.weights({}, {}, jnp.float32(5)), (0.2, 0.8))
     schedule = schedules.make({'name': 'my_lab.schedule', 'peak': 2.0}, steps=4)
     assert schedule(3) == 0.5
@@ -199,10 +199,10 @@ def test_every_objective_keeps_the_contract(name):
             ),
         )
     )[2]
-    look = dict.fromkeys(objective.look_names, jnp.nan)
+    look = dict.fromkeys(objective.diagnostic_names, jnp.nan)
     after = jax.eval_shape(lambda seen: objective.remember(memory, seen, look), seen)
     assert jax.tree.structure(after) == jax.tree.structure(memory)
-    assert (objective.look_every(7) == 0) == (not objective.look_names)
+    assert (objective.diagnostics_every(7) == 0) == (not objective.diagnostic_names)
     assert objective.collapse({}) == {} and objective.notes({}) == {}
     assert (objective.baseline({'name': name}) is None) == (not objective.has_target)
     assert ('lm_head' in network.modules) == (token is not None)

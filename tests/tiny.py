@@ -46,7 +46,7 @@ SETTINGS = dict(
     mesh=dict(data=1, fsdp=1, tensor=-1),
     log_every=1,
     telemetry=dict(every=4, on_collapse='warn'),
-    evaluate=dict(every=8, rate=0.15, most_rows=16),
+    evaluate=dict(every=8, rate=0.15, max_rows=16),
     checkpoint=dict(every=5, keep=2),
     compilation_cache='',
 )

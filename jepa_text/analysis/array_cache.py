@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jepa_text.files import seal
+from jepa_text.files import checksums
 
 
 class ArrayCache:
@@ -25,7 +25,7 @@ class ArrayCache:
         folder = self.folder / key
         if not folder.is_dir():
             return None
-        if seal.verify(folder) is not None:
+        if checksums.verify(folder) is not None:
             shutil.rmtree(folder)
             return None
         return {
@@ -54,7 +54,7 @@ class ArrayCache:
             for key, folder in folders.items():
                 for array in arrays[key].values():
                     array.flush()
-                seal.seal(folder)
+                checksums.write(folder)
                 # Another analysis may have computed the same.
                 if not (self.folder / key).exists():
                     folder.replace(self.folder / key)

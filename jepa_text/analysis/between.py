@@ -3,7 +3,7 @@
 tests     every two models on every task: differences, and verdicts over training seeds
 fragile   differences of raw vectors that are gone once length is taken out
 
-A verdict takes statistics.LEAST_SEEDS seeds of both. With fewer there is none: the
+A verdict takes statistics.MIN_SEEDS seeds of both. With fewer there is none: the
 interval is over texts then, of these training runs, and describes these alone.
 """
 
@@ -18,12 +18,12 @@ READ = (('probe_accuracy', ''), ('cosine_spearman', ''))
 GEOMETRY = tuple(
     (metric, form)
     for metric in ('uniformity', 'effective_rank')
-    for form in ('raw', 'length_controlled')
+    for form in ('raw', 'length_residualized')
 )
 OVER_SEEDS = 'over seeds'
 OVER_TEXTS = 'over texts, one training run of each'
 OVER_MEANS = 'over texts, the means of these training runs'
-_CELL = ('task', 'model', 'control', 'layer', 'pooling')
+_RESULT = ('task', 'model', 'control', 'layer', 'pooling')
 
 
 def tests(chosen, rows, single, deviations):
@@ -49,7 +49,7 @@ def tests(chosen, rows, single, deviations):
                         (sides, [[side[seed] for seed in common] for side in values])
                     )
     verdicts = statistics.corrected([values for _, values in compared])
-    kept = by_cell(single), by_cell(deviations)
+    kept = by_result(single), by_result(deviations)
     return [
         _test(sides, *verdict, kept) for (sides, _), verdict in zip(compared, verdicts)
     ]
@@ -64,24 +64,24 @@ def by_seed(rows):
     return found
 
 
-def by_cell(kept):
+def by_result(kept):
     """{task, model, control, layer, pooling: what was kept, one a seed}."""
     found = {}
-    for cell, values in kept.items():
+    for result, values in kept.items():
         if values:
-            key = tuple(getattr(cell, name) for name in _CELL)
+            key = tuple(getattr(result, name) for name in _RESULT)
             found.setdefault(key, []).append(values)
     return found
 
 
-def cell_of(row):
-    """The key of `by_cell` for a row."""
-    return tuple(row[name] for name in _CELL)
+def result_of(row):
+    """The key of `by_result` for a row."""
+    return tuple(row[name] for name in _RESULT)
 
 
-def kept_of(by_cell, row, key):
+def kept_of(by_result, row, key):
     """[the values of that key that were kept for the cell of a row], one a seed."""
-    kept = by_cell.get(cell_of(row), ())
+    kept = by_result.get(result_of(row), ())
     return [values[key] for values in kept if key in values]
 
 
@@ -97,7 +97,7 @@ def fragile(tests):
         place = test['task'], test['first'], test['second'], test['metric']
         other.setdefault(place, {})[test['form']] = test
     for forms in other.values():
-        test, controlled = forms.get('raw'), forms.get('length_controlled')
+        test, controlled = forms.get('raw'), forms.get('length_residualized')
         if test is None or controlled is None or not _is_clear(test):
             continue
         gone = not _is_clear(controlled)
@@ -135,7 +135,7 @@ def said(found, p, names):
     """
     count = f'{found.seeds} seed{"" if found.seeds == 1 else "s"}'
     if not found.test:
-        return f'no verdict: {count}, {statistics.LEAST_SEEDS} needed'
+        return f'no verdict: {count}, {statistics.MIN_SEEDS} needed'
     end = f'(p = {p:.2g}, {count})'
     if p > 1 - statistics.LEVEL:
         return f'no difference shown {end}'
@@ -150,7 +150,7 @@ def _is_clear(test):
 
 
 def _place(row):
-    return (*cell_of(row), row['form'], row['metric'])
+    return (*result_of(row), row['form'], row['metric'])
 
 
 def _test(sides, found, p, kept):

@@ -3,7 +3,7 @@
     plane       alignment against uniformity
     by_layer    curves over layers, with bars
     dots        values with intervals, one line each
-    eigenspectra, likeness (CKA)
+    eigenspectra, similarity (CKA)
 
 A subject is (model, control). A model has one color in all figures; its controls have the
 same color and are told apart by marker and line, so that a figure is read in gray as
@@ -62,7 +62,7 @@ def plane(points, title, models):
 def by_layer(lines, title, ylabel, models, hlines=None):
     """Curves over layers. `lines` is {subject: (layers, intervals)}; where an interval
     has ends, a bar is drawn. `hlines` {subject: value}: controls that have no layers."""
-    hlines, most = hlines or {}, 0
+    hlines, maximum = hlines or {}, 0
     height = _height([*lines, *hlines])
     figure, axes = plots.blank(title, ylabel, 'layer (0: the embedding)', height)
     for subject, (layers, intervals) in lines.items():
@@ -72,10 +72,10 @@ def by_layer(lines, title, ylabel, models, hlines=None):
             _mark(axes, layer, value, subject, models, 3.6, None)
         color = _color(subject, models)
         axes.vlines(layers, low, high, color=color, linewidth=1, alpha=0.7, zorder=2)
-        most = max(most, *layers)
+        maximum = max(maximum, *layers)
     for subject, value in hlines.items():
         _line(axes.axhline, value, subject=subject, models=models, zorder=1)
-    axes.set_xticks(range(0, most + 1, max(1, -(-most // 12))))
+    axes.set_xticks(range(0, maximum + 1, max(1, -(-maximum // 12))))
     plots.legend(figure, axes)
     return figure
 
@@ -129,7 +129,7 @@ def eigenspectra(values, title, models):
     return figure
 
 
-def likeness(values_RC, title, rows, columns, layers=None):
+def similarity(values_RC, title, rows, columns, layers=None):
     """A map of CKA: layers of `rows` (its name) down, of `columns` across; 0 to 1.
 
     `layers`: the numbers of both sides' layers; None: 0, 1, ...

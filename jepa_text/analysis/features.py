@@ -18,7 +18,7 @@ import numpy as np
 
 from jepa_text.analysis import array_cache
 from jepa_text.config import resolve
-from jepa_text.files import seal
+from jepa_text.files import checksums
 from jepa_text.models import pooling
 
 VERSION = 5  # of what the numbers mean; another one is another file
@@ -71,10 +71,12 @@ def of(
     if any(name.startswith('inverse_frequency') for name in poolings):
         counts_V = np.bincount(np.concatenate(rows), minlength=model.tokenizer.vocab_size)
         given['inverse_frequency'] = counts_V.astype(np.float32)
-    start = seal.checksum([identity(model), list(texts)])
-    weights = {name: seal.checksum(np.asarray(x).tolist()) for name, x in given.items()}
+    start = checksums.checksum([identity(model), list(texts)])
+    weights = {
+        name: checksums.checksum(np.asarray(x).tolist()) for name, x in given.items()
+    }
     names = {
-        (layer, name): seal.checksum([start, layer, weights.get(pooling.base(name))])
+        (layer, name): checksums.checksum([start, layer, weights.get(pooling.base(name))])
         + f'-{name}'
         for layer, name in pairs
     }
@@ -117,18 +119,18 @@ def identity(model):
             digest.update(np.ascontiguousarray(jax.device_get(leaf)))
         reading = VERSION, model.causal, model.begin, model.end, model.length
         said = repr(model.network.encoder), repr(reading), model.tokenizer.fingerprint
-        _IDENTITIES[model] = seal.checksum([*said, digest.hexdigest()])
+        _IDENTITIES[model] = checksums.checksum([*said, digest.hexdigest()])
     return _IDENTITIES[model]
 
 
-def token_states(model, texts, most_tokens=TRAINED_ON, batch_size=64):
+def token_states(model, texts, max_tokens=TRAINED_ON, batch_size=64):
     """(hidden_NLD float16, valid_NL) of the last layer: what trained pooling learns from.
 
-    The first `most_tokens` tokens, specials among them.
+    The first `max_tokens` tokens, specials among them.
     """
-    rows = [model.row(text)[:most_tokens] for text in texts]
-    states = np.zeros((len(rows), most_tokens, model.network.encoder.width), np.float16)
-    valid_NL = np.zeros((len(rows), most_tokens), bool)
+    rows = [model.row(text)[:max_tokens] for text in texts]
+    states = np.zeros((len(rows), max_tokens, model.network.encoder.width), np.float16)
+    valid_NL = np.zeros((len(rows), max_tokens), bool)
 
     @jax.jit
     def forward(params, *batch):
@@ -138,7 +140,7 @@ def token_states(model, texts, most_tokens=TRAINED_ON, batch_size=64):
         chosen = rows[start : start + batch_size]
         batch = model.pad(chosen, batch_size)
         last_BLD = np.asarray(forward(model.params, *batch))
-        count, length = len(chosen), min(last_BLD.shape[1], most_tokens)
+        count, length = len(chosen), min(last_BLD.shape[1], max_tokens)
         states[start : start + count, :length] = last_BLD[:count, :length]
         valid_NL[start : start + count, :length] = batch[1][:count, :length] > 0
     return states, valid_NL

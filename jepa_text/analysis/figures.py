@@ -12,18 +12,18 @@ LAYERED = (
     ('word_recovery_auc', '', 'AUC of content words'),
     ('effective_rank', 'raw', 'effective rank'),
     ('uniformity', 'raw', 'uniformity, raw'),
-    ('uniformity', 'length_controlled', 'uniformity, length taken out'),
+    ('uniformity', 'length_residualized', 'uniformity, length taken out'),
     ('intrinsic_dimension', 'raw', 'intrinsic dimension (TwoNN)'),
 )
 TRAINING = (
     ('jepa/lambda', 'Weight of the latent loss', 'λ'),
-    ('jepa/target_std', 'Spread of the latent targets', '0 = collapsed'),
+    ('jepa/target_std', 'Standard deviation of the latent targets', '0 = collapsed'),
     ('jepa/effective_rank', 'Effective rank of the targets', ''),
     ('jepa/mean_cosine', 'Mean cosine of the targets', '1 = collapsed'),
     ('geometry/effective_rank', 'Effective rank of held-out rows', ''),
     ('geometry/uniformity', 'Uniformity of held-out rows', ''),
 )
-FORMS = {'raw': 'raw', 'length_controlled': 'length taken out'}
+FORMS = {'raw': 'raw', 'length_residualized': 'length taken out'}
 
 
 def probe_of(task):
@@ -100,7 +100,7 @@ def layers(task, results):
 _COUNTED = controls.TF_IDF, controls.WHOLE, controls.LARGEST
 
 
-def likeness(results):
+def similarity(results):
     """The section of CKA maps, or None."""
     maps, seeds = {}, {}
     for row in results['rows']:
@@ -120,11 +120,13 @@ def likeness(results):
         whole = [[values[i, j] for j in numbers[1]] for i in numbers[0]]
         one, two = map(named, sides)
         title = f'within {one}' if one == two else f'of {one} and {two}'
-        figures.append(charts.likeness(whole, f'Unbiased CKA {title}', one, two, numbers))
+        figures.append(
+            charts.similarity(whole, f'Unbiased CKA {title}', one, two, numbers)
+        )
     return figures and {
         'heading': f'How alike layers are, on {results["tasks"][0]["name"]}',
-        'text': 'Unbiased linear CKA of centred vectors, unbiased_cka in analysis.csv: 1 '
-        'is the same up to rotation and scale; about 0, maybe a little below, is '
+        'text': 'Unbiased linear CKA of centered vectors, unbiased_cka in analysis.csv: '
+        '1 is the same up to rotation and scale; about 0, maybe a little below, is '
         'unrelated, however few the texts. The usual CKA (similarity.linear_cka) is near '
         '1 for few texts whatever the vectors.',
         'figures': figures[:12],

@@ -33,7 +33,7 @@ GEOMETRY = {value: value[0] == 'effective_rank' for value in between.GEOMETRY}
 NEARNESS = {
     (metric, form): False
     for metric in ('class_alignment', 'distance_ratio', 'alignment')
-    for form in ('raw', 'length_controlled')
+    for form in ('raw', 'length_residualized')
 }
 MEAN = 'mean'
 _NAMED = ('task', 'model', 'metric', 'form')
@@ -107,8 +107,8 @@ def over_seeds(rows):
         if len({row['seed'] for row in group}) < 2:
             continue
         values = [row['value'] for row in group]
-        halves = np.array([(row['high'] - row['low']) / 2 for row in group])
-        known = halves[np.isfinite(halves)]
+        half_widths = np.array([(row['high'] - row['low']) / 2 for row in group])
+        known = half_widths[np.isfinite(half_widths)]
         within = known.mean() if known.size else 0.0
         reach = math.hypot(statistics.t_reach(values) / math.sqrt(len(group)), within)
         mean = float(np.mean(values))
@@ -158,7 +158,7 @@ def compare(rows, deviations, single):
         # The strongest: 'explained' before 'unclear', then by what it reaches.
         sign = -1 if higher else 1
         control, worst, reached = min(bad, key=lambda one: (one[1].kind, sign * one[2]))
-        runs = len(seeds.get((*between.cell_of(row), row['form'], row['metric']), ()))
+        runs = len(seeds.get((*between.result_of(row), row['form'], row['metric']), ()))
         over = 'Over texts, this one training run'
         if runs > 1:
             over = f'Over texts and {runs} training runs, described: '
@@ -201,7 +201,7 @@ def _worse(chosen):
 
 def _verdicts(chosen, single, collapsed):
     """[(row, higher, [(control, Verdict, reached)])] of values that have a control."""
-    made, single = [], between.by_cell(single)
+    made, single = [], between.by_result(single)
     for (task, model, control, metric, form), row in chosen.items():
         higher = (READ | GEOMETRY | NEARNESS).get((metric, form))
         if control or not model or higher is None or not math.isfinite(row['value']):

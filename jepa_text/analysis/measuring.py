@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jepa_text.analysis import array_cache, cells, features, readouts, telling
-from jepa_text.analysis.cells import Cell
+from jepa_text.analysis import array_cache, features, probes, results, telling
+from jepa_text.analysis.results import Result
 from jepa_text.data import as_read
 from jepa_text.evaluation import controls, lexical
-from jepa_text.files import seal
+from jepa_text.files import checksums
 from jepa_text.measures import similarity, trained_pooling
 from jepa_text.models import pooling
 
@@ -42,12 +42,12 @@ class Measured:
         self.read, self.cuts = {}, []
         self.deviations, self.single, self.last = {}, {}, {}
         for task in tasks:
-            for control, single in readouts.baselines(task).items():
-                cell = Cell(task.name, '', 0, control, None, '')
-                self.single[cell] = single
+            for control, single in probes.baselines(task).items():
+                result = Result(task.name, '', 0, control, None, '')
+                self.single[result] = single
                 for metric, values_N in single.items():
                     value = values_N.mean(), math.nan, math.nan
-                    self._row(cell, '', metric, value, len(task.test))
+                    self._row(result, '', metric, value, len(task.test))
 
     def model(self, model, name, seed):
         """A model, its untrained self and its bag of embeddings on every task."""
@@ -66,11 +66,11 @@ class Measured:
         for task in self.tasks if controls.BAG in wanted else ():
             with self.tell.part(name, controls.BAG, task.name):
                 texts, read = _texts(task), self.read[name, seed, task.name]
-                cell = Cell(task.name, name, seed, controls.BAG, None, 'mean')
+                result = Result(task.name, name, seed, controls.BAG, None, 'mean')
                 rows_ND = controls.bag_of_embeddings(model, texts)
                 tokens_N = [len(model.row(text)) for text in texts]
-                self._cells(
-                    {(cell,): lambda x=rows_ND: x}, read, _lengths(tokens_N, read)
+                self._measure_all(
+                    {(result,): lambda x=rows_ND: x}, read, _lengths(tokens_N, read)
                 )
 
     def tf_idf(self):
@@ -81,19 +81,21 @@ class Measured:
                 groups = {_texts(task): (task, [])}
                 for (name, seed, of), read in self.read.items():
                     if of == task.name:
-                        cell = Cell(of, name, seed, controls.TF_IDF, None, '')
-                        groups.setdefault(_texts(read), (read, []))[1].append(cell)
+                        result = Result(of, name, seed, controls.TF_IDF, None, '')
+                        groups.setdefault(_texts(read), (read, []))[1].append(result)
                 whole = controls.WHOLE
                 if len(groups) == 1:
                     groups[_texts(task)][1].clear()
                     whole = controls.TF_IDF
-                groups[_texts(task)][1].append(Cell(task.name, '', 0, whole, None, ''))
-                for texts, (read, places) in groups.items():
+                groups[_texts(task)][1].append(Result(task.name, '', 0, whole, None, ''))
+                for texts, (read, wanted) in groups.items():
                     rows_NW = controls.tf_idf(texts, read.train.texts())
                     lengths_N2 = controls.word_lengths(texts)
-                    self._cells({tuple(places): lambda x=rows_NW: x}, read, lengths_N2)
+                    self._measure_all(
+                        {tuple(wanted): lambda x=rows_NW: x}, read, lengths_N2
+                    )
 
-    def likeness(self):
+    def similarity(self):
         """Unbiased CKA of all layers with all, within and between models, on the first
         task."""
         names = list(self.last)
@@ -104,11 +106,11 @@ class Measured:
             cka = similarity.similarity_map([*down.values()], [*across.values()])
             for (i, rows_ND), values in zip(down.items(), cka):
                 for j, value in zip(across, values):
-                    cell = Cell(self.tasks[0].name, *one, '', i, self._pooling)
+                    result = Result(self.tasks[0].name, *one, '', i, self._pooling)
                     other = f'{two[0]} seed {two[1]} layer {j}'
                     value = value, math.nan, math.nan
                     count = len(rows_ND)
-                    self._row(cell, 'centred', 'unbiased_cka', value, count, other)
+                    self._row(result, 'centered', 'unbiased_cka', value, count, other)
 
     def _features(self, model, name, seed, control):
         for task in self.tasks:
@@ -124,14 +126,14 @@ class Measured:
                     folder=self.cache,
                     tell=self.tell.within,
                 )
-                places = {
-                    (Cell(task.name, name, seed, control, *pair),): partial(
+                wanted = {
+                    (Result(task.name, name, seed, control, *pair),): partial(
                         found.vectors, *pair
                     )
                     for pair in found.names
                 }
                 labels = _token_labels(model, task)
-                self._cells(places, read, _lengths(found.tokens_N, read), labels)
+                self._measure_all(wanted, read, _lengths(found.tokens_N, read), labels)
                 if task is self.tasks[0] and not control:
                     start = len(texts) - len(task.test.texts())
                     self.last[name, seed] = {
@@ -156,23 +158,23 @@ class Measured:
         self.tell.within(f'training {", ".join(trained)}')
         return wanted, trained_weights(model, task, self._seed, self.cache)
 
-    def _cells(self, places, task, lengths_N2, labels=None):
+    def _measure_all(self, wanted, task, lengths_N2, labels=None):
         """Measures clouds in parallel, and keeps what they give, in their order.
 
         `places` is {Cells: a function that gives the vectors of all of them}.
         """
-        deepest = max(cell.layer or 0 for cell, *_ in places)
-        once = cells.once(task)
+        deepest = max(result.layer or 0 for result, *_ in wanted)
+        once = results.once(task)
 
         def measure(place):
-            cell, rows_ND = place[0], places[place]()
-            is_last = (cell.layer or 0) == deepest
+            result, rows_ND = place[0], wanted[place]()
+            is_last = (result.layer or 0) == deepest
             made = self._geometry(task, once, rows_ND, lengths_N2, is_last)
-            if is_last or cell.pooling == self._pooling:
-                is_first = cell.pooling in (self._pooling, 'mean')
+            if is_last or result.pooling == self._pooling:
+                is_first = result.pooling in (self._pooling, 'mean')
                 paper = labels if is_last and is_first else None
-                split = cells.split(rows_ND, task)
-                values, single = readouts.answers(task, split, self._seed, paper)
+                split = results.split(rows_ND, task)
+                values, single = probes.answers(task, split, self._seed, paper)
                 made.single.update(single)
                 count = len(task.test)
                 made.values.extend(('', name, x, count) for name, x in values.items())
@@ -180,40 +182,40 @@ class Measured:
 
         with futures.ThreadPoolExecutor(self.config['threads'] or os.cpu_count()) as pool:
             for number, (place, made) in enumerate(
-                zip(places, pool.map(measure, places)), 1
+                zip(wanted, pool.map(measure, wanted)), 1
             ):
-                self.tell.within(f'measured {number:,} of {len(places):,} clouds')
-                for cell in place:
+                self.tell.within(f'measured {number:,} of {len(wanted):,} clouds')
+                for result in place:
                     for value in made.values:
-                        self._row(cell, *value)
-                    self.deviations[cell] = made.deviations
-                    self.single[cell] = made.single
+                        self._row(result, *value)
+                    self.deviations[result] = made.deviations
+                    self.single[result] = made.single
                     for form, values in made.spectra.items():
                         spectrum = dict(form=form, values=values)
-                        self.spectra.append(cell._asdict() | spectrum)
+                        self.spectra.append(result._asdict() | spectrum)
 
     def _geometry(self, task, once, rows_ND, lengths_N2, is_last):
         """Every measure of the test texts, each once; in the last layer, intervals."""
         start = len(rows_ND) - len(task.test.texts())
         rows_ND, lengths_N2 = (x[start:][once.index_M] for x in (rows_ND, lengths_N2))
         by_class = task.kind == 'labels' and task.test.second is None
-        values, deviations = cells.geometry_values(
+        values, deviations = results.geometry_values(
             rows_ND,
             lengths_N2,
             task.test.target[once.index_M] if by_class else None,
-            self.config['halves'] if is_last else 0,
+            self.config['half_samples'] if is_last else 0,
             self._seed,
             once.units_M,
             once.positives_P2,
         )
         values = [(form, name, x, len(rows_ND)) for (name, form), x in values.items()]
-        spectra = cells.spectra(rows_ND, lengths_N2) if is_last else {}
+        spectra = results.spectra(rows_ND, lengths_N2) if is_last else {}
         return _Made(values, deviations, {}, spectra)
 
-    def _row(self, cell, form, metric, interval, count, other=''):
+    def _row(self, result, form, metric, interval, count, other=''):
         value, low, high = (float(x) for x in interval)
         measured = dict(form=form, metric=metric, value=value, low=low, high=high)
-        self.rows.append(cell._asdict() | measured | dict(count=count, other=other))
+        self.rows.append(result._asdict() | measured | dict(count=count, other=other))
 
 
 def trained_weights(model, task, seed, folder):
@@ -221,7 +223,7 @@ def trained_weights(model, task, seed, folder):
     chosen = task.train.take(np.arange(min(len(task.train), POOLING_TEXTS)))
     cache = array_cache.ArrayCache(folder)
     question = [features.identity(model), chosen.first, chosen.target.tolist(), seed]
-    key = f'pooling-{seal.checksum(question)}'
+    key = f'pooling-{checksums.checksum(question)}'
     kept = cache.get(key)
     if kept is not None:
         return {name: np.array(weights) for name, weights in kept.items()}
@@ -249,12 +251,12 @@ def _lengths(tokens_N, read):
 
 
 def _token_labels(model, task):
-    """(train, test) of lexical.author_token_labels, for classes of single texts."""
+    """(train, test) of lexical.paper_token_labels, for classes of single texts."""
     if task.kind != 'labels' or task.train.second is not None:
         return None
     sides = []
     for part in (task.train, task.test):
         rows = [model.row(text) for text in part.first]
         tokens_NL, segments_NL, _ = model.pad(rows, len(rows))
-        sides.append(lexical.author_token_labels(tokens_NL, segments_NL > 0))
+        sides.append(lexical.paper_token_labels(tokens_NL, segments_NL > 0))
     return sides

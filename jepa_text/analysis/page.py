@@ -9,8 +9,8 @@ from jepa_text.report import console, page
 COLUMNS = ('task', 'model', 'probe', 'words', 'uniformity', 'without length', 'rank')
 SHOWN = 6  # warnings on the terminal
 METHODS = """Everything is measured on texts that no probe has learned from. Geometry
-comes in four forms: raw, centred, whitened, and with what the length of a text predicts
-taken out (cross-fitted); raw measures of spread mostly show length. A text that occurs
+comes in four forms: raw, centered, whitened, and with what the length of a text predicts
+taken out (cross-fitted); raw measures of variance mostly show length. A text that occurs
 twice counts once there. {controls}
 
 Intervals are 95 %: of probes, a bootstrap over test examples, which is too narrow where
@@ -22,7 +22,7 @@ training split of at most {train} examples; test sets are samples of at most {te
 flips), and take five; all else is over texts: about these training runs, not about their
 objectives."""
 CONTROLS = {
-    controls.UNTRAINED: 'the same architecture at random initialisation',
+    controls.UNTRAINED: 'the same architecture at random initialization',
     controls.BAG: "the mean of the model's input embeddings",
     controls.TF_IDF: 'TF-IDF',
 }
@@ -66,7 +66,7 @@ def write(path, results):
     for task in results['tasks']:
         sections += _task_sections(task, results)
     sections += [
-        figures.likeness(results),
+        figures.similarity(results),
         figures.training(results),
         verdicts.explained(results),
         verdicts.differences(results),
@@ -95,10 +95,10 @@ def methods(config):
     """How it was measured, by this config, in words."""
     names = [CONTROLS[name] for name in config['controls']]
     geometry = 'of geometry, none'
-    if config['halves']:
+    if config['half_samples']:
         geometry = (
-            f'of geometry, {config["halves"]} random halves of at most 1,000 texts, '
-            'the two of a pair together, scaled to all'
+            f'of geometry, {config["half_samples"]} random half-samples of at most '
+            '1,000 texts, the two of a pair together, scaled to all'
         )
     said = f'Controls: {", ".join(names)}.' if names else 'No control was asked for.'
     text = METHODS.format(**{**config, 'controls': said, 'geometry': geometry})
@@ -179,7 +179,7 @@ def _how_many(task, results):
 
 # What can be read off: with the interval in the table, and without.
 READ = {
-    'labels': ((), ('word_recovery_auc', 'balance', 'author_probe_gap')),
+    'labels': ((), ('word_recovery_auc', 'balance', 'paper_probe_gap')),
     'scores': (
         ('cosine_spearman',),
         (

@@ -37,7 +37,7 @@ class Telling:
 
 def parts(config, tasks):
     """How many parts an analysis has: each model and control on each task, the control
-    without a model, then likeness and the comparison."""
+    without a model, then similarity and the comparison."""
     wanted = config['controls']
     of_a_model = 1 + (controls.UNTRAINED in wanted) + (controls.BAG in wanted)
     counted = controls.TF_IDF in wanted

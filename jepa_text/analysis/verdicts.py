@@ -40,14 +40,14 @@ def _alarms(results):
         f'Collapsed on {task}, all vectors nearly equal: `{model}`.'
         for task, model in results['collapsed']
     ]
-    by_place = {}
+    by_position = {}
     for one in results['worse']:
-        by_place.setdefault((one['task'], one['model']), []).append(
+        by_position.setdefault((one['task'], one['model']), []).append(
             f'{words(one["metric"])} {one["found"]:.3f} against {one["reached"]:.3f}'
         )
     return said + [
         f'Worse than untrained on {task}: `{model}` ({"; ".join(values)}).'
-        for (task, model), values in by_place.items()
+        for (task, model), values in by_position.items()
     ]
 
 
@@ -110,7 +110,7 @@ def differences(results):
     columns = 'task, first, second, value, first − second, 95 %, interval, verdict'
     return rows and {
         'heading': 'Differences between models',
-        'text': f'A verdict takes {statistics.LEAST_SEEDS} seeds of both: a paired '
+        'text': f'A verdict takes {statistics.MIN_SEEDS} seeds of both: a paired '
         f't-test over seeds, sign flips from {statistics.FLIPPED_SEEDS} on; p is '
         'after Holm, over all verdicts. Intervals over texts describe these training '
         'runs: another seed may turn the difference round.',
@@ -130,7 +130,7 @@ def described(row):
 
 def words(metric):
     """'word recovery AUC' of word_recovery_auc."""
-    text = metric.replace('author_probe_gap', "paper's_probe_gap").replace('_', ' ')
+    text = metric.replace('paper_probe_gap', "paper's_probe_gap").replace('_', ' ')
     return text.replace(' auc', ' AUC').replace(' f1', ' F1').replace(' mcc', ' MCC')
 
 

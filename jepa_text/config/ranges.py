@@ -9,22 +9,24 @@ import operator
 import re
 import typing
 
-MOST = 2**31 - 1  # steps are counted in 32 bits
+MAX_INT = 2**31 - 1  # steps are counted in 32 bits
 NOTHING = type(None)
 # Kinds of keywords whose default does not tell, wherever they are asked for.
 KINDS = {
-    **dict.fromkeys(('mlm', 'latent', 'regularise', 'become'), (dict,)),
+    **dict.fromkeys(('mlm', 'latent', 'regularizer', 'adapt'), (dict,)),
     **dict.fromkeys(('balance', 'of'), (float, dict)),
     'momentum': (float, dict, NOTHING),
     **dict.fromkeys(('parts', 'shares', 'prefix'), (list,)),
     **dict.fromkeys(('target_scale', 'context_scale'), (list,)),
     'rate': (float, list, dict),
-    'rates': (list, dict),
+    'lr_multipliers': (list, dict),
     'span_length': (int,),
     'preset': (str,),
 }
-HOLDS = dict(least=operator.ge, most=operator.le, above=operator.gt, below=operator.lt)
-AS_WORDS = dict(least='at least', most='at most', above='above', below='below')
+HOLDS = dict(
+    minimum=operator.ge, maximum=operator.le, above=operator.gt, below=operator.lt
+)
+AS_PHRASES = dict(minimum='at least', maximum='at most', above='above', below='below')
 WORDS = {
     bool: 'True or False',
     int: 'a whole number',
@@ -37,9 +39,9 @@ WORDS = {
 
 def number(what, value, whole=False, finite=True, **bounds):
     """Raises ValueError unless `value` is a number of the kind that is asked, within the
-    `bounds`: least, most, above, below. `what` names it.
+    `bounds`: minimum, maximum, above, below. `what` names it.
 
-    >>> number('rate', 0.3, above=0, most=1)
+    >>> number('rate', 0.3, above=0, maximum=1)
     """
     right = isinstance(value, int | float) and not isinstance(value, bool)
     right = right and not math.isnan(value)
@@ -54,10 +56,10 @@ def number(what, value, whole=False, finite=True, **bounds):
 def describe(whole=False, finite=False, **bounds):
     """What is asked of a number, in words.
 
-    >>> describe(whole=True, least=1)
+    >>> describe(whole=True, minimum=1)
     'a whole number at least 1'
     """
-    words = ' and '.join(f'{AS_WORDS[k]} {v}' for k, v in bounds.items())
+    words = ' and '.join(f'{AS_PHRASES[k]} {v}' for k, v in bounds.items())
     kind = 'whole number' if whole else 'number'
     return f'a {"finite " if finite else ""}{kind} {words}'.rstrip()
 
@@ -113,7 +115,7 @@ def _is_a(value, kind):
     if isinstance(value, bool) or kind not in (int, float):
         return type(value) is kind
     if kind is int:
-        return isinstance(value, int) and abs(value) <= MOST
+        return isinstance(value, int) and abs(value) <= MAX_INT
     return isinstance(value, int | float) and math.isfinite(value)
 
 

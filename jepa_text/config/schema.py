@@ -6,7 +6,7 @@ sections. This file knows none of them: it is handed the root.
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Data:
         folder: str = field('', 'where the rows lie')
-        row_length: int = field(doc='tokens in a row', least=1)
+        row_length: int = field(doc='tokens in a row', minimum=1)
 
     read(Config, {'data': {'row_length': 64}}).data.folder
 
@@ -27,7 +27,7 @@ from jepa_text.config import ranges, resolve
 
 REQUIRED = dataclasses.MISSING
 NOTHING = type(None)
-BOUNDS = ('least', 'most', 'above', 'below', 'finite')
+BOUNDS = ('minimum', 'maximum', 'above', 'below', 'finite')
 
 
 def field(default=REQUIRED, doc='', **rules):

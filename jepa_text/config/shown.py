@@ -6,7 +6,7 @@ import typing
 
 from jepa_text.config import resolve, schema
 
-DEFAULT, FILE, COMMAND_LINE, START = 'default', 'file', 'command line', 'start'
+DEFAULT, FILE, COMMAND_LINE, INIT_FROM = 'default', 'file', 'command line', 'init_from'
 MISSING, NONE = object(), '(none)'
 
 
@@ -71,7 +71,7 @@ def lines(made, file, given, before=None):
     pairs = []
     for path, value, is_implied in _values('', made, {}):
         if not is_implied and before.get(path, MISSING) != value:
-            origin = START
+            origin = INIT_FROM
         elif path in given and (path not in file or given[path] != file[path]):
             origin = COMMAND_LINE
         else:

@@ -13,11 +13,11 @@ from jepa_text.config import config_file, resolve, schema, shown
 TOY, PAPERS = 'toy', 'pretrain'
 # Names beside the presets of configs/presets.py: (command, file, its argument).
 OTHERS = {
-    'toy': ('train', 'desk', 'clm_mlm'),
-    'hybrid': ('train', 'desk', 'clm_jepa_mlm'),
+    'toy': ('train', 'toy', 'clm_mlm'),
+    'hybrid': ('train', 'toy', 'clm_jepa_mlm'),
     'adapt': ('train', 'cpt', 'hf:NAME_OR_FOLDER,2k,mlm'),
     'study': ('study', 'quickstart', None),
-    'analyse': ('analyse', 'analyse', 'models=runs/first'),
+    'analyze': ('analyze', 'analyze', 'models=runs/first'),
     'benchmark': ('benchmark', 'benchmark', 'objectives'),
 }
 HEAD = '''"""{what}: to be edited.
@@ -73,7 +73,7 @@ def write(path, text):
 def _chosen(preset):
     """(command, file, argument) of a preset."""
     name, _, size = preset.partition(',')
-    presets = config_file.shared('desk').PRESETS
+    presets = config_file.shared('toy').PRESETS
     sizes = (TOY, *config_file.shared(PAPERS).SIZES)
     if name not in (*presets, *OTHERS):
         near = resolve.nearest(name, [*OTHERS, *presets])
@@ -82,7 +82,7 @@ def _chosen(preset):
         sizes = sizes if name not in OTHERS or name == 'hybrid' else ()
         known = ', '.join(sizes) or f'none of {name}'
         raise ValueError(f'--preset={preset}: there is no size {size!r}, but {known}.')
-    command, file, argument = OTHERS.get(name, ('train', 'desk', name))
+    command, file, argument = OTHERS.get(name, ('train', 'toy', name))
     if size in ('', TOY):
         return command, file, argument
     return command, PAPERS, f'{argument},{size}'

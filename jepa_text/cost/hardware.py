@@ -122,13 +122,13 @@ class Options:
 
     hardware: str = schema.field('h100:8', 'CHIP or CHIP:COUNT')
     mfu: float | None = schema.field(
-        None, "the share of the chips' peak; that of the chip", above=0, most=1
+        None, "the share of the chips' peak; that of the chip", above=0, maximum=1
     )
     price: float | None = schema.field(
-        None, 'US dollars a chip and hour; that of the chip', least=0
+        None, 'US dollars a chip and hour; that of the chip', minimum=0
     )
     vocab_size: int | None = schema.field(
-        None, 'for a config whose tokenizer is not here', least=0
+        None, 'for a config whose tokenizer is not here', minimum=0
     )
     compile: bool = schema.field(False, 'ask the compiler for the memory, too')
 

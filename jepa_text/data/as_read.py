@@ -27,10 +27,10 @@ class Cut(NamedTuple):
     read: float
 
 
-def stop(tokenizer, text, most):
+def stop(tokenizer, text, maximum):
     """Characters of the first `most` tokens of a text; None if there are no more."""
     encoding = tokenizer.backend.encode(text, add_special_tokens=False)
-    return encoding.offsets[most - 1][1] if len(encoding.ids) > most else None
+    return encoding.offsets[maximum - 1][1] if len(encoding.ids) > maximum else None
 
 
 def warn(model, texts, rows):

@@ -84,7 +84,7 @@ def find(path, suffixes):
     places, links = [top], []
     while places or links:
         place = (places or links).pop()
-        inside, why = _look(place, suffixes, seen)
+        inside, why = _inspect(place, suffixes, seen)
         for entry in inside:
             (links if entry.is_symlink() else places).append(pathlib.Path(entry.path))
         if why == '':
@@ -96,7 +96,7 @@ def find(path, suffixes):
     return found
 
 
-def _look(place, suffixes, seen):
+def _inspect(place, suffixes, seen):
     """(entries of a folder, why the place is not read): '' for a file that is, None for a
     folder."""
     real, wanted = os.path.realpath(place), place.name.lower().endswith(suffixes)

@@ -31,7 +31,7 @@ from array_record.python.array_record_data_source import ArrayRecordDataSource
 from jepa_text.config import resolve, schema
 from jepa_text.data import rows as rows_on_disk
 from jepa_text.data import tokenizers
-from jepa_text.files import paths, seal
+from jepa_text.files import checksums, paths
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,15 +39,15 @@ class Config:
     """The section `data`."""
 
     folder: str = schema.field('', 'the prepared rows; made where `prepare` says how')
-    row_length: int = schema.field(doc='tokens in a row', least=1, most=2**24)
+    row_length: int = schema.field(doc='tokens in a row', minimum=1, maximum=2**24)
     batch_size: int = schema.field(
-        0, 'rows of a step, of all devices together; or', least=0, most=2**24
+        0, 'rows of a step, of all devices together; or', minimum=0, maximum=2**24
     )
     batch_per_device: int = schema.field(
-        0, 'rows of a step on each device', least=0, most=2**24
+        0, 'rows of a step on each device', minimum=0, maximum=2**24
     )
     threads: int = schema.field(
-        0, 'that read; 0: as many as there are cores, up to 4', least=0, most=4096
+        0, 'that read; 0: as many as there are cores, up to 4', minimum=0, maximum=4096
     )
 
 
@@ -101,7 +101,7 @@ class Rows:
         """The first shard whose checksum is not the manifest's; the folder if none."""
         for entry in self.manifest['splits'][self.split]['files']:
             path = self.folder / entry['name']
-            if seal.sha256(path) != entry['sha256']:
+            if checksums.sha256(path) != entry['sha256']:
                 return path
         return self.folder
 
@@ -245,15 +245,15 @@ def _iterate(dataset):
 
 
 def heldout_batches(
-    rows, corrupt, *, batch_size, seed, most_rows=None, process_index=0, process_count=1
+    rows, corrupt, *, batch_size, seed, max_rows=None, process_index=0, process_count=1
 ):
-    """One pass over the rows (or the first `most_rows`) in order, in full batches.
+    """One pass over the rows (or the first `max_rows`) in order, in full batches.
 
     The last batch is filled up with rows of zeros: segment_ids 0, masks False. The
     generator of row i is that of (seed, i), the same in every pass.
     """
     local = _local_batch_size(batch_size, process_index, process_count)
-    count = len(rows) if most_rows is None else min(most_rows, len(rows))
+    count = len(rows) if max_rows is None else min(max_rows, len(rows))
     first = process_index * local
     for begin in range(first, count + first, batch_size):
         indices = range(begin, min(begin + local, count))

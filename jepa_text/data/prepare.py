@@ -19,7 +19,7 @@ from jepa_text.data import rows, tokenizing
 from jepa_text.data import shards as shard_files
 from jepa_text.files import atomic, paths
 
-LEAST_ROW_LENGTH = 8
+MIN_ROW_LENGTH = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,15 +32,16 @@ class Config:
         given=('split',),
     )
     tokenizer: str = schema.field(
-        doc="a tokenizer.json, 'bundled', or 'start': that of what the run starts from"
+        doc="a tokenizer.json, 'bundled', or 'init_from': that of what the run starts "
+        'from'
     )
-    row_length: int = schema.field(doc='tokens in a row', least=LEAST_ROW_LENGTH)
+    row_length: int = schema.field(doc='tokens in a row', minimum=MIN_ROW_LENGTH)
     splits: tuple[str, ...] = schema.field(('train', 'heldout'), 'of the source')
     packing: str = schema.field(
         'best_fit', "documents into rows: 'best_fit', or 'concat' to cut at any place"
     )
-    shards: int = schema.field(4, 'files of each split', least=1)
-    seed: int = schema.field(0, 'of the order of rows', least=0)
+    shards: int = schema.field(4, 'files of each split', minimum=1)
+    seed: int = schema.field(0, 'of the order of rows', minimum=0)
     add_bos: bool = schema.field(True, '<bos> before a document')
     add_eos: bool = schema.field(True, '<eos> after it')
 
@@ -99,10 +100,10 @@ def prepare(
 
 def _check(row_length, packing, shards, splits, seed):
     is_whole = isinstance(row_length, int) and not isinstance(row_length, bool)
-    if not is_whole or row_length < LEAST_ROW_LENGTH:
+    if not is_whole or row_length < MIN_ROW_LENGTH:
         raise ValueError(
             f'row_length={row_length!r} must be a whole number of tokens, at least '
-            f'{LEAST_ROW_LENGTH}; 64 to 8192 are usual.'
+            f'{MIN_ROW_LENGTH}; 64 to 8192 are usual.'
         )
     if packing not in packings.PACKINGS:
         raise ValueError(

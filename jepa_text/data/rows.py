@@ -18,7 +18,7 @@ import pathlib
 
 import numpy as np
 
-from jepa_text.files import atomic, paths, seal
+from jepa_text.files import atomic, checksums, paths
 
 FORMAT = 1
 MANIFEST = 'manifest.json'
@@ -70,13 +70,13 @@ def shard_name(split, number, count):
 
 def entry(path):
     """What the manifest says about a file: name, bytes, sha256."""
-    return {'name': path.name, **seal.described(path)}
+    return {'name': path.name, **checksums.described(path)}
 
 
 def write_manifest(folder, manifest):
-    """Writes manifest.json, sealed with its checksum, and returns it as read back."""
-    sealed = manifest | {'checksum': seal.checksum(manifest)}
-    atomic.write(pathlib.Path(folder, MANIFEST), json.dumps(sealed, indent=2) + '\n')
+    """Writes manifest.json, with its checksum, and returns it as read back."""
+    whole = manifest | {'checksum': checksums.checksum(manifest)}
+    atomic.write(pathlib.Path(folder, MANIFEST), json.dumps(whole, indent=2) + '\n')
     return json.loads(json.dumps(manifest))
 
 
@@ -94,7 +94,7 @@ def read_manifest(folder):
         )
     try:
         manifest = json.loads(path.read_text(encoding='utf-8'))
-        is_whole = manifest.pop('checksum') == seal.checksum(manifest)
+        is_whole = manifest.pop('checksum') == checksums.checksum(manifest)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         is_whole = False
     if not is_whole:
@@ -135,7 +135,7 @@ def check_sums(folder, manifest):
     """Raises ValueError, naming the file, when one's sha256 is not the manifest's."""
     check_sizes(folder, manifest)
     for name, entry in files(manifest):
-        found = seal.sha256(pathlib.Path(folder, name))
+        found = checksums.sha256(pathlib.Path(folder, name))
         if found != entry['sha256']:
             raise ValueError(
                 f'{pathlib.Path(folder, name)} is damaged: its sha256 is {found[:16]}...'

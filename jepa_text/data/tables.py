@@ -1,4 +1,4 @@
-"""Labelled sets on disk: .tsv, .jsonl or .parquet files -> a list of dicts.
+"""Labeled sets on disk: .tsv, .jsonl or .parquet files -> a list of dicts.
 
     read(path)          one file
     splits(path, ...)   a folder as GLUE or Hugging Face lay it out, or one file

@@ -1,6 +1,6 @@
 """Whether a tokenizer.json that can be read is one to train with."""
 
-MOST = 4_000_000
+MAX_ID = 4_000_000
 # Some of it any vocabulary has a word, a character or bytes for, or an unknown token.
 PROBE = 'The whale and the sea, 1851. Ünïcode é 海 море 😀 \u2603'
 
@@ -34,10 +34,10 @@ def check(backend, content, ids, where):
                 f'{where}: mask and {role[:3]} are one token, of id {ids[role]}: what is '
                 'masked could not be told from what is not there. Add a mask token.'
             )
-    if max(by_id) >= MOST:
+    if max(by_id) >= MAX_ID:
         raise ValueError(
             f'{where}: {by_id[max(by_id)]!r} has id {max(by_id):,}, so an embedding '
-            f'would have as many rows; at most {MOST:,} are taken here. '
+            f'would have as many rows; at most {MAX_ID:,} are taken here. '
             'Number the vocabulary without gaps, or train a smaller one.'
         )
     _check_encodes(backend, where)

@@ -74,7 +74,7 @@ class Tokenizer:
         ids = self.backend.encode(text, add_special_tokens=False).ids
         return np.array(ids, np.int32)
 
-    def encode_hidden(self, text):
+    def encode_masked(self, text):
         """ids of a text in which '<mask>' is the mask token, int32 [n].
 
         As in an exported model: the mask takes the space before it, and what comes after
@@ -142,11 +142,11 @@ def train(texts, vocab_size):
     entries when the texts have no more pairs that occur twice. Raises ValueError for
     fewer entries than bytes and specials, and for no text at all.
     """
-    least = 256 + len(SPECIALS)
-    if vocab_size < least:
+    minimum = 256 + len(SPECIALS)
+    if vocab_size < minimum:
         raise ValueError(
             f'vocab_size {vocab_size} is too small: 256 bytes and {len(SPECIALS)} '
-            f'special tokens need {least}. Take 2048 or more.'
+            f'special tokens need {minimum}. Take 2048 or more.'
         )
     texts = [text for text in texts if text.strip()]
     if not texts:

@@ -1,6 +1,6 @@
 """What says the same with less: the baselines of an analysis.
 
-    untrained            the same architecture at random initialisation
+    untrained            the same architecture at random initialization
     bag_of_embeddings    the mean of the model's own input embeddings: no context
     tf_idf               counts of words: no model at all (words.tf_idf)
 
@@ -29,7 +29,7 @@ TF_IDF_WORDS = 1024
 def untrained(model, seed=0):
     """A load.Pretrained with fresh parameters, as this package would start training it.
 
-    For a model of others too: the initialisation is ours then, not the one that it had.
+    For a model of others too: the initialization is ours then, not the one that it had.
     """
     params = jax.jit(functools.partial(model.network.init, seed))()
     return dataclasses.replace(
@@ -49,7 +49,7 @@ def bag_of_embeddings(model, texts):
 
 def tf_idf(texts, fitted_on):
     """[N, W] float32: TF-IDF over the commonest words of the training texts."""
-    return words.tf_idf(texts, fitted_on, most=TF_IDF_WORDS)
+    return words.tf_idf(texts, fitted_on, max_words=TF_IDF_WORDS)
 
 
 def word_lengths(texts):

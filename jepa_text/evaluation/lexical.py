@@ -88,8 +88,8 @@ def high_overlap(similarity_N, positive_N, overlap_N, share=0.25):
     """
     similarity_N, positive_N = np.asarray(similarity_N), np.asarray(positive_N, bool)
     overlap_N = np.asarray(overlap_N, np.float64)
-    least = np.quantile(overlap_N, 1 - share, method='higher')
-    kept_N = overlap_N >= least
+    min_count = np.quantile(overlap_N, 1 - share, method='higher')
+    kept_N = overlap_N >= min_count
     score_M, positive_M = similarity_N[kept_N], positive_N[kept_N]
     auc = low = high = float('nan')
     if positive_M.any() and not positive_M.all():
@@ -101,7 +101,7 @@ def high_overlap(similarity_N, positive_N, overlap_N, share=0.25):
         'low': low,
         'high': high,
         'overlap_auc': correlations.auc(overlap_N[kept_N], positive_M),
-        'least': float(least),
+        'minimum': float(min_count),
         'pairs': int(kept_N.sum()),
     }
 
@@ -142,19 +142,19 @@ def balance_interval(semantic, semantic_chance, lexical, lexical_chance):
     return statistics.Interval(*map(float, (value, value - below, value + above)))
 
 
-def author_probe_gap(semantic, token):
+def paper_probe_gap(semantic, token):
     """Semantic minus token accuracy: the 'balance' of arXiv 2606.05173.
 
     Accuracies of tasks with different numbers of classes, uncorrected: only for
     comparison with its tables; see `balance`.
 
-    >>> print(round(author_probe_gap(0.617, 0.755), 3))
+    >>> print(round(paper_probe_gap(0.617, 0.755), 3))
     -0.138
     """
     return semantic - token
 
 
-def author_token_labels(tokens_BL, valid_BL, least=5):
+def paper_token_labels(tokens_BL, valid_BL, min_count=5):
     """(labels_N, kept_N): the commonest id of each text, ties to the smallest.
 
     The target of that paper's token probe, specials counting, among ids with at least
@@ -162,10 +162,10 @@ def author_token_labels(tokens_BL, valid_BL, least=5):
     punctuation a text has.
 
     >>> tokens_BL = np.array([[7, 3, 3], [9, 4, 0]])
-    >>> author_token_labels(tokens_BL, np.array([[1, 1, 1], [1, 1, 0]]), least=1)
+    >>> paper_token_labels(tokens_BL, np.array([[1, 1, 1], [1, 1, 0]]), min_count=1)
     (array([3, 4]), array([ True,  True]))
     """
     rows = zip(np.asarray(tokens_BL), np.asarray(valid_BL, bool))
     labels_N = np.array([np.bincount(row[where]).argmax() for row, where in rows])
     ids, counts = np.unique(labels_N, return_counts=True)
-    return labels_N, np.isin(labels_N, ids[counts >= least])
+    return labels_N, np.isin(labels_N, ids[counts >= min_count])

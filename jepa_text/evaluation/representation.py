@@ -26,9 +26,11 @@ from jepa_text.measures import probes as probing
 TASKS = ('word_order', 'bigram_shift', 'odd_word')
 FOLDS = 3
 WORDS = 8, 16  # of a sentence; short ones are joined, long ones are cut
-MOST = 2400  # sentences of a split
-LEAST = 240  # held-out sentences from which a probe can learn; fewer are scored only
-LEAST_SCORED = 40
+MAX_SENTENCES = 2400  # sentences of a split
+MIN_SENTENCES = (
+    240  # held-out sentences from which a probe can learn; fewer are scored only
+)
+MIN_SCORED = 40
 _ROOM = 4  # tokens: <bos>, <eos>, and a word that is longer in its new place
 _DOCUMENTS = 20_000  # of a split are read, at most
 _ALONE = (
@@ -85,7 +87,7 @@ def make(documents_of, names, label, tokenizer, length, seed=0):
             raise ValueError(f'study.tasks has {name!r}, which does not exist.{near}')
     heldout = list(islice(documents_of('heldout'), _DOCUMENTS))
     pieces, first = _pieces(heldout, tokenizer, length), None
-    is_enough = len(pieces.texts) >= LEAST
+    is_enough = len(pieces.texts) >= MIN_SENTENCES
     is_alone = is_enough and len(np.unique(pieces.documents_N)) >= FOLDS
     train, whole = [], pieces
     if label or (names and not is_alone):
@@ -107,7 +109,7 @@ def make(documents_of, names, label, tokenizer, length, seed=0):
     if label:
         values = [_value(document, label) for document in (*train, *heldout)]
         try:
-            found.append(_labelled(label, whole, values, len(train)))
+            found.append(_labeled(label, whole, values, len(train)))
         except TooFew as error:
             missing[label] = str(error)
     return found, missing
@@ -173,8 +175,10 @@ class TooFew(ValueError):
 def _pieces(documents, tokenizer, length):
     number = {id(document): n for n, document in enumerate(documents)}
     found = paragraphs(documents, *WORDS)
-    if len(found) > MOST:  # evenly spaced, so that every document is in
-        found = [found[n] for n in np.linspace(0, len(found) - 1, MOST).astype(int)]
+    if len(found) > MAX_SENTENCES:  # evenly spaced, so that every document is in
+        found = [
+            found[n] for n in np.linspace(0, len(found) - 1, MAX_SENTENCES).astype(int)
+        ]
     fits = [len(tokenizer.encode(text)) + _ROOM <= length for text, _ in found]
     kept = [pair for pair, is_fit in zip(found, fits) if is_fit]
     documents_N = np.array([number[id(document)] for _, document in kept], int)
@@ -192,10 +196,10 @@ def _probe(name, made, documents_N, first, cut):
     labels_N = np.asarray(made.labels_N)
     test_M = np.concatenate([test_M for _, test_M in folds])
     sizes = len(folds[0][0]), len(test_M)
-    if sizes[0] < LEAST_SCORED or sizes[1] < LEAST_SCORED:
+    if sizes[0] < MIN_SCORED or sizes[1] < MIN_SCORED:
         raise TooFew(
             f'{sizes[0]} sentences of {WORDS[0]} to {WORDS[1]} words to learn from and '
-            f'{sizes[1]} to be scored; {LEAST_SCORED} of each are needed. Prepare more '
+            f'{sizes[1]} to be scored; {MIN_SCORED} of each are needed. Prepare more '
             'text, or hold out more of it.'
         )
     if any(len(np.unique(labels_N[part])) < 2 for fold in folds for part in fold):
@@ -209,8 +213,8 @@ def _folds(documents_N):
     documents, sizes = np.unique(documents_N, return_counts=True)
     load, fold_of = [0] * FOLDS, {}
     for i in np.argsort(-sizes, kind='stable'):
-        fold_of[documents[i]] = least = int(np.argmin(load))
-        load[least] += sizes[i]
+        fold_of[documents[i]] = smallest = int(np.argmin(load))
+        load[smallest] += sizes[i]
     fold_N = np.array([fold_of[document] for document in documents_N])
     return [
         (np.flatnonzero(fold_N != fold), np.flatnonzero(fold_N == fold))
@@ -226,7 +230,7 @@ def _value(document, label):
     fields = ', '.join(sorted(set(document) - {'text'})) or 'none'
     raise ValueError(
         f'study.label={label!r}, but a document has no such field; it has: {fields}. '
-        "Name one of these, or '' for no labelled probe."
+        "Name one of these, or '' for no labeled probe."
     )
 
 
@@ -238,7 +242,7 @@ def _century(year):
     return f'{number}{"th" if teens else endings.get(number % 10, "th")}'
 
 
-def _labelled(label, pieces, values, first):
+def _labeled(label, pieces, values, first):
     """Which value? Learned from training documents, scored on those held out."""
     labels_N = np.array([values[n] for n in pieces.documents_N], str)
     is_train_N = pieces.documents_N < first

@@ -1,7 +1,7 @@
-"""Labelled sentences made from any text, to see what vectors keep of words and order.
+"""Labeled sentences made from any text, to see what vectors keep of words and order.
 
     word_content    which of some words is in it (SentEval's WC)
-    bigram_shift    were two neighbours swapped? (BShift)
+    bigram_shift    were two neighbors swapped? (BShift)
     word_order      were the words shuffled?
     odd_word        was a word replaced by another as frequent? (SOMO)
     length_bins     how long is it: a control that any pooling passes
@@ -28,29 +28,31 @@ class SentenceSet(NamedTuple):
     sources_N: np.ndarray
 
 
-def word_content(texts, *, count=50, least=5, highest=0.05):
+def word_content(texts, *, count=50, min_texts=5, highest=0.05):
     """Texts with exactly one of `count` content words; the label is which.
 
     Of the content words of middling frequency, as SentEval's are; words that are left
     with fewer than `least` texts drop out. Raises ValueError if fewer than two remain.
 
     >>> found = word_content(['the cat', 'the dog', 'a cat', 'dog cat', 'a dog'] * 3,
-    ...                      count=2, least=2, highest=0.9)
+    ...                      count=2, min_texts=2, highest=0.9)
     >>> len(found.texts), sorted(set(found.labels_N.tolist()))
     (12, [0, 1])
     """
-    vocabulary = words.content_words(texts, most=4 * count, least=least, highest=highest)
+    vocabulary = words.content_words(
+        texts, max_words=4 * count, min_texts=min_texts, highest=highest
+    )
     start = max(0, (len(vocabulary) - count) // 2)
     chosen = vocabulary[start : start + count]
     member_NW = words.membership(texts, chosen)
     sources_N = np.flatnonzero(member_NW.sum(axis=1) == 1)
     label_N = member_NW[sources_N].argmax(axis=1)
     size_W = np.bincount(label_N, minlength=len(chosen))
-    kept_N = size_W[label_N] >= least
+    kept_N = size_W[label_N] >= min_texts
     if len(np.unique(label_N[kept_N])) < 2:
         raise ValueError(
             f'Of {len(texts)} texts too few have exactly one of {len(chosen)} content '
-            f'words: fewer than two words have {least}. Give more texts.'
+            f'words: fewer than two words have {min_texts}. Give more texts.'
         )
     sources_N = sources_N[kept_N]
     labels_N = np.unique(label_N[kept_N], return_inverse=True)[1]
@@ -58,7 +60,7 @@ def word_content(texts, *, count=50, least=5, highest=0.05):
 
 
 def bigram_shift(texts, seed=0):
-    """Label 1: two neighbouring words, which differ, were swapped; half of the texts.
+    """Label 1: two neighboring words, which differ, were swapped; half of the texts.
 
     Neither is the first nor the last: texts have four words or more.
 
@@ -77,7 +79,7 @@ def word_order(texts, seed=0):
     return _half_changed(texts, _shuffle, seed)
 
 
-def odd_word(texts, *, least=5, highest=0.05, seed=0):
+def odd_word(texts, *, min_texts=5, highest=0.05, seed=0):
     """Label 1: one content word was replaced by another, next in frequency.
 
     Words count as they are written, and give way to one whose letters are as large: a
@@ -88,11 +90,13 @@ def odd_word(texts, *, least=5, highest=0.05, seed=0):
     >>> sorted(found.labels_N.tolist()) == [0] * 5 + [1] * 5
     True
     """
-    known = set(words.content_words(texts, most=5000, least=least, highest=highest))
+    known = set(
+        words.content_words(texts, max_words=5000, min_texts=min_texts, highest=highest)
+    )
     counts = words.document_frequency(texts, cased=True)
     alike = {}
     for form in sorted(counts, key=lambda form: (-counts[form], form)):
-        if form.lower() in known and counts[form] >= least:
+        if form.lower() in known and counts[form] >= min_texts:
             alike.setdefault(_letters(form), []).append(form)
     other = {
         form: forms[rank + 1 if rank + 1 < len(forms) else rank - 1]
@@ -157,10 +161,10 @@ def _half_changed(texts, change, seed):
 
 
 def _swap(pieces, rng):
-    places = [i for i in range(1, len(pieces) - 2) if pieces[i] != pieces[i + 1]]
-    if not places:
+    positions = [i for i in range(1, len(pieces) - 2) if pieces[i] != pieces[i + 1]]
+    if not positions:
         return None
-    i = int(rng.choice(places))
+    i = int(rng.choice(positions))
     return [*pieces[:i], pieces[i + 1], pieces[i], *pieces[i + 2 :]]
 
 

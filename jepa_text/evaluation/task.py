@@ -17,7 +17,7 @@ KINDS = ('labels', 'scores', 'texts')
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
-    """`second` is None for single texts, `target` is None for unlabelled ones."""
+    """`second` is None for single texts, `target` is None for unlabeled ones."""
 
     first: list
     second: list | None = None
@@ -79,7 +79,7 @@ def scores(values, where):
         if not math.isfinite(score):
             raise ValueError(
                 f'{where}, row {number}: {value!r} is no number. Scores are finite '
-                'numbers; classes belong into the task `labelled`.'
+                'numbers; classes belong into the task `labeled`.'
             )
         found.append(score)
     return np.array(found)
@@ -113,13 +113,13 @@ def labels(values, where, known=None):
 def sample(task, train, test, seed):
     """The task with at most so many examples, drawn with the seed; in their order."""
     parts = []
-    for part, most in ((task.train, train), (task.test, test)):
-        index_M = np.random.default_rng(seed).permutation(len(part))[:most]
+    for part, limit in ((task.train, train), (task.test, test)):
+        index_M = np.random.default_rng(seed).permutation(len(part))[:limit]
         parts.append(part.take(np.sort(index_M)))
     return dataclasses.replace(task, train=parts[0], test=parts[1])
 
 
-def halves(whole, seed=0, test_share=0.4):
+def train_test_split(whole, seed=0, test_share=0.4):
     """(train, test) of Examples that come as one: dealt by the seed.
 
     A text that occurs twice is on one side only: examples that share a text, also by

@@ -30,7 +30,7 @@ def document_frequency(texts, cased=False):
     return Counter(word for text in texts for word in set(words(text, cased)))
 
 
-def content_words(texts, *, most=500, least=5, highest=0.05):
+def content_words(texts, *, max_words=500, min_texts=5, highest=0.05):
     """Words that say what a text is about, the commonest first, at most `most`.
 
     In at least `least` texts, in at most the share `highest` of them (which leaves out
@@ -38,22 +38,22 @@ def content_words(texts, *, most=500, least=5, highest=0.05):
     ValueError if there are fewer than two.
 
     >>> texts = ['the whale', 'the sea', 'the whale', 'a sea']
-    >>> content_words(texts, least=2, highest=0.5)
+    >>> content_words(texts, min_texts=2, highest=0.5)
     ['sea', 'whale']
     """
     bound = highest * len(texts)
     found = sorted(
         (-count, word)
         for word, count in document_frequency(texts).items()
-        if least <= count <= bound and len(word) > 2
+        if min_texts <= count <= bound and len(word) > 2
     )
     if len(found) < 2:
         raise ValueError(
-            f'{len(texts)} texts have {len(found)} content word(s): in at least {least} '
-            f'texts and in at most {highest:.0%} of them. Give more texts, or a lower '
-            '`least`, or a higher `highest`.'
+            f'{len(texts)} texts have {len(found)} content word(s): in at least '
+            f'{min_texts} texts and in at most {highest:.0%} of them. Give more texts, '
+            'or a lower `least`, or a higher `highest`.'
         )
-    return [word for _, word in found[:most]]
+    return [word for _, word in found[:max_words]]
 
 
 def membership(texts, vocabulary):
@@ -69,7 +69,7 @@ def membership(texts, vocabulary):
     return member_NW
 
 
-def tf_idf(texts, fitted_on, most=2048):
+def tf_idf(texts, fitted_on, max_words=2048):
     """vectors_NW, float32, length 1: a control that has read no other text.
 
     Count times log((1 + N) / (1 + n_w)) + 1, over the `most` commonest words of the texts
@@ -80,7 +80,7 @@ def tf_idf(texts, fitted_on, most=2048):
     [[0.0, 1.0]]
     """
     counts = document_frequency(fitted_on)
-    chosen = sorted(counts, key=lambda word: (-counts[word], word))[:most]
+    chosen = sorted(counts, key=lambda word: (-counts[word], word))[:max_words]
     chosen.sort()
     place = {word: index for index, word in enumerate(chosen)}
     vectors_NW = np.zeros((len(texts), len(chosen)), np.float32)

@@ -6,7 +6,7 @@
 import json
 from pathlib import Path
 
-from jepa_text.files import atomic, seal
+from jepa_text.files import atomic, checksums
 
 
 def once(path, config, compute):
@@ -21,7 +21,7 @@ def once(path, config, compute):
             return saved['results']
     made = {'config': config, 'results': json.loads(json.dumps(compute()))}
     path.parent.mkdir(parents=True, exist_ok=True)
-    atomic.write(path, json.dumps(made | {'sha256': seal.checksum(made)}, indent=1))
+    atomic.write(path, json.dumps(made | {'sha256': checksums.checksum(made)}, indent=1))
     return made['results']
 
 
@@ -31,8 +31,9 @@ def _read(path):
         saved = json.loads(path.read_text(encoding='utf-8'))
         digest = saved.pop('sha256')
         # NaN is not equal to itself, but its text is.
-        return saved, digest == seal.checksum(saved) and {'config', 'results'} == set(
-            saved
-        )
+        return saved, digest == checksums.checksum(saved) and {
+            'config',
+            'results',
+        } == set(saved)
     except (ValueError, KeyError, AttributeError, TypeError):
         return None, False

@@ -42,18 +42,18 @@ class Choices:
             ('window', self.window, (*WINDOWS, None)),
         ):
             if value not in known:
-                raise ValueError(f'become: {what}={value!r}; there are: {known}.')
+                raise ValueError(f'adapt: {what}={value!r}; there are: {known}.')
         multiple = self.vocab_multiple
-        ranges.number('become: vocab_multiple', multiple, whole=True, least=1)
+        ranges.number('adapt: vocab_multiple', multiple, whole=True, minimum=1)
         if not isinstance(self.mask, str):
             raise ValueError(
-                f"become: mask={self.mask!r}; it is 'auto', 'new' or the name of a token."
+                f"adapt: mask={self.mask!r}; it is 'auto', 'new' or the name of a token."
             )
 
 
 def choices(section):
     """The Choices of a dict; ValueError for an unknown key or value."""
-    return resolve.call('become', Choices, section)
+    return resolve.call('adapt', Choices, section)
 
 
 def section_of(section, window):
@@ -87,12 +87,12 @@ def with_mask(tokenizer, where, mask):
         return tokenizers.parse(json.loads(backend.to_str()), where), MASK, 'new'
     if tokenizer.backend.token_to_id(mask) is None:
         raise ValueError(
-            f'become: mask={mask!r} is no token of {where}; name one that is, or take '
+            f'adapt: mask={mask!r} is no token of {where}; name one that is, or take '
             "'auto' or 'new'."
         )
     if mask != MASK and tokenizer.backend.token_to_id(MASK) is not None:
         raise ValueError(
-            f'become: mask={mask!r}, but {where} has {MASK} already: take mask={MASK!r}.'
+            f'adapt: mask={mask!r}, but {where} has {MASK} already: take mask={MASK!r}.'
         )
     content = _renamed(json.loads(tokenizer.content), mask, MASK)
     return tokenizers.parse(content, where), mask, 'reserved'
@@ -132,7 +132,7 @@ def lines(record):
         f'family    {record["family"]}',
         f'attends   {record["attends"]}, window {record["window"]}',
         f'mask      {said}',
-        f'embedding {rows["now"]} rows{added}, {rows["words"]} words',
+        f'embedding {rows["now"]} rows{added}, {rows["tokens"]} tokens',
         f'head      {record["head"]}; advice: {record["advice"]}',
         f'tokens    begin {record["begin"]}, end {record["end"]}, pad {record["pad"]}',
         f'left out  {left_out}',
@@ -145,9 +145,9 @@ class Extended:
     Rows from `have` on, and those in `anew`, are the mean of the first `words`.
     """
 
-    def __init__(self, tensors, names, *, have, words, anew):
+    def __init__(self, tensors, names, *, have, vocab_size, anew):
         self._tensors, self._names = tensors, names
-        self._have, self._words, self._anew = have, min(words, have), anew
+        self._have, self._vocab_size, self._anew = have, min(vocab_size, have), anew
         self._means = {}
 
     def __call__(self, name, first, *rest):
@@ -172,10 +172,10 @@ class Extended:
         """The mean row in float64, a block of rows at a time."""
         if name not in self._means:
             total = 0.0
-            for start in range(0, self._words, block):
-                rows = slice(start, min(start + block, self._words))
+            for start in range(0, self._vocab_size, block):
+                rows = slice(start, min(start + block, self._vocab_size))
                 width = [slice(0, n) for n in self._tensors.shape(name)[1:]]
                 part = self._tensors.read(name, rows, *width)
                 total = total + part.sum(axis=0, dtype=np.float64)
-            self._means[name] = np.asarray(total / self._words, np.float32)
+            self._means[name] = np.asarray(total / self._vocab_size, np.float32)
         return self._means[name]

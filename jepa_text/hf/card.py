@@ -35,7 +35,7 @@ class Facts:
     measured: dict = dataclasses.field(default_factory=dict)
     measured_at: int | None = None
     sentences: tuple = ()
-    start: dict | None = None
+    init_from: dict | None = None
 
 
 def text(model, architecture, parameters, facts=None, license_name=None):
@@ -90,12 +90,12 @@ def _task(architecture, causal):
 
 
 def _training(facts):
-    if not facts.history and not facts.start:
+    if not facts.history and not facts.init_from:
         return []
     lines = ['## Training', '']
-    if facts.start:
+    if facts.init_from:
         lines += ['Started from another model:', '', '```']
-        lines += [*facts.start['lines'], '```', '']
+        lines += [*facts.init_from['lines'], '```', '']
     for phase in facts.history:
         objective = ', '.join(f'{k}={v}' for k, v in phase['objective'].items())
         lines.append(f'- steps {phase["start"]:,} to {phase["stop"]:,}: {objective}')
@@ -143,7 +143,7 @@ def _usage(model, architecture, loader):
     if architecture.endswith('ForCausalLM') and not model.causal:
         lines += [
             '',
-            'It attends both ways, so AutoModelForCausalLM gives scores of words, but '
+            'It attends bidirectionally, so AutoModelForCausalLM gives logits, but '
             'cannot generate.',
         ]
     lines += [
@@ -154,7 +154,7 @@ def _usage(model, architecture, loader):
     if model.shift and not model.causal:
         lines += [
             '',
-            'It names a hidden token at the position before it (MNTP), so the fill-mask '
+            'It names a masked token at the position before it (MNTP), so the fill-mask '
             'pipeline, which looks at the position itself, does not fit.',
         ]
     return lines

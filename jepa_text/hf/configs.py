@@ -31,7 +31,8 @@ def to_section(config, family=None):
 def to_config(section, family, tied, causal):
     """The config.json of a canonical section, as a dict that `to_section` reads back.
 
-    A decoder that is not `causal` says so, and then attends both ways in transformers.
+    A decoder that is not `causal` says so, and then attends bidirectionally in
+    transformers.
 
     Raises ValueError where the family has no word for an option of the section.
     """
@@ -81,9 +82,9 @@ def canonical(name, encoder):
     return {'name': name, **found}
 
 
-def _sizes(config, words):
+def _sizes(config, keys):
     """Ours of theirs."""
-    return {ours: config[theirs] for ours, theirs in words.items()}
+    return {ours: config[theirs] for ours, theirs in keys.items()}
 
 
 def _read_trunk(family, config):
@@ -131,8 +132,8 @@ def _turning(config, depth):
 
 
 def _read_window(family, config, depth):
-    """Theirs counts the position itself to the left, i - j < sliding_window, and not both
-    ways, |i - j| <= sliding_window."""
+    """Theirs counts the position itself to the left, i - j < sliding_window, and not
+    bidirectional, |i - j| <= sliding_window."""
     own = int(bool(config.get('is_causal', kinds.KINDS[family].causal)))
     # A Llama has none, whatever its config says.
     has_windows = 'sliding_window' in kinds.KINDS[family].defaults

@@ -199,13 +199,13 @@ class Tensors:
 def _shards(folder):
     """{file: names that an index places in it, or None for all}."""
     if is_file(folder / INDEX):
-        shards, places = {}, read_json(folder / INDEX).get('weight_map')
-        if not isinstance(places, dict) or not places:
+        shards, weight_map = {}, read_json(folder / INDEX).get('weight_map')
+        if not isinstance(weight_map, dict) or not weight_map:
             raise ValueError(
                 f'{folder / INDEX} has no "weight_map", which says in what file each '
                 'tensor lies: download it again.'
             )
-        for name, file in places.items():
+        for name, file in weight_map.items():
             if not is_plain(file) or not file.endswith('.safetensors'):
                 raise ValueError(
                     f'{folder / INDEX} places {name} in {file!r}: only the name of a '

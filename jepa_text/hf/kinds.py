@@ -47,7 +47,7 @@ MODERNBERT = {
     'attention_bias': 'attention_bias',
     'ffn_bias': 'mlp_bias',
     'head_bias': 'classifier_bias',
-    'word_bias': 'decoder_bias',
+    'lm_head_bias': 'decoder_bias',
 }
 STRETCH = {
     'factor': 'factor',
@@ -61,7 +61,7 @@ STRETCH = {
 class Kind:
     """A `model_type`: which model of ours, what its config leaves out, its classes.
 
-    `causal` says that it was trained to read to the left.
+    `causal` says that it was trained to read causally.
     """
 
     model: str

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.data.tokenizer_check import PROBE
-from jepa_text.hf import adapt as becoming
+from jepa_text.hf import adapt as adapting
 from jepa_text.hf import configs, files, kinds, layout, names, place, sentence
 from jepa_text.models import heads
 from jepa_text.parallel import sharding
 
-WORD_MODELS = ('ForCausalLM', 'ForMaskedLM', 'LMHeadModel', 'ForPreTraining')
+LM_MODELS = ('ForCausalLM', 'ForMaskedLM', 'LMHeadModel', 'ForPreTraining')
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class Imported:
 
     section     the model section of a config; `encoder` is what it builds
     params      {'encoder': ..., 'lm_head': ...}; without lm_head if the file had none
-    causal      it reads to the left
+    causal      a token sees only those before it
     begin, end  ids before and after a text
     shift       its head names a token at the position this far before it
     pooling     hf/sentence.Pooling, or None
@@ -45,19 +45,19 @@ class Imported:
     record: dict
 
 
-def load(name, revision=None, *, family=None, mesh=None, become=None):
+def load(name, revision=None, *, family=None, mesh=None, adapt=None):
     """The model in a folder, or of a name on the hub, as Imported.
 
-    As it is, a decoder reads to the left; with `become`, a dict of hf/become.Choices
+    As it is, a decoder is causal; with `adapt`, a dict of hf/adapt.Choices
     (maybe empty), it becomes an encoder. `family` overrules the config's model_type, as
     for `optimus`. Parameters are float32, on the mesh if there is one. Raises ValueError
     for tensors that do not fit the config, all of them listed; FileNotFoundError for a
     folder without safetensors.
     """
-    source, section, tokenizer, mask, head = _choose(name, revision, family, become)
+    source, section, tokenizer, mask, head = _choose(name, revision, family, adapt)
     anew = (tokenizer.mask_id,) if mask and mask[1] == 'new' else ()
     params, tied, used = _params(source, section, head, anew, mesh)
-    if become is None:
+    if adapt is None:
         begin, end = ends(tokenizer)
     else:
         begin, end = (tokenizer.bos_id,), (tokenizer.eos_id,)
@@ -69,7 +69,7 @@ def load(name, revision=None, *, family=None, mesh=None, become=None):
         tied=tied,
         tokenizer=tokenizer,
         length=_length(source, pooling),
-        causal=source.causal and become is None,
+        causal=source.causal and adapt is None,
         begin=begin,
         end=end,
         # That of a decoder has learned to name the next token.
@@ -86,20 +86,20 @@ def load(name, revision=None, *, family=None, mesh=None, become=None):
     return found
 
 
-def sketch(name, revision=None, *, family=None, become=None):
+def sketch(name, revision=None, *, family=None, adapt=None):
     """(section, tied, family) of what `load` would give, without its parameters."""
-    source, section, _, _, head = _choose(name, revision, family, become)
+    source, section, _, _, head = _choose(name, revision, family, adapt)
     return section, _tied(source, head), source.family
 
 
-def _choose(name, revision, family, become):
+def _choose(name, revision, family, adapt):
     """(source, section, tokenizer, mask and how it came, head) by the user's choices."""
     source = _Source(files.folder_of(name, revision), family)
-    choices = None if become is None else becoming.choices(become)
+    choices = None if adapt is None else adapting.choices(adapt)
     section, tokenizer, mask = source.section, source.tokenizer, None
     if choices is not None:
-        section = becoming.section_of(section, choices.window)
-        tokenizer, *mask = becoming.with_mask(tokenizer, name, choices.mask)
+        section = adapting.section_of(section, choices.window)
+        tokenizer, *mask = adapting.with_mask(tokenizer, name, choices.mask)
     multiple = 1 if choices is None else choices.vocab_multiple
     rows = max(section['vocab_rows'], tokenizer.vocab_size)
     section = {**section, 'vocab_rows': -(-rows // multiple) * multiple}
@@ -116,13 +116,13 @@ def _decided(found, source, mask, head, used):
     if mask is None and tokenizer.mask_id is not None:
         mask = (tokenizer.backend.id_to_token(tokenizer.mask_id), 'found')
     return {
-        'attends': 'to the left' if found.causal else 'both ways',
+        'attends': 'causal' if found.causal else 'bidirectional',
         'window': found.section.get('window'),
         'mask': mask and {'token': mask[0], 'how': mask[1], 'id': tokenizer.mask_id},
         'rows': {
             'file': source.section['vocab_rows'],
             'now': found.section['vocab_rows'],
-            'words': tokenizer.vocab_size,
+            'tokens': tokenizer.vocab_size,
         },
         'head': f'{head}, {"tied" if found.tied else "its own"}' if has_head else 'none',
         'advice': 'mntp' if found.shift else 'mlm',
@@ -147,8 +147,8 @@ class _Source:
         self.family, self.config = kinds.complete(config, family)
         self.section = configs.to_section(self.config, self.family)
         self.names = names.FAMILIES[self.family]
-        reads_left = kinds.KINDS[self.family].causal or self.config.get('is_decoder')
-        self.causal = bool(self.config.get('is_causal', reads_left))
+        is_causal = kinds.KINDS[self.family].causal or self.config.get('is_decoder')
+        self.causal = bool(self.config.get('is_causal', is_causal))
         self.shift = kinds.shift_of(config, self.causal)
         self.tokenizer = self._tokenizer()
         self.tensors = files.Tensors(folder)
@@ -164,7 +164,7 @@ class _Source:
         found = tokenizers.load(self.folder / 'tokenizer.json', optional=('mask',))
         if found.vocab_size > self.section['vocab_rows']:
             raise ValueError(
-                f'{self.folder}: the tokenizer has {found.vocab_size} words, but the '
+                f'{self.folder}: the tokenizer has {found.vocab_size} tokens, but the '
                 f'embedding {self.section["vocab_rows"]} rows (vocab_size): '
                 'they do not belong together.'
             )
@@ -182,11 +182,11 @@ class _Source:
             return True
         usual = kinds.KINDS[self.family].architecture
         listed = self.config.get('architectures') or [usual]
-        return self.tied and self.plain_head and listed[0].endswith(WORD_MODELS)
+        return self.tied and self.plain_head and listed[0].endswith(LM_MODELS)
 
     @property
     def plain_head(self):
-        """Words are scored by one product, so that a tied head has no tensors."""
+        """Tokens are scored by one product, so that a tied head has no tensors."""
         return _encoder(self.section).head is None
 
     def _unneeded(self):
@@ -215,7 +215,7 @@ def _params(source, section, head, anew, mesh):
     has_head = source.has_head or head != 'keep'
     if head in ('tied', 'copy') and not (source.has_head or source.plain_head):
         raise ValueError(
-            f'head={head!r}, but {source.folder} has no word head, of which this family '
+            f'head={head!r}, but {source.folder} has no LM head, of which this family '
             "needs the dense layer: take head='new'."
         )
     tied = _tied(source, head)
@@ -226,12 +226,12 @@ def _params(source, section, head, anew, mesh):
         bound[source.names.theirs('encoder/embedding')] += own
     if head == 'new':
         bound = {n: p for n, p in bound.items() if not p[0].path.startswith('lm_head/')}
-    by_word = {source.names.theirs(path) for path in names.BY_WORD}
-    read = becoming.Extended(
+    by_token = {source.names.theirs(path) for path in names.BY_TOKEN}
+    read = adapting.Extended(
         source,
-        by_word,
+        by_token,
         have=source.section['vocab_rows'],
-        words=source.tokenizer.vocab_size,
+        vocab_size=source.tokenizer.vocab_size,
         anew=anew,
     )
     flat = place.place(shapes, bound, read, mesh)
@@ -248,7 +248,7 @@ def _params(source, section, head, anew, mesh):
 
 
 def _new_head(section, mesh):
-    head = heads.word_head(_encoder(section))
+    head = heads.lm_head(_encoder(section))
     make = functools.partial(_init, head, *head.example())
     shapes = {'lm_head': jax.eval_shape(make)}
     placed = None if mesh is None else sharding.shardings(shapes, mesh)['lm_head']
@@ -272,7 +272,7 @@ def _shapes(section, tied, has_head):
     run = functools.partial(_init, encoder, ids_BL, ids_BL, ids_BL, causal=False)
     tree = {'encoder': jax.eval_shape(run)}
     if has_head:
-        head = heads.word_head(encoder, tied)
+        head = heads.lm_head(encoder, tied)
         tree['lm_head'] = jax.eval_shape(lambda: _init(head, *head.example()))
     return {
         jax.tree_util.keystr(path, simple=True, separator='/'): leaf.shape

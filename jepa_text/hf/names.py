@@ -12,7 +12,7 @@ import dataclasses
 import re
 
 # Parameters with a row, or column, for every word.
-BY_WORD = ('encoder/embedding', 'lm_head/output/kernel', 'lm_head/bias')
+BY_TOKEN = ('encoder/embedding', 'lm_head/output/kernel', 'lm_head/bias')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Family:
     offset     their number of the layer that is the first of our stack
     twice      (theirs, its other name), which files with a head of its own have both of
     older      (pattern, replacement) from spellings of the past
-    left_out   pattern of tensors that neither encoder nor word head has: poolers, heads
+    left_out   pattern of tensors that neither encoder nor LM head has: poolers, heads
                of tasks, tables that can be computed
     """
 
@@ -40,7 +40,7 @@ class Family:
         return dict(self.lines).get(ours)
 
     def of_head(self):
-        """Their names of the head that scores words."""
+        """Their names of the head that scores tokens."""
         return {theirs for ours, theirs in self.lines if ours.startswith('lm_head/')}
 
     def is_left_out(self, name):

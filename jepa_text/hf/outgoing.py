@@ -1,7 +1,7 @@
 """A model of ours in the words of a family: which one, its config.json, its parameters.
 
-What came from a family goes back to it. Of our own, what reads both ways is EuroBERT,
-what reads to the left Llama. Where the family cannot say what a model computes, that is
+What came from a family goes back to it. Of our own, what is bidirectional is EuroBERT,
+what is causal Llama. Where the family cannot say what a model computes, that is
 an error: nothing is approximated.
 """
 
@@ -43,8 +43,8 @@ def fitted(model, causal, family):
         raise ValueError(f'family={family!r}; there are: {known}.')
     if causal and not kind.causal:
         raise ValueError(
-            f'{model.name} reads to the left, and {family} both ways: leave the family '
-            'out, or train it with an objective that reads both ways first.'
+            f'{model.name} is causal, and {family} bidirectional: leave the family '
+            'out, or train it with an objective that is bidirectional first.'
         )
     encoder = model.network.encoder
     section = configs.canonical(_name(encoder), encoder)
@@ -96,7 +96,7 @@ def config_of(model, section, causal, family, origin=None):
     if family == 'eurobert' and section['ffn_bias'] and has_head:
         raise ValueError(
             'This model has biases in its feed-forward, and a EuroBERT that has them has '
-            f'one in its word head too, which is not here. {_instead(origin)}'
+            f'one in its LM head too, which is not here. {_instead(origin)}'
         )
     kind, tokenizer = kinds.KINDS[family], model.tokenizer
     ids = {f'{role}_token_id': getattr(tokenizer, f'{role}_id') for role in ROLES}
@@ -133,7 +133,7 @@ def _instead(origin):
     able = origin if origin in kinds.KINDS else 'the decoder that it came from'
     return (
         f'Or say family={able!r}: its config.json then has is_causal=false, by which '
-        'AutoModel of transformers attends both ways.'
+        'AutoModel of transformers attends bidirectionally.'
     )
 
 

@@ -11,7 +11,7 @@ from jax.sharding import SingleDeviceSharding
 from jepa_text.hf import layout
 from jepa_text.parallel import sharding
 
-MOST = 12  # names listed of each kind of trouble
+MAX_LISTED = 12  # names listed of each kind of trouble
 
 
 def place(shapes, bound, read, mesh=None):
@@ -88,5 +88,5 @@ def check(bound, shapes, sizes, left_out):
 
 
 def _listed(names):
-    more = f' and {len(names) - MOST} more' if len(names) > MOST else ''
-    return ', '.join(names[:MOST]) + more
+    more = f' and {len(names) - MAX_LISTED} more' if len(names) > MAX_LISTED else ''
+    return ', '.join(names[:MAX_LISTED]) + more

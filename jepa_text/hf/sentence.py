@@ -26,11 +26,11 @@ POOLINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class Pooling:
-    """`pool` over all tokens, special ones too; scaled to length 1 if `normalise`. Texts
+    """`pool` over all tokens, special ones too; scaled to length 1 if `normalize`. Texts
     are cut at `length` tokens, unless that is None."""
 
     pool: str
-    normalise: bool
+    normalize: bool
     length: int | None
 
 
@@ -65,7 +65,7 @@ def read(folder):
             )
     return Pooling(
         pool=_pool(section, folder),
-        normalise='Normalize' in kinds,
+        normalize='Normalize' in kinds,
         length=_length(folder, own),
     )
 
@@ -92,7 +92,7 @@ def _length(folder, own):
         key = 'tokenizer_config.json: model_max_length'
         length = _optional(folder / 'tokenizer_config.json').get('model_max_length')
     if length is not None:
-        ranges.number(f'{folder}/{key}', length, whole=True, least=1)
+        ranges.number(f'{folder}/{key}', length, whole=True, minimum=1)
     return length
 
 
@@ -127,7 +127,7 @@ def write(folder, pooling, width):
         )
     modes = {mode: pool == pooling.pool for pool, mode in ours.items()}
     parts = {'Transformer': '', 'Pooling': '1_Pooling'}
-    parts |= {'Normalize': '2_Normalize'} if pooling.normalise else {}
+    parts |= {'Normalize': '2_Normalize'} if pooling.normalize else {}
     modules = [
         {'idx': i, 'name': str(i), 'path': path, 'type': f'{_MODULES}.{name}'}
         for i, (name, path) in enumerate(parts.items())

@@ -14,7 +14,7 @@ POOLS = ('mean', 'bos', 'late')
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TaskHead:
-    """A head that stands in the place of the one that scores words.
+    """A head that stands in the place of the one that scores tokens.
 
     sequence   classifier(gelu(dense(pooled hidden states)))
     token      classifier(hidden state)

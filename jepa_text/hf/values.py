@@ -9,15 +9,15 @@ import reprlib
 
 from jepa_text.hf import kinds
 
-_MOST = 2**31 - 1
+_MAX_INT = 2**31 - 1
 _LAYERS = ('full_attention', 'sliding_attention')
 
 
-def _whole(least=1, most=_MOST):
+def _whole(minimum=1, maximum=_MAX_INT):
     def holds(value):
-        return type(value) is int and least <= value <= most
+        return type(value) is int and minimum <= value <= maximum
 
-    return holds, f'a whole number of at least {least:,} and at most {most:,}'
+    return holds, f'a whole number of at least {minimum:,} and at most {maximum:,}'
 
 
 def _number(below=math.inf):
@@ -71,10 +71,10 @@ RULES = {
         ),
         _whole(),
     ),
-    'num_hidden_layers': _whole(most=10_000),
-    'local_attention': _whole(least=2),
-    'max_window_layers': _whole(least=0),
-    'pad_token_id': _whole(least=0),
+    'num_hidden_layers': _whole(maximum=10_000),
+    'local_attention': _whole(minimum=2),
+    'max_window_layers': _whole(minimum=0),
+    'pad_token_id': _whole(minimum=0),
     **dict.fromkeys(
         ('num_key_value_heads', 'head_dim', 'sliding_window'), _or_null(_whole())
     ),
@@ -106,14 +106,14 @@ _ALWAYS = (
     *('rope_parameters', 'rope_scaling', 'partial_rotary_factor', 'layer_types'),
     *('is_causal', 'is_decoder', 'architectures'),
 )
-_WORDS = {'transformer': kinds.TRUNK, 'bert': kinds.BERT, 'modernbert': kinds.MODERNBERT}
+_KEYS = {'transformer': kinds.TRUNK, 'bert': kinds.BERT, 'modernbert': kinds.MODERNBERT}
 
 
 def check(config, family):
     """Raises ValueError for a value, or sizes together, that a complete config.json of
     this family cannot have. What is missing is not looked at."""
     kind = kinds.KINDS[family]
-    read = {*kind.defaults, *_WORDS[kind.model].values(), *_ALWAYS}
+    read = {*kind.defaults, *_KEYS[kind.model].values(), *_ALWAYS}
     if family == 'bert':
         read.remove('pad_token_id')
     for key in sorted(read & set(config) & set(RULES)):
@@ -122,10 +122,10 @@ def check(config, family):
         _rope(key, config.get(key) or {})
     _together(config, kind.model)
     if family in ('roberta', 'xlm-roberta'):
-        offset, most = config['pad_token_id'] + 1, config['max_position_embeddings']
-        if offset >= most:
+        offset, maximum = config['pad_token_id'] + 1, config['max_position_embeddings']
+        if offset >= maximum:
             raise _error(
-                'max_position_embeddings', most, f'above pad_token_id + 1, {offset}'
+                'max_position_embeddings', maximum, f'above pad_token_id + 1, {offset}'
             )
 
 

@@ -1,12 +1,12 @@
 """Losses: arrays in, one value per position out, float32; someone else averages.
 
-    cross_entropy, z_loss, correct   scores of words            [B, M, V] -> [B, M]
+    cross_entropy, z_loss, correct   logits                     [B, M, V] -> [B, M]
     cosine_distance, smooth_l1, mse  two vectors a position     [B, M, D] -> [B, M]
     info_nce                         against all others         [N, D] -> [N]
     prototype_cross_entropy          as two distributions       [B, M, P] -> [B, M]
-    update_centre                    of the teacher's scores    [P] -> [P]
-    layer_normalise                  over the width             [B, M, D] -> the same
-    instance_normalise               over a document            [B, L, D] -> the same
+    update_center                    of the teacher's scores    [P] -> [P]
+    layer_normalize                  over the width             [B, M, D] -> the same
+    instance_normalize               over a document            [B, L, D] -> the same
     average_layers                   of the last layers         [N, B, L, D] -> [B, L, D]
     unit                             to length 1                [..., D] -> the same
     masked_sum, masked_mean          where a mask is true       any shape -> scalar
@@ -27,13 +27,13 @@ from jepa_text.losses.vectors import (
     average_layers,
     cosine_distance,
     info_nce,
-    instance_normalise,
-    layer_normalise,
+    instance_normalize,
+    layer_normalize,
     mse,
     prototype_cross_entropy,
     smooth_l1,
     unit,
-    update_centre,
+    update_center,
 )
 
 __all__ = [
@@ -42,8 +42,8 @@ __all__ = [
     'cosine_distance',
     'cross_entropy',
     'info_nce',
-    'instance_normalise',
-    'layer_normalise',
+    'instance_normalize',
+    'layer_normalize',
     'linear_cross_entropy',
     'masked_mean',
     'masked_sum',
@@ -53,6 +53,6 @@ __all__ = [
     'smooth_l1',
     'take',
     'unit',
-    'update_centre',
+    'update_center',
     'z_loss',
 ]

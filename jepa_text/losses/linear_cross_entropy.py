@@ -1,4 +1,4 @@
-"""Word scores and their cross-entropy as one operation, gradients included.
+"""Logits and their cross-entropy as one operation, gradients included.
 
 Needs only jax. The head's product, the log-sum-exp and both gradients are made for some
 positions at a time, so memory does not grow with positions times words.
@@ -21,7 +21,7 @@ def linear_cross_entropy(
     chunk_positions,
     z_weight=0.0,
     bias_V=None,
-    words_first=False,
+    vocab_first=False,
     split=None,
 ):
     """total = sum weight (loss + z_weight z**2), and (loss_BM, z_BM, correct_BM).
@@ -35,7 +35,7 @@ def linear_cross_entropy(
 
     Logits exist for at most `chunk_positions` of the B * M positions at a time. The
     kernel is cast to the dtype of `hidden_BMD`, and products add up in float32. With
-    `words_first` the kernel is [V, D], as an embedding is. A label outside the vocabulary
+    `vocab_first` the kernel is [V, D], as an embedding is. A label outside the vocabulary
     gives NaN.
 
     On several devices, `split=(rows, words)` names the axes of the mesh that is set
@@ -56,9 +56,9 @@ def linear_cross_entropy(
             f'linear_cross_entropy: chunk_positions={chunk_positions}; '
             'a chunk has at least 1.'
         )
-    layout = _Layout(chunk_positions, float(z_weight), words_first, split)
-    total, scores = _total(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM)
-    return total, jax.lax.stop_gradient(scores)
+    layout = _Layout(chunk_positions, float(z_weight), vocab_first, split)
+    total, losses = _total(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM)
+    return total, jax.lax.stop_gradient(losses)
 
 
 class _Layout(NamedTuple):
@@ -66,16 +66,16 @@ class _Layout(NamedTuple):
 
     positions: int
     z_weight: float
-    words_first: bool
+    vocab_first: bool
     split: tuple | None
 
     @property
     def kernel(self):
         """The kernel's axes, for einsum."""
-        return 'VD' if self.words_first else 'DV'
+        return 'VD' if self.vocab_first else 'DV'
 
     @property
-    def words_axis(self):
+    def vocab_axis(self):
         """The axis of the mesh over which words are split, or None."""
         return self.split and self.split[1]
 
@@ -84,12 +84,12 @@ class _Layout(NamedTuple):
         the kernel ('words') and of the bias ('bias')."""
         if self.split is None:
             return function
-        rows, words = self.split
-        kernel = (words, None) if self.words_first else (None, words)
+        rows, vocab = self.split
+        kernel = (vocab, None) if self.vocab_first else (None, vocab)
         specs = {
             'rows': PartitionSpec(rows),
-            'words': PartitionSpec(*kernel),
-            'bias': PartitionSpec(words),
+            'vocab': PartitionSpec(*kernel),
+            'bias': PartitionSpec(vocab),
         }
         return jax.shard_map(
             function,
@@ -98,13 +98,13 @@ class _Layout(NamedTuple):
             check_vma=False,
         )
 
-    def first_word(self, count):
+    def first_token(self, count):
         """The id of the first of a device's `count` words."""
-        return jax.lax.axis_index(self.words_axis) * count if self.words_axis else 0
+        return jax.lax.axis_index(self.vocab_axis) * count if self.vocab_axis else 0
 
-    def over_words(self, combine, x):
+    def over_vocab(self, combine, x):
         """`jax.lax.psum` or `pmax` over the devices that share the rows."""
-        return combine(x, self.words_axis) if self.words_axis else x
+        return combine(x, self.vocab_axis) if self.vocab_axis else x
 
     def over_rows(self, x):
         """The sum over the devices that share the words."""
@@ -114,25 +114,25 @@ class _Layout(NamedTuple):
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _total(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM):
     local = layout.on_mesh(
-        functools.partial(_local_scores, layout), _INPUTS, ('rows',) * 3
+        functools.partial(_local_losses, layout), _INPUTS, ('rows',) * 3
     )
-    scores = local(hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM)
-    return _sum(layout, weight_BM, scores), scores
+    losses = local(hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM)
+    return _sum(layout, weight_BM, losses), losses
 
 
 def _forward(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM):
     local = layout.on_mesh(
         functools.partial(_local_gradients, layout),
         _INPUTS,
-        (*('rows',) * 4, 'words', 'bias'),
+        (*('rows',) * 4, 'vocab', 'bias'),
     )
-    *scores, d_hidden_BMD, d_kernel, d_bias_V = local(
+    *losses, d_hidden_BMD, d_kernel, d_bias_V = local(
         hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM
     )
-    d_weight_BM = _value(layout, scores)
+    d_weight_BM = _value(layout, losses)
     slopes = d_hidden_BMD, d_kernel, d_bias_V, d_weight_BM
     # Rounded once, after the last product: the empty array says to which dtype.
-    return (_sum(layout, weight_BM, scores), tuple(scores)), (slopes, hidden_BMD[:0])
+    return (_sum(layout, weight_BM, losses), tuple(losses)), (slopes, hidden_BMD[:0])
 
 
 def _backward(layout, saved, slopes):
@@ -144,26 +144,26 @@ def _backward(layout, saved, slopes):
 
 
 _total.defvjp(_forward, _backward)
-_INPUTS = ('rows', 'words', 'bias', 'rows', 'rows')
+_INPUTS = ('rows', 'vocab', 'bias', 'rows', 'rows')
 
 
-def _value(layout, scores):
-    loss_BM, z_BM, _ = scores
+def _value(layout, losses):
+    loss_BM, z_BM, _ = losses
     return loss_BM + layout.z_weight * z_BM**2
 
 
-def _sum(layout, weight_BM, scores):
-    weighed_BM = weight_BM * _value(layout, scores)
+def _sum(layout, weight_BM, losses):
+    weighed_BM = weight_BM * _value(layout, losses)
     return jnp.sum(jnp.where(weight_BM == 0, 0, weighed_BM))
 
 
-def _local_scores(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM):
+def _local_losses(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM):
     kernel_DV = kernel_DV.astype(hidden_BMD.dtype)
 
     def chunk(carry, part):
         hidden_ND, _, labels_N = part
-        scores, *_ = _scores(layout, hidden_ND, kernel_DV, bias_V, labels_N)
-        return carry, scores
+        losses, *_ = _losses(layout, hidden_ND, kernel_DV, bias_V, labels_N)
+        return carry, losses
 
     return _over_chunks(layout, chunk, None, (hidden_BMD, weight_BM, labels_BM))[1]
 
@@ -175,10 +175,10 @@ def _local_gradients(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM
     def chunk(carry, part):
         d_kernel_DV, d_bias_V = carry
         hidden_ND, weight_N, labels_N = part
-        scores, exp_NV, sum_N, hit_NV = _scores(
+        losses, exp_NV, sum_N, hit_NV = _losses(
             layout, hidden_ND, kernel_DV, bias_V, labels_N
         )
-        grown_N = 1 + 2 * layout.z_weight * scores[1]
+        grown_N = 1 + 2 * layout.z_weight * losses[1]
         slope_NV = exp_NV * (weight_N * grown_N / sum_N)[:, None]
         slope_NV -= jnp.where(hit_NV, weight_N[:, None], 0)
         if bias_V is not None:
@@ -186,16 +186,16 @@ def _local_gradients(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM
         slope_NV = slope_NV.astype(hidden_ND.dtype)
         d_hidden_ND = _einsum(f'NV,{layout.kernel}->ND', slope_NV, kernel_DV)
         d_kernel_DV += _einsum(f'NV,ND->{layout.kernel}', slope_NV, hidden_ND)
-        return (d_kernel_DV, d_bias_V), (*scores, d_hidden_ND)
+        return (d_kernel_DV, d_bias_V), (*losses, d_hidden_ND)
 
     zeros = jax.tree.map(lambda x: jnp.zeros(x.shape), (kernel_DV, bias_V))
-    slopes, (*scores, d_hidden_BMD) = _over_chunks(
+    slopes, (*losses, d_hidden_BMD) = _over_chunks(
         layout, chunk, zeros, (hidden_BMD, weight_BM, labels_BM)
     )
     slopes = jax.tree.map(
         lambda slope, x: layout.over_rows(slope).astype(x.dtype), slopes, (like, bias_V)
     )
-    return *scores, layout.over_words(jax.lax.psum, d_hidden_BMD), *slopes
+    return *losses, layout.over_vocab(jax.lax.psum, d_hidden_BMD), *slopes
 
 
 def chunks(shape, positions):
@@ -235,32 +235,32 @@ def _over_chunks(layout, chunk, carry, inputs):
     return carry, tuple(map(join, outputs))
 
 
-def _scores(layout, hidden_ND, kernel_DV, bias_V, labels_N):
+def _losses(layout, hidden_ND, kernel_DV, bias_V, labels_N):
     """(loss, z, correct) of a chunk, exp(logit - top)_NV, its sum_N, and where the label
     is, of the words that this device has."""
     logits_NV = _einsum(f'ND,{layout.kernel}->NV', hidden_ND, kernel_DV)
     if bias_V is not None:
         logits_NV += bias_V[None]
-    words = logits_NV.shape[1]
-    place_N = labels_N - layout.first_word(words)
+    vocab = logits_NV.shape[1]
+    index_N = labels_N - layout.first_token(vocab)
     # A label of another device's counts as 0 here.
-    found_N = (place_N >= 0) & (place_N < words)
-    label_N = jnp.take_along_axis(logits_NV, place_N[:, None], axis=1, mode='clip')[:, 0]
+    found_N = (index_N >= 0) & (index_N < vocab)
+    label_N = jnp.take_along_axis(logits_NV, index_N[:, None], axis=1, mode='clip')[:, 0]
     # The label's is never above the top. That it is asked for before the exponentials
     # lets them take the place of the logits: one buffer, not two.
     top_N = jnp.maximum(jnp.max(logits_NV, axis=-1), label_N)
-    top_N = layout.over_words(jax.lax.pmax, top_N)
+    top_N = layout.over_vocab(jax.lax.pmax, top_N)
     exp_NV = jnp.exp(logits_NV - top_N[:, None])
     sums = (
         jnp.sum(exp_NV, axis=-1),
         jnp.where(found_N, label_N, 0),
         found_N.astype(jnp.float32),
     )
-    sum_N, label_N, found_N = layout.over_words(jax.lax.psum, sums)
+    sum_N, label_N, found_N = layout.over_vocab(jax.lax.psum, sums)
     label_N = jnp.where(found_N > 0, label_N, jnp.nan)
     z_N = top_N + jnp.log(sum_N)
     correct_N = (label_N >= top_N).astype(jnp.float32)
-    hit_NV = place_N[:, None] == jnp.arange(words)[None]
+    hit_NV = index_N[:, None] == jnp.arange(vocab)[None]
     return (z_N - label_N, z_N, correct_N), exp_NV, sum_N, hit_NV
 
 

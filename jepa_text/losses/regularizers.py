@@ -8,7 +8,7 @@
 
 Needs only jax. Each but the first maps embeddings_ND, and optionally which of the N
 count, to one float32 number; bfloat16 may come in. The N must be independent: pooled
-rows, or a few tokens a row, as neighbours are alike and would pass for evidence. All are
+rows, or a few tokens a row, as neighbors are alike and would pass for evidence. All are
 safe under jit, grad and vmap; what false rows hold, NaN too, reaches nothing, and with
 no true row the number is 0 with zero gradients.
 
@@ -68,8 +68,8 @@ def vicreg_variance(embeddings_ND, where_N=None, target=1.0, eps=1e-4):
     0.495
     """
     x_ND, keep_N1, count = _kept(embeddings_ND, where_N)
-    _, centred_ND = _centred(x_ND, keep_N1, count)
-    variance_D = jnp.sum(centred_ND**2, axis=0) / jnp.maximum(count - 1, 1)
+    _, centered_ND = _centered(x_ND, keep_N1, count)
+    variance_D = jnp.sum(centered_ND**2, axis=0) / jnp.maximum(count - 1, 1)
     missing_D = jnp.maximum(target - jnp.sqrt(variance_D + eps), 0)
     return jnp.where(count > 1, jnp.mean(missing_D), 0.0)
 
@@ -81,8 +81,8 @@ def vicreg_covariance(embeddings_ND, where_N=None):
     4.0
     """
     x_ND, keep_N1, count = _kept(embeddings_ND, where_N)
-    _, centred_ND = _centred(x_ND, keep_N1, count)
-    covariance_DD = centred_ND.T @ centred_ND / jnp.maximum(count - 1, 1)
+    _, centered_ND = _centered(x_ND, keep_N1, count)
+    covariance_DD = centered_ND.T @ centered_ND / jnp.maximum(count - 1, 1)
     width = x_ND.shape[1]
     off_DD = jnp.where(jnp.eye(width, dtype=bool), 0, covariance_DD)
     return jnp.sum(off_DD**2) / width
@@ -101,12 +101,12 @@ def visreg(embeddings_ND, directions_DR, where_N=None, eps=1e-6):
     1.603
     """
     x_ND, keep_N1, count = _kept(embeddings_ND, where_N)
-    mean_1D, centred_ND = _centred(x_ND, keep_N1, count)
-    variance_1D = jnp.sum(centred_ND**2, axis=0, keepdims=True) / jnp.maximum(count, 1)
+    mean_1D, centered_ND = _centered(x_ND, keep_N1, count)
+    variance_1D = jnp.sum(centered_ND**2, axis=0, keepdims=True) / jnp.maximum(count, 1)
     # Not sqrt alone: its slope at 0 is infinite.
     std_1D = jnp.sqrt(variance_1D + eps**2)
     shape = _shape(
-        centred_ND / jax.lax.stop_gradient(std_1D), directions_DR, keep_N1, count
+        centered_ND / jax.lax.stop_gradient(std_1D), directions_DR, keep_N1, count
     )
     placed = jnp.mean(mean_1D**2) + jnp.mean((1 - std_1D) ** 2)
     return jnp.where(count > 0, placed + shape, 0.0)
@@ -150,7 +150,7 @@ def _kept(embeddings_ND, where_N):
     return x_ND, keep_N1, jnp.sum(where_N, dtype=jnp.float32)
 
 
-def _centred(x_ND, keep_N1, count):
+def _centered(x_ND, keep_N1, count):
     """mean_1D, and the vectors less it, 0 in false rows."""
     mean_1D = jnp.sum(x_ND, axis=0, keepdims=True) / jnp.maximum(count, 1)
     return mean_1D, jnp.where(keep_N1, x_ND - mean_1D, 0)

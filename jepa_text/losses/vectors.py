@@ -69,56 +69,56 @@ def info_nce(prediction_ND, target_ND, where_N, temperature, negatives_S=None):
 
 
 def prototype_cross_entropy(
-    student_BMP, teacher_BMP, centre_P, student_temperature, teacher_temperature
+    student_BMP, teacher_BMP, center_P, student_temperature, teacher_temperature
 ):
-    """-sum_p softmax((teacher - centre) / t_t) log softmax(student / t_s), P prototypes.
+    """-sum_p softmax((teacher - center) / t_t) log softmax(student / t_s), P prototypes.
 
     The loss of DINO (arXiv 2104.14294) and, at masked positions, of iBOT
     (arXiv 2111.07832), summed over P: many completions can be right at once.
-    DINO uses t_s = 0.1 and t_t from 0.04 to 0.07; `update_centre` keeps the centre.
+    DINO uses t_s = 0.1 and t_t from 0.04 to 0.07; `update_center` keeps the center.
 
     >>> flat = jnp.zeros((1, 4))
     >>> print(prototype_cross_entropy(flat, flat, jnp.zeros(4), 0.1, 0.04))
     [1.3862944]
     """
     teacher_BMP = teacher_BMP.astype(jnp.float32)
-    centred_BMP = teacher_BMP - jnp.broadcast_to(centre_P, teacher_BMP.shape)
-    aim_BMP = jax.nn.softmax(centred_BMP / teacher_temperature, axis=-1)
+    centered_BMP = teacher_BMP - jnp.broadcast_to(center_P, teacher_BMP.shape)
+    aim_BMP = jax.nn.softmax(centered_BMP / teacher_temperature, axis=-1)
     student_BMP = student_BMP.astype(jnp.float32) / student_temperature
     return -jnp.sum(aim_BMP * jax.nn.log_softmax(student_BMP, axis=-1), axis=-1)
 
 
-def update_centre(centre_P, teacher_BMP, where_BM, momentum):
-    """momentum * centre + (1 - momentum) * mean of the teacher over true positions.
+def update_center(center_P, teacher_BMP, where_BM, momentum):
+    """momentum * center + (1 - momentum) * mean of the teacher over true positions.
 
-    DINO, equation 4 (momentum 0.9). Float32; the centre stays if no position is true.
+    DINO, equation 4 (momentum 0.9). Float32; the center stays if no position is true.
 
     >>> teacher, where = jnp.array([[2.0, 4.0], [9.0, 9.0]]), jnp.array([True, False])
-    >>> update_centre(jnp.zeros(2), teacher, where, momentum=0.5).tolist()
+    >>> update_center(jnp.zeros(2), teacher, where, momentum=0.5).tolist()
     [1.0, 2.0]
     """
-    centre_P = centre_P.astype(jnp.float32)
+    center_P = center_P.astype(jnp.float32)
     axes = tuple(range(where_BM.ndim))
     kept_BMP = jnp.where(where_BM[..., None], teacher_BMP, 0).astype(jnp.float32)
     count = jnp.sum(where_BM)
     mean_P = jnp.sum(kept_BMP, axis=axes) / jnp.maximum(count, 1)
-    return jnp.where(count > 0, momentum * centre_P + (1 - momentum) * mean_P, centre_P)
+    return jnp.where(count > 0, momentum * center_P + (1 - momentum) * mean_P, center_P)
 
 
-def layer_normalise(x_BMD, eps=1e-6):
+def layer_normalize(x_BMD, eps=1e-6):
     """(x - mean) / sqrt(Var + eps) over D, without parameters: data2vec's target norm.
 
-    Layer normalisation (arXiv 1607.06450); Var divides by D.
+    Layer normalization (arXiv 1607.06450); Var divides by D.
 
-    >>> print(layer_normalise(jnp.array([[1.0, 3.0]])).round(3))
+    >>> print(layer_normalize(jnp.array([[1.0, 3.0]])).round(3))
     [[-1.  1.]]
     """
     x_BMD = x_BMD.astype(jnp.float32)
-    centred = x_BMD - jnp.mean(x_BMD, axis=-1, keepdims=True)
-    return centred * jax.lax.rsqrt(jnp.mean(centred**2, axis=-1, keepdims=True) + eps)
+    centered = x_BMD - jnp.mean(x_BMD, axis=-1, keepdims=True)
+    return centered * jax.lax.rsqrt(jnp.mean(centered**2, axis=-1, keepdims=True) + eps)
 
 
-def instance_normalise(x_BLD, segment_ids_BL, eps=1e-5):
+def instance_normalize(x_BLD, segment_ids_BL, eps=1e-5):
     """(x - mean) / sqrt(Var + eps) over a document's positions, for each coordinate.
 
     The norm of data2vec 2.0's targets (arXiv 2212.07525). Documents are
@@ -127,7 +127,7 @@ def instance_normalise(x_BLD, segment_ids_BL, eps=1e-5):
 
     >>> x_BLD = jnp.array([[[1.0], [3.0], [7.0], [7.0], [9.0]]])
     >>> ids_BL = jnp.array([[1, 1, 2, 2, 0]])
-    >>> instance_normalise(x_BLD, ids_BL).round(3)[0, :, 0].tolist()
+    >>> instance_normalize(x_BLD, ids_BL).round(3)[0, :, 0].tolist()
     [-1.0, 1.0, 0.0, 0.0, 0.0]
     """
     ids_BL = segment_ids_BL.astype(jnp.int32)
@@ -139,17 +139,17 @@ def instance_normalise(x_BLD, segment_ids_BL, eps=1e-5):
 
     count_BL1 = sums(jnp.ones(keep_BL1.shape, jnp.float32), ids_BL)
     x_BLD = jnp.where(keep_BL1, x_BLD, 0).astype(jnp.float32)
-    centred_BLD = jnp.where(keep_BL1, x_BLD - sums(x_BLD, ids_BL) / count_BL1, 0)
-    variance_BLD = sums(centred_BLD**2, ids_BL) / count_BL1
-    return centred_BLD * jax.lax.rsqrt(variance_BLD + eps)
+    centered_BLD = jnp.where(keep_BL1, x_BLD - sums(x_BLD, ids_BL) / count_BL1, 0)
+    variance_BLD = sums(centered_BLD**2, ids_BL) / count_BL1
+    return centered_BLD * jax.lax.rsqrt(variance_BLD + eps)
 
 
-def average_layers(layers_NBLD, k, normalise):
-    """Mean of the last k of N layers, each after `normalise`: as data2vec's target.
+def average_layers(layers_NBLD, k, normalize):
+    """Mean of the last k of N layers, each after `normalize`: as data2vec's target.
 
     (arXiv 2202.03555, section 3.3, where a layer is the output of its feed-forward
-    network; what it is here, who calls decides.) `normalise` maps [B, L, D] to the same:
-    layer_normalise, instance_normalise with its documents, or `lambda x: x`.
+    network; what it is here, who calls decides.) `normalize` maps [B, L, D] to the same:
+    layer_normalize, instance_normalize with its documents, or `lambda x: x`.
     Raises ValueError if there are not k layers.
 
     >>> layers_NBLD = jnp.array([9.0, 1.0, 2.0]).reshape(3, 1, 1, 1)
@@ -161,7 +161,7 @@ def average_layers(layers_NBLD, k, normalise):
             f'average_layers: k={k}, but there are {len(layers_NBLD)} layers; choose k '
             f'from 1 to {len(layers_NBLD)}.'
         )
-    return sum(normalise(x).astype(jnp.float32) for x in layers_NBLD[-k:]) / k
+    return sum(normalize(x).astype(jnp.float32) for x in layers_NBLD[-k:]) / k
 
 
 def unit(x, eps=1e-8):

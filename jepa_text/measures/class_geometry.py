@@ -21,13 +21,13 @@ def class_alignment(rows, labels_N=None):
     return _mean_power(rows, labels_N, power=1)
 
 
-def author_alignment(rows, labels_N=None):
+def paper_alignment(rows, labels_N=None):
     """mean of |z_i - z_j|^4 over pairs of one label: what arXiv 2606.05173 reports.
 
     The exponent is doubled there, against the definition of Wang & Isola. Only for
     comparison with its tables.
 
-    >>> author_alignment([[1.0, 0.0], [0.0, 2.0], [0.0, -1.0]], ['a', 'a', 'b'])
+    >>> paper_alignment([[1.0, 0.0], [0.0, 2.0], [0.0, -1.0]], ['a', 'a', 'b'])
     4.0
     """
     return _mean_power(rows, labels_N, power=2)
@@ -39,7 +39,7 @@ def intra_distance(rows, labels_N=None):
     >>> intra_distance([[3.0, 0.0], [-1.0, 0.0], [0.0, 1.0]], ['a', 'a', 'b'])
     2.0
     """
-    return float(_labelled(rows, labels_N).pairs.same)
+    return float(_labeled(rows, labels_N).pairs.same)
 
 
 def inter_distance(rows, labels_N=None):
@@ -48,7 +48,7 @@ def inter_distance(rows, labels_N=None):
     >>> round(inter_distance([[3.0, 0.0], [-1.0, 0.0], [0.0, 1.0]], ['a', 'a', 'b']), 4)
     1.4142
     """
-    return float(_labelled(rows, labels_N).pairs.other)
+    return float(_labeled(rows, labels_N).pairs.other)
 
 
 def distance_ratio(rows, labels_N=None):
@@ -57,20 +57,20 @@ def distance_ratio(rows, labels_N=None):
     >>> print(round(distance_ratio([[1, 0], [-1, 0], [0, 1]], ['a', 'a', 'b']), 4))
     1.4142
     """
-    pairs = _labelled(rows, labels_N).pairs
+    pairs = _labeled(rows, labels_N).pairs
     return float(pairs.same / pairs.other) if pairs.other > 0 else np.nan
 
 
 CLASS_METRICS = {
     'class_alignment': class_alignment,
-    'author_alignment': author_alignment,
+    'paper_alignment': paper_alignment,
     'intra_distance': intra_distance,
     'inter_distance': inter_distance,
     'distance_ratio': distance_ratio,
 }
 
 
-def _labelled(rows, labels_N):
+def _labeled(rows, labels_N):
     found = cloud.of(rows, labels_N).pairs_needed('A measure of classes')
     if found.labels_N is None:
         raise ValueError(
@@ -81,7 +81,7 @@ def _labelled(rows, labels_N):
 
 def _mean_power(rows, labels_N, power):
     """Mean over classes of the mean of |z_i - z_j|^(2 power) over the pairs of each."""
-    means_C2 = _labelled(rows, labels_N).once('class_powers', _class_powers)
+    means_C2 = _labeled(rows, labels_N).once('class_powers', _class_powers)
     return float(np.mean(means_C2[:, power - 1])) if len(means_C2) else np.nan
 
 
@@ -97,7 +97,7 @@ def _class_powers(rows):
 
 
 def _power_sums(found, index_M):
-    """Sums over ordered pairs of |x_i - x_j|^2 and of its square, x centred.
+    """Sums over ordered pairs of |x_i - x_j|^2 and of its square, x centered.
 
     sum (a_i + a_j - 2c)^2 = 2 M sum a^2 + 2 (sum a)^2 + 4 sum c^2 - 8 sum_ij a_i c, and
     the last is 0, as the rows sum to 0; sum c^2 = |X^T X|_F^2.
@@ -108,10 +108,10 @@ def _power_sums(found, index_M):
     moment_DD = np.zeros((found.width, found.width))
     first = second = 0.0
     for part_C in parts:
-        centred_CD = found.unit(part_C) - mean_D
-        square_C = np.einsum('CD,CD->C', centred_CD, centred_CD)
+        centered_CD = found.unit(part_C) - mean_D
+        square_C = np.einsum('CD,CD->C', centered_CD, centered_CD)
         first, second = first + square_C.sum(), second + np.sum(square_C**2)
-        moment_DD += centred_CD.T @ centred_CD
+        moment_DD += centered_CD.T @ centered_CD
     size = len(index_M)
     return (
         2 * size * first,

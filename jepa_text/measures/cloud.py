@@ -13,8 +13,8 @@ the pairs within blocks stand for all: N * BLOCK / 2 pairs at the cost of as man
 of N^2 / 2. Every row has the same number of partners, so what is left of the error is
 that of a mean of so many draws, std(kernel) / sqrt(pairs).
 
-Neighbours: among exactly BLOCK rows at a time, NEIGHBOUR_ROWS rows at most. How near the
-next row is depends on how many there are, so what neighbours say of two clouds compares
+Neighbors: among exactly BLOCK rows at a time, NEIGHBOR_ROWS rows at most. How near the
+next row is depends on how many there are, so what neighbors say of two clouds compares
 if both have BLOCK rows or more. Below, and for ranks at any size, only clouds of as many
 rows as each other compare: hubness of one distribution is 1.4 at 200 rows, 3.3 at 2,048.
 """
@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 BLOCK = 2048
-NEIGHBOUR_ROWS = 4096
+NEIGHBOR_ROWS = 4096
 CHUNK = 4096  # rows that are copied to float64 at a time
 
 
@@ -124,25 +124,25 @@ class Cloud:
         rows_ND = self.rows_ND
         return np.sqrt(np.einsum('ND,ND->N', rows_ND, rows_ND, dtype=np.float64))
 
-    def centred(self):
+    def centered(self):
         """Blocks of the rows minus their mean, float64; rounding error is set to zero."""
         largest_D = np.maximum(self.rows_ND.max(axis=0), -self.rows_ND.min(axis=0))
         error_D = len(self) * np.finfo(np.float64).eps * largest_D
         for start in range(0, len(self), CHUNK):
-            centred_CD = self.rows_ND[start : start + CHUNK] - self.mean_D
+            centered_CD = self.rows_ND[start : start + CHUNK] - self.mean_D
             # What is left of equal coordinates is rounding error, and has no direction.
-            centred_CD[np.abs(centred_CD) <= error_D] = 0.0
-            yield centred_CD
+            centered_CD[np.abs(centered_CD) <= error_D] = 0.0
+            yield centered_CD
 
     @functools.cached_property
     def scatter(self):
         """sum_n (x_n - mean)(x_n - mean)^T, [D, D], or the [N, N] products if fewer."""
         if len(self) < self.width:
-            centred_ND = np.concatenate(list(self.centred()))
-            return centred_ND @ centred_ND.T
+            centered_ND = np.concatenate(list(self.centered()))
+            return centered_ND @ centered_ND.T
         scatter_DD = np.zeros((self.width, self.width))
-        for centred_CD in self.centred():
-            scatter_DD += centred_CD.T @ centred_CD
+        for centered_CD in self.centered():
+            scatter_DD += centered_CD.T @ centered_CD
         return scatter_DD
 
     @functools.cached_property
@@ -156,13 +156,13 @@ class Cloud:
         kept_K = values_K > 0
         values_K, vectors = values_K[kept_K], vectors[:, ::-1][:, kept_K]
         if len(self) < self.width:
-            blocks = list(self.centred())
+            blocks = list(self.centered())
             vectors = np.concatenate(blocks).T @ vectors / np.sqrt(values_K)
         return values_K, vectors
 
     @functools.cached_property
     def values_K(self):
-        """Squared singular values of the centred rows, largest first; min(N, D)."""
+        """Squared singular values of the centered rows, largest first; min(N, D)."""
         if 'axes' in self.__dict__:
             kept_K = self.axes[0]
             return np.pad(kept_K, (0, min(len(self), self.width) - len(kept_K)))
@@ -229,24 +229,24 @@ class Cloud:
             yield squared_distances(self.unit(index_M))
 
     def near_distances(self):
-        """The same of `neighbour_blocks`, kept for who asks next."""
+        """The same of `neighbor_blocks`, kept for who asks next."""
         return self.once('near_distances', _near_distances)
 
     @functools.cached_property
-    def neighbour_blocks(self):
-        """Indices of BLOCK rows each, within which neighbours are looked for; of all rows
+    def neighbor_blocks(self):
+        """Indices of BLOCK rows each, within which neighbors are looked for; of all rows
         if these are fewer."""
         if len(self.blocks) == 1:
             return self.blocks
         order_N = np.concatenate(self.blocks)
-        count = min(len(self), NEIGHBOUR_ROWS) // BLOCK
+        count = min(len(self), NEIGHBOR_ROWS) // BLOCK
         return [order_N[i * BLOCK : (i + 1) * BLOCK] for i in range(max(1, count))]
 
 
 def squared_distances(rows_MD):
     """|x_i - x_j|^2 of all pairs, in the type of the rows; exactly 0 on the diagonal.
 
-    Rows are centred first, which changes no distance: products of rows that share a long
+    Rows are centered first, which changes no distance: products of rows that share a long
     common part would lose the digits in which they differ.
 
     >>> squared_distances(np.array([[1.0, 0.0], [1.0, 2.0]])).tolist()
@@ -264,7 +264,7 @@ def squared_distances(rows_MD):
 
 
 def _near_distances(rows):
-    return [squared_distances(rows.unit(index_M)) for index_M in rows.neighbour_blocks]
+    return [squared_distances(rows.unit(index_M)) for index_M in rows.neighbor_blocks]
 
 
 def _by_label(distance_MM, labels_M):

@@ -33,7 +33,7 @@ def spearman_influence(first_N, second_N):
     """One value a pair, with Spearman's correlation as their mean.
 
     What each pair does to it (its influence function, plus the correlation), so that
-    paired tests of means test correlations. Products of the standardised ranks have that
+    paired tests of means test correlations. Products of the standardized ranks have that
     mean too, but vary far more: each rank is one of all others. 0 where a list is
     constant.
 

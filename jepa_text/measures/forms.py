@@ -1,11 +1,11 @@
 """Four forms of the same vectors, and every measure of each: {metric/form: value}.
 
     raw                 as they are
-    centred             minus the mean vector
+    centered             minus the mean vector
     whitened            minus the mean, every principal direction at one variance
-    length_controlled   as they would be if all texts had one length
+    length_residualized   as they would be if all texts had one length
 
-Raw measures of spread are dominated by what all vectors share, and by the length of the
+Raw measures of variance are dominated by what all vectors share, and by the length of the
 text, which leaks through any pooling; a difference between models that is gone in another
 form was a difference in that.
 """
@@ -14,21 +14,21 @@ import numpy as np
 
 from jepa_text.measures import class_geometry, cloud, geometry
 
-FORMS = ('raw', 'centred', 'whitened', 'length_controlled')
+FORMS = ('raw', 'centered', 'whitened', 'length_residualized')
 RIDGE = 1e-3  # of the mean variance
 CUT = 1e-6  # of the largest variance
-_MOST_KNOTS = 32
+_MAX_KNOTS = 32
 _TEXTS_A_KNOT = 20
 
 
-def centred(vectors_ND):
+def centered(vectors_ND):
     """Minus the mean vector.
 
-    >>> centred([[1.0, 2.0], [3.0, 2.0]]).tolist()
+    >>> centered([[1.0, 2.0], [3.0, 2.0]]).tolist()
     [[-1.0, 0.0], [1.0, 0.0]]
     """
     rows = cloud.of(vectors_ND)
-    return _assembled(rows, rows.centred())
+    return _assembled(rows, rows.centered())
 
 
 def whitened(vectors_ND, ridge=RIDGE, cut=CUT):
@@ -44,12 +44,12 @@ def whitened(vectors_ND, ridge=RIDGE, cut=CUT):
     """
     rows = cloud.of(vectors_ND)
     turn_DK, _ = _whitening(rows, ridge, cut)
-    if not turn_DK.shape[1]:  # no spread at all: nothing is left
+    if not turn_DK.shape[1]:  # no variance at all: nothing is left
         turn_DK = np.zeros((rows.width, 1))
-    return _assembled(rows, (part_CD @ turn_DK for part_CD in rows.centred()))
+    return _assembled(rows, (part_CD @ turn_DK for part_CD in rows.centered()))
 
 
-def length_controlled(vectors_ND, lengths_NF, folds=5, seed=0):
+def length_residualized(vectors_ND, lengths_NF, folds=5, seed=0):
     """Minus what the lengths predict, plus the mean vector: all texts at one length.
 
     `lengths_NF` are positive: the number of tokens, and of characters if there are two
@@ -58,11 +58,11 @@ def length_controlled(vectors_ND, lengths_NF, folds=5, seed=0):
     one for every 20 texts; a second difference costs as much as one text's error.
     Cross-fitted: a text is predicted by the `folds` - 1 parts that it is not in, so the
     function takes away no more than length explains. The mean stays, as otherwise this
-    would be centred too: compare with the raw form, or centre it.
+    would be centered too: compare with the raw form, or center it.
 
     >>> lengths_N = np.repeat([1, 2, 3, 4], 50)
     >>> vectors_ND = np.stack([lengths_N, np.ones(200)], axis=1)
-    >>> print(length_controlled(vectors_ND, lengths_N).std(axis=0).max() < 0.1)
+    >>> print(length_residualized(vectors_ND, lengths_N).std(axis=0).max() < 0.1)
     True
     """
     rows = cloud.of(vectors_ND).pairs_needed('Length control')
@@ -89,7 +89,7 @@ def forms(vectors_ND, lengths_NF=None):
     """{form: vectors} of FORMS; without lengths, without the last.
 
     >>> list(forms(np.eye(3)))
-    ['raw', 'centred', 'whitened']
+    ['raw', 'centered', 'whitened']
     """
     return {
         form: found.rows_ND for form, found in clouds(vectors_ND, lengths_NF=lengths_NF)
@@ -99,22 +99,22 @@ def forms(vectors_ND, lengths_NF=None):
 def clouds(vectors_ND, lengths_NF=None, labels_N=None, seed=0):
     """(form, Cloud) of one form after the other, to hold no more than one at a time.
 
-    One eigenvalue problem serves raw, centred and whitened.
+    One eigenvalue problem serves raw, centered and whitened.
 
     >>> [form for form, _ in clouds(np.eye(3))]
-    ['raw', 'centred', 'whitened']
+    ['raw', 'centered', 'whitened']
     """
     raw = cloud.of(vectors_ND, labels_N, seed).pairs_needed('Geometry')
     values_K, _ = raw.axes
     yield 'raw', raw
     known = {'values_K': raw.values_K, 'raw_values_K': raw.values_K}
-    yield 'centred', _cloud(centred(raw), raw, known)
+    yield 'centered', _cloud(centered(raw), raw, known)
     _, shrunk_K = _whitening(raw, RIDGE, CUT)
     shrunk_K = shrunk_K if len(shrunk_K) else np.zeros(1)
     known = {'values_K': shrunk_K, 'raw_values_K': shrunk_K}
     yield 'whitened', _cloud(whitened(raw), raw, known)
     if lengths_NF is not None:
-        yield 'length_controlled', _cloud(length_controlled(raw, lengths_NF), raw, {})
+        yield 'length_residualized', _cloud(length_residualized(raw, lengths_NF), raw, {})
 
 
 def summary(vectors_ND, lengths_NF=None, labels_N=None, metrics=None, seed=0):
@@ -127,7 +127,7 @@ def summary(vectors_ND, lengths_NF=None, labels_N=None, metrics=None, seed=0):
 
     >>> values = summary(np.eye(3), metrics={'rank90': geometry.rank90})
     >>> values
-    {'rank90/raw': 2, 'rank90/centred': 2, 'rank90/whitened': 2}
+    {'rank90/raw': 2, 'rank90/centered': 2, 'rank90/whitened': 2}
     """
     if metrics is None:
         metrics = dict(geometry.METRICS)
@@ -182,12 +182,12 @@ def _checked_lengths(lengths_NF, count):
 
 def _basis(logs_NF):
     """Hat functions of every column, and the penalty on their second differences."""
-    most = int(np.clip(len(logs_NF) // _TEXTS_A_KNOT, 2, _MOST_KNOTS))
+    maximum = int(np.clip(len(logs_NF) // _TEXTS_A_KNOT, 2, _MAX_KNOTS))
     hats, penalties = [], []
     for log_N in logs_NF.T:
         knots_K = np.unique(log_N)
-        if len(knots_K) > most:
-            knots_K = np.unique(np.quantile(log_N, np.linspace(0, 1, most)))
+        if len(knots_K) > maximum:
+            knots_K = np.unique(np.quantile(log_N, np.linspace(0, 1, maximum)))
         hats.append(_hats(log_N, knots_K))
         bend_K = np.diff(np.eye(len(knots_K)), n=min(2, len(knots_K) - 1), axis=0)
         penalties.append(bend_K.T @ bend_K)

@@ -1,18 +1,18 @@
-"""What a cloud of embeddings looks like: spread, rank, common direction.
+"""What a cloud of embeddings looks like: variance, rank, common direction.
 
 Every measure takes an array of embeddings, one a row, or a `cloud.Cloud`, which lets
 measures share their work, and returns a float. `METRICS` names those of one cloud, with
-those of neighbours.py; `summary` computes them all. `forms.summary` gives each also
-centred, whitened and with length taken out, as raw uniformity of an untrained encoder is
+those of neighbors.py; `summary` computes them all. `forms.summary` gives each also
+centered, whitened and with length taken out, as raw uniformity of an untrained encoder is
 a measure of sentence length. No number here says that an embedding is useful: read each
 next to its controls.
 
 Degenerate clouds have values, not NaN. Singular values below the rounding error of the
-rows count as zero, and a cloud without any spread (all rows equal, for the centred
+rows count as zero, and a cloud without any variance (all rows equal, for the centered
 measures; all rows zero, for the others) has rank 0, entropy 0, anisotropy 1, IsoScore 0,
 dimension 0. A zero row has no direction: its cosine with every other row is 0.
 
-Most depend on the number of rows: ranks grow with it, and so does what neighbours say,
+Most depend on the number of rows: ranks grow with it, and so does what neighbors say,
 up to cloud.BLOCK rows. Compare clouds of as many rows; uniformity, mean cosine,
 anisotropy and alignment are means, which only become surer.
 
@@ -63,10 +63,10 @@ def singular_values(rows):
     return np.sqrt(cloud.of(rows).raw_values_K)
 
 
-def centred_singular_values(rows):
+def centered_singular_values(rows):
     """The singular values of the rows minus their mean, largest first.
 
-    >>> centred_singular_values([[1.0, 7.0], [-1.0, 7.0]]).round(3).tolist()
+    >>> centered_singular_values([[1.0, 7.0], [-1.0, 7.0]]).round(3).tolist()
     [1.414, 0.0]
     """
     return np.sqrt(cloud.of(rows).values_K)
@@ -83,18 +83,18 @@ def eigenspectrum(rows):
 
 
 def effective_rank(rows):
-    """exp(-sum_k q_k log q_k), q_k = s_k / sum s, centred rows (Roy & Vetterli 2007).
+    """exp(-sum_k q_k log q_k), q_k = s_k / sum s, centered rows (Roy & Vetterli 2007).
 
     Between 1 and the rank; 0 for rows that are all equal.
 
     >>> round(effective_rank(np.concatenate([np.eye(3), -np.eye(3)])), 6)
     3.0
     """
-    return _exp_entropy(centred_singular_values(rows))
+    return _exp_entropy(centered_singular_values(rows))
 
 
 def rankme(rows):
-    """The effective rank of the rows as they are, not centred (Garrido et al. 2023).
+    """The effective rank of the rows as they are, not centered (Garrido et al. 2023).
 
     Without the paper's 1e-7 inside the logarithm: zero singular values count nothing.
 
@@ -105,7 +105,7 @@ def rankme(rows):
 
 
 def spectral_entropy(rows):
-    """-sum_k p_k log p_k / log min(N, D), p_k = s_k^2 / sum s^2, centred rows; 0 to 1.
+    """-sum_k p_k log p_k / log min(N, D), p_k = s_k^2 / sum s^2, centered rows; 0 to 1.
 
     >>> round(spectral_entropy(np.concatenate([np.eye(3), -np.eye(3)])), 6)
     1.0
@@ -117,7 +117,7 @@ def spectral_entropy(rows):
 
 
 def stable_rank(rows):
-    """sum s^2 / s_1^2 = |Z|_F^2 / |Z|_2^2, centred rows (Rudelson & Vershynin 2007).
+    """sum s^2 / s_1^2 = |Z|_F^2 / |Z|_2^2, centered rows (Rudelson & Vershynin 2007).
 
     >>> round(stable_rank([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]]), 6)
     1.25

@@ -1,6 +1,6 @@
 """How the rows of a cloud crowd: the dimension they fill, and whether some are hubs.
 
-Neighbours are looked for among `cloud.BLOCK` rows at a time; the value is the mean over
+Neighbors are looked for among `cloud.BLOCK` rows at a time; the value is the mean over
 such blocks. Two clouds compare if both have so many rows, or as many as each other.
 """
 
@@ -9,13 +9,13 @@ from scipy import stats
 
 from jepa_text.measures import cloud
 
-HUB_NEIGHBOURS = 10
+HUB_NEIGHBORS = 10
 
 
 def intrinsic_dimension(rows):
     """TwoNN (Facco et al. 2017): the dimension of the surface that the rows lie on.
 
-    With m the ratio of the distances to the second and to the first neighbour, and F its
+    With m the ratio of the distances to the second and to the first neighbor, and F its
     empirical distribution: the slope through the origin of -log(1 - F) on log m, without
     the largest tenth. Rows that occur twice are left out. 0 if fewer than three are left.
 
@@ -30,19 +30,19 @@ def intrinsic_dimension(rows):
 def hubness(rows):
     """Skewness of how often a row is among the 10 nearest of the others, by cosine.
 
-    (Radovanovic et al. 2010.) 0: all rows alike; above 1: a few are neighbours of many.
+    (Radovanovic et al. 2010.) 0: all rows alike; above 1: a few are neighbors of many.
 
     >>> hubness(np.eye(4))
     0.0
     """
     rows = cloud.of(rows).pairs_needed('Hubness')
     skews = []
-    for index_M, square_MM in zip(rows.neighbour_blocks, rows.near_distances()):
+    for index_M, square_MM in zip(rows.neighbor_blocks, rows.near_distances()):
         if not square_MM.any():
             return 0.0  # one direction: all are equally near
         square_MM = square_MM.copy()
         np.fill_diagonal(square_MM, np.inf)
-        near = min(HUB_NEIGHBOURS, len(index_M) - 1)
+        near = min(HUB_NEIGHBORS, len(index_M) - 1)
         nearest_MK = np.argpartition(square_MM, near - 1, axis=1)[:, :near]
         counts_M = np.bincount(nearest_MK.ravel(), minlength=len(index_M))
         skews.append(stats.skew(counts_M) if np.ptp(counts_M) else 0.0)
@@ -50,7 +50,7 @@ def hubness(rows):
 
 
 def _dimension(rows):
-    logs = [_log_ratio(rows.rows_ND[index_M]) for index_M in rows.neighbour_blocks]
+    logs = [_log_ratio(rows.rows_ND[index_M]) for index_M in rows.neighbor_blocks]
     return float(np.mean([_two_nn(log_M) for log_M in logs]))
 
 
@@ -70,8 +70,8 @@ def _log_ratio(rows_MD):
         return np.zeros(0)
     first_M, second_M = np.sort(distances, axis=0)
     # Rows at one place, but for the rounding of their own numbers.
-    least = 1e-6 * np.median(second_M)
-    kept_M = first_M > least
+    minimum = 1e-6 * np.median(second_M)
+    kept_M = first_M > minimum
     return np.log(second_M[kept_M] / first_M[kept_M])
 
 

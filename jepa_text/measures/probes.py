@@ -5,13 +5,13 @@ import warnings
 import numpy as np
 
 INVERSE_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)  # C of scikit-learn
-_LEAST = np.finfo(np.float64).tiny
+_TINY = np.finfo(np.float64).tiny
 _HELD_BACK = 0.2  # the share of the training set on which the strength is chosen
 _RESAMPLES = 10_000
 
 
 def linear_probe(train_ND, train_labels_N, test_ND, test_labels_N, seed=0):
-    """Multinomial logistic regression on standardised embeddings, scored on the test set.
+    """Multinomial logistic regression on standardized embeddings, scored on the test set.
 
     Mean and deviation come from the training set alone. The L2 penalty is the one of
     `INVERSE_PENALTIES` under which a stratified fifth of the training set is likeliest
@@ -163,7 +163,7 @@ def _choose(train_ND, target_N, rng):
         model = _fit(train_ND[~held_N], target_N[~held_N], inverse)
         # Every class is in the kept part, so column c is class c. A weak penalty may be
         # so sure that the share of the true class is 0 in float64.
-        share_NC = np.maximum(model.predict_proba(train_ND[held_N]), _LEAST)
+        share_NC = np.maximum(model.predict_proba(train_ND[held_N]), _TINY)
         share_N1 = np.take_along_axis(share_NC, target_N[held_N][:, None], axis=1)
         scores.append(np.log(share_N1).mean())
     # The first, and so the strongest penalty, of equals.

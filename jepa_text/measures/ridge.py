@@ -11,7 +11,7 @@ import numpy as np
 
 from jepa_text.measures import cloud
 
-# Times N; on standardised coordinates an eigenvalue of the scatter is N on average.
+# Times N; on standardized coordinates an eigenvalue of the scatter is N on average.
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
 
@@ -39,7 +39,7 @@ class Ridge:
 
 
 def fit(train_ND, targets_NT, penalties=PENALTIES):
-    """Ridge on standardised embeddings, its penalty by generalised cross-validation.
+    """Ridge on standardized embeddings, its penalty by generalized cross-validation.
 
     GCV (Golub et al. 1979): the penalty of least RSS / (N - 1 - sum l / (l + a))^2, each
     target's RSS over its variance, the same for all targets. Targets [N] are one target.

@@ -1,6 +1,6 @@
 """How alike two representations of the same texts are: between layers, between models.
 
-Row n of both is text n; their widths may differ. Rows are centred first. All values are
+Row n of both is text n; their widths may differ. Rows are centered first. All values are
 the same after a rotation or a uniform scaling of either side. Moments are float64, from
 blocks of rows: no [N, N] matrix is made.
 """
@@ -11,10 +11,10 @@ from jepa_text.measures import cloud
 
 
 def linear_cka(first, second):
-    """|X^T Y|_F^2 / (|X^T X|_F |Y^T Y|_F), centred; 0 to 1 (Kornblith et al. 2019).
+    """|X^T Y|_F^2 / (|X^T X|_F |Y^T Y|_F), centered; 0 to 1 (Kornblith et al. 2019).
 
     With few texts for the width it is near 1 whatever the vectors: see `unbiased_cka`.
-    0 where a side has no spread.
+    0 where a side has no variance.
 
     >>> rows_ND = np.array([[1.0, 2.0], [3.0, 5.0], [4.0, 1.0]])
     >>> round(linear_cka(rows_ND, -7 * rows_ND[:, ::-1]), 6)
@@ -69,7 +69,7 @@ def _paired(first, second):
 
 def _cross(first, second):
     """sum_n (x_n - mean)(y_n - mean)^T, [D, D'], float64."""
-    blocks = zip(first.centred(), second.centred())
+    blocks = zip(first.centered(), second.centered())
     return sum(one_CD.T @ two_CD for one_CD, two_CD in blocks)
 
 
@@ -78,7 +78,7 @@ def _ratio(cross, one, two):
 
 
 def _hsic(first, second):
-    """N(N-3) times the unbiased estimate; K, L are products of centred rows.
+    """N(N-3) times the unbiased estimate; K, L are products of centered rows.
 
     A row of K without its diagonal sums to minus that, so 1KL1 = sum_n K_nn L_nn, which
     is also what tr KL loses.
@@ -92,5 +92,5 @@ def _hsic(first, second):
 
 
 def _diagonal(rows):
-    parts = [np.einsum('CD,CD->C', part_CD, part_CD) for part_CD in rows.centred()]
+    parts = [np.einsum('CD,CD->C', part_CD, part_CD) for part_CD in rows.centered()]
     return np.concatenate(parts)

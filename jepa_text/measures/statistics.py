@@ -21,7 +21,7 @@ import numpy as np
 from scipy import stats
 
 LEVEL = 0.95
-LEAST_SEEDS = 5  # for a verdict
+MIN_SEEDS = 5  # for a verdict
 FLIPPED_SEEDS = 8  # from which on sign flips can be sure enough
 _EXACT_PAIRS = 14  # 2^14 sign patterns are all looked at
 _CHUNK = 4_000_000
@@ -114,14 +114,14 @@ def over_seeds(first_S, second_S, *, tests=1, level=LEVEL):
     `sign_flip` instead, which assumes only that they are symmetric; unless its least p,
     2^(1 - S), times the number of `tests` that are corrected together is above 1 - level,
     so that no difference could ever pass. The interval is Student's in both cases. With
-    fewer than LEAST_SEEDS pairs there is no verdict.
+    fewer than MIN_SEEDS pairs there is no verdict.
 
     >>> print(round(over_seeds([3.0, 3.1, 2.9, 3.2, 2.8], [2.0] * 5).p, 6))
     0.000145
     """
     difference_S = _differences(first_S, second_S)
     mean, seeds = float(difference_S.mean()), len(difference_S)
-    if seeds < LEAST_SEEDS:
+    if seeds < MIN_SEEDS:
         return OverSeeds(mean, math.nan, math.nan, math.nan, seeds, '')
     reach = t_reach(difference_S, level) / math.sqrt(seeds)
     if seeds >= FLIPPED_SEEDS and 2.0 ** (1 - seeds) * tests <= 1 - level:
@@ -129,9 +129,9 @@ def over_seeds(first_S, second_S, *, tests=1, level=LEVEL):
     else:
         test = 't-test'
         # Below it are rounding errors: of no difference, or of one that never varies.
-        least = 1e-12 * np.abs([first_S, second_S]).max()
-        p = float(abs(mean) <= least)
-        if reach > least:
+        minimum = 1e-12 * np.abs([first_S, second_S]).max()
+        p = float(abs(mean) <= minimum)
+        if reach > minimum:
             p = float(stats.ttest_1samp(difference_S, 0.0).pvalue)
     return OverSeeds(mean, mean - reach, mean + reach, p, seeds, test)
 
@@ -144,7 +144,7 @@ def corrected(pairs):
     >>> corrected([([3.0, 3.1], [2.0, 2.0])])[0][0].seeds
     2
     """
-    count = sum(len(first_S) >= LEAST_SEEDS for first_S, _ in pairs)
+    count = sum(len(first_S) >= MIN_SEEDS for first_S, _ in pairs)
     none = OverSeeds(math.nan, math.nan, math.nan, math.nan, 0, '')
     found = [over_seeds(*pair, tests=count) if len(pair[0]) else none for pair in pairs]
     return list(zip(found, holm([one.p for one in found]).tolist()))

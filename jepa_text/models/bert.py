@@ -31,7 +31,7 @@ class Bert(nn.Module):
     """tokens, segment_ids, positions [B, L] -> hidden_BLD after the last layer.
 
     `positions` counts the rows of the table of positions, of which RoBERTa leaves the
-    first `position_offset` unused. `head_act`, of the layer before words are scored, is
+    first `position_offset` unused. `head_act`, of the layer before tokens are scored, is
     `act` if None; RoBERTa's is gelu whatever `act` is.
     """
 
@@ -54,7 +54,7 @@ class Bert(nn.Module):
 
     @property
     def head(self):
-        """What heads.DenseHead needs to score words as BERT does."""
+        """What heads.DenseHead needs to score tokens as BERT does."""
         return dict(act=self.head_act or self.act, norm_eps=self.norm_eps)
 
     @nn.compact
@@ -110,12 +110,12 @@ class Bert(nn.Module):
             shape = (rows, self.width)
             return self.param(name, layers.INIT, shape, jnp.float32)
 
-        words_VD = table('embedding', self.vocab_size)
-        word_BLD = sharding.look_up(words_VD, tokens_BL)
-        places_PD = table('position_embedding', self.positions)
-        place_BLD = sharding.look_up(places_PD, positions_BL + self.position_offset)
+        tokens_VD = table('embedding', self.vocab_size)
+        token_BLD = sharding.look_up(tokens_VD, tokens_BL)
+        positions_PD = table('position_embedding', self.positions)
+        position_BLD = sharding.look_up(positions_PD, positions_BL + self.position_offset)
         type_D = table('type_embedding', self.types)[0]
-        summed_BLD = (word_BLD + place_BLD + type_D[None, None]).astype(self.dtype)
+        summed_BLD = (token_BLD + position_BLD + type_D[None, None]).astype(self.dtype)
         return layers.LayerNorm(self.norm_eps, name='embedding_norm')(summed_BLD)
 
 

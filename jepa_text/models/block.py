@@ -95,7 +95,7 @@ class SelfAttention(nn.Module):
     qk_norm_eps: float | None = None
 
     @nn.compact
-    def __call__(self, x_BLD, angles, places, kind=None):
+    def __call__(self, x_BLD, angles, positions, kind=None):
         def project(heads, name):
             linear = layers.Linear(heads * self.head_width, self.qkv_bias, name=name)
             return rearrange(linear(x_BLD), 'B L (H K) -> B L H K', H=heads)
@@ -112,7 +112,7 @@ class SelfAttention(nn.Module):
             turn(project(self.heads, 'q'), 'q'),
             turn(project(self.kv_heads, 'k'), 'k'),
             project(self.kv_heads, 'v'),
-            *places,
+            *positions,
         )
         out_BLHK = jax.ad_checkpoint.checkpoint_name(out_BLHK, 'attention')
         joined = rearrange(out_BLHK, 'B L H K -> B L (H K)')

@@ -1,6 +1,6 @@
-"""What sits on top of the trunk: word scores and the latent predictor.
+"""What sits on top of the trunk: logits and the latent predictor.
 
-Every head has `example()`: zero inputs of the right rank, from which it is initialised.
+Every head has `example()`: zero inputs of the right rank, from which it is initialized.
 """
 
 import dataclasses
@@ -44,7 +44,8 @@ class LMHead(nn.Module):
 
 
 class DenseHead(nn.Module):
-    """hidden_MD -> norm(act(dense(hidden))) -> logits_MV + bias, as BERT scores words."""
+    """hidden_MD -> norm(act(dense(hidden))) -> logits_MV + bias, as BERT scores
+    tokens."""
 
     vocab_size: int
     width: int
@@ -53,7 +54,7 @@ class DenseHead(nn.Module):
     norm_eps: float = 1e-12
     dense_bias: bool = True
     norm_bias: bool = True
-    word_bias: bool = True
+    lm_head_bias: bool = True
 
     example = LMHead.example
 
@@ -62,7 +63,7 @@ class DenseHead(nn.Module):
         self.norm = layers.LayerNorm(self.norm_eps, self.norm_bias)
         if not self.tied:
             self.output = layers.Linear(self.vocab_size)
-        if self.word_bias:
+        if self.lm_head_bias:
             zeros = nn.initializers.zeros
             self.bias = self.param('bias', zeros, (self.vocab_size,), jnp.float32)
 
@@ -77,14 +78,14 @@ class DenseHead(nn.Module):
             logits_MV = hidden_MD @ embedding_VD.astype(hidden_MD.dtype).T
         else:
             logits_MV = self.output(hidden_MD)
-        if not self.word_bias:
+        if not self.lm_head_bias:
             return logits_MV
         axes = (1,) * (logits_MV.ndim - 1) + (-1,)
         return logits_MV + self.bias.astype(logits_MV.dtype).reshape(axes)
 
 
-def word_head(encoder, tied=False):
-    """The head that scores words on this encoder: what its `head` asks for."""
+def lm_head(encoder, tied=False):
+    """The head that scores tokens on this encoder: what its `head` asks for."""
     if encoder.head is None:
         return LMHead(encoder.vocab_size, encoder.width, tied)
     return DenseHead(encoder.vocab_size, encoder.width, tied, **encoder.head)
@@ -223,7 +224,7 @@ def _blocks(predictor, x, segment_ids, positions):
     return sharding.by_rows(layers.RMSNorm(predictor.norm_eps, name='norm')(x))
 
 
-def word_scores(apply, params, hidden_BMD, labels_BM, weight_BM, z_weight, logits_mib):
+def lm_head_loss(apply, params, hidden_BMD, labels_BM, weight_BM, z_weight, logits_mib):
     """sum weight (cross-entropy + z_weight z^2), and at every position the cross-entropy
     ('loss') and hit or miss ('correct'), [B, M] each, without gradients.
 
@@ -231,10 +232,10 @@ def word_scores(apply, params, hidden_BMD, labels_BM, weight_BM, z_weight, logit
     their gradients.
     """
     embedding_VD = params['encoder']['embedding']
-    split, words = _split(len(labels_BM), len(embedding_VD))
+    split, vocab = _split(len(labels_BM), len(embedding_VD))
     own = params.get('lm_head', {})
     entered_BMD = apply('lm_head', params, hidden_BMD, method='enter')
-    positions = max(1, int(logits_mib * 2**20 / 4) // words)
+    positions = max(1, int(logits_mib * 2**20 / 4) // vocab)
     _, length, count, size = chunks(labels_BM.shape, positions)
     with jax.named_scope('lm_head'), flops.counted(length / (count * size)):
         total, (loss_BM, _, correct_BM) = losses.linear_cross_entropy(
@@ -245,22 +246,22 @@ def word_scores(apply, params, hidden_BMD, labels_BM, weight_BM, z_weight, logit
             chunk_positions=positions,
             z_weight=z_weight,
             bias_V=own.get('bias'),
-            words_first='output' not in own,
+            vocab_first='output' not in own,
             split=split,
         )
     return total, {'loss': loss_BM, 'correct': correct_BM}
 
 
-def _split(rows, words):
+def _split(rows, vocab):
     """How a mesh that is set splits rows and words, and the words left on a device."""
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty or mesh.size == 1:
-        return None, words
+        return None, vocab
     if rows % math.prod(mesh.shape[axis] for axis in sharding.ROWS):
-        return None, words
-    if words % mesh.shape[sharding.WORDS]:
-        return (sharding.ROWS, None), words
-    return (sharding.ROWS, sharding.WORDS), words // mesh.shape[sharding.WORDS]
+        return None, vocab
+    if vocab % mesh.shape[sharding.TENSOR]:
+        return (sharding.ROWS, None), vocab
+    return (sharding.ROWS, sharding.TENSOR), vocab // mesh.shape[sharding.TENSOR]
 
 
 class Logit(nn.Module):

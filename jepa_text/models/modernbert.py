@@ -1,4 +1,4 @@
-"""ModernBERT: rotary, pre-norm, gated; most layers see only their neighbourhood.
+"""ModernBERT: rotary, pre-norm, gated; most layers see only their neighborhood.
 
 Warner et al. 2024 (arXiv 2412.13663). Every `global_every`-th layer, from the first, sees
 its whole document by `rope_theta`; the others see `local_window` positions to either
@@ -48,7 +48,7 @@ class ModernBert(nn.Module):
     ffn_bias: bool = False
     head_act: str = 'gelu'
     head_bias: bool = False
-    word_bias: bool = True
+    lm_head_bias: bool = True
     scan: bool = True
     remat: str = 'none'
     attention: str = 'auto'
@@ -64,13 +64,13 @@ class ModernBert(nn.Module):
 
     @property
     def head(self):
-        """What heads.DenseHead needs to score words as ModernBERT does."""
+        """What heads.DenseHead needs to score tokens as ModernBERT does."""
         return dict(
             act=self.head_act,
             norm_eps=self.norm_eps,
             dense_bias=self.head_bias,
             norm_bias=self.norm_bias,
-            word_bias=self.word_bias,
+            lm_head_bias=self.lm_head_bias,
         )
 
     @nn.compact

@@ -185,7 +185,7 @@ def check(name, begin, rows, special_ids):
         why = 'leaves that token out' if begin else 'but this tokenizer puts none there'
         raise ValueError(
             f'pool={name!r}: cls is the special token before a text, {why}. Take '
-            "'mean', or 'last' of a model that reads to the left."
+            "'mean', or 'last' of a model that is causal."
         )
     if name == base(name):
         return

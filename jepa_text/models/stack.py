@@ -24,7 +24,7 @@ from jepa_text.models.attention import attend
 ABOVE_0 = ('rope_theta', 'local_theta', 'norm_eps')
 SIZES = ('head_width', 'window', 'local_window', 'global_every', 'vocab_rows')
 # Sizes that are at least 1, and what they are at most.
-MOST = dict(width=2**20, depth=10_000, heads=2**16, kv_heads=2**16, ffn_width=2**22)
+MAX_INT = dict(width=2**20, depth=10_000, heads=2**16, kv_heads=2**16, ffn_width=2**22)
 DTYPES = ('float32', 'bfloat16', 'float16')
 HIDDEN = ('name', 'parent')  # of every Linen module, not of this one
 
@@ -77,10 +77,10 @@ def sized(cls, presets, preset, keywords):
 
 def _check_size(key, value):
     """Raises ValueError for numbers, of all layers or of each, out of range."""
-    if key in MOST:
-        ranges.number(f'model: {key}', value, whole=True, least=1, most=MOST[key])
-    least = 0 if 'window' in key else 1
-    asked = dict(above=0) if key in ABOVE_0 else dict(whole=True, least=least)
+    if key in MAX_INT:
+        ranges.number(f'model: {key}', value, whole=True, minimum=1, maximum=MAX_INT[key])
+    minimum = 0 if 'window' in key else 1
+    asked = dict(above=0) if key in ABOVE_0 else dict(whole=True, minimum=minimum)
     if key in (*ABOVE_0, *SIZES):
         for one in value if isinstance(value, list | tuple) else (value,):
             if one is not None:
@@ -90,8 +90,8 @@ def _check_size(key, value):
 def _rows(vocab_size, vocab_rows):
     if vocab_rows is not None and vocab_rows < vocab_size:
         raise ValueError(
-            f'vocab_rows={vocab_rows}, but the tokenizer has {vocab_size} words: give at '
-            'least as many, or leave vocab_rows out.'
+            f'vocab_rows={vocab_rows}, but the tokenizer has {vocab_size} tokens: give '
+            'at least as many, or leave vocab_rows out.'
         )
     return vocab_rows or vocab_size
 

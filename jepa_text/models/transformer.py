@@ -24,7 +24,7 @@ from jepa_text.parallel import sharding
 # for tests. Each is a set of keywords of `Transformer`.
 PRESETS = {
     'tiny': dict(width=64, depth=2, heads=4, kv_heads=2, ffn_width=128),
-    'desk': dict(width=128, depth=4, heads=4, kv_heads=4, ffn_width=384),
+    'toy': dict(width=128, depth=4, heads=4, kv_heads=4, ffn_width=384),
     'small': dict(width=384, depth=6, heads=6, kv_heads=6, ffn_width=1536),
     '210m': dict(width=768, depth=12, heads=12, kv_heads=12, ffn_width=3072),
     '610m': dict(width=1152, depth=26, heads=18, kv_heads=6, ffn_width=4096),
@@ -70,7 +70,7 @@ class Transformer(nn.Module):
     qk_norm: bool = False
     ffn_bias: bool = False
 
-    # Scores words by one product with a kernel: heads.LMHead.
+    # Scores tokens by one product with a kernel: heads.LMHead.
     head = None
 
     @nn.compact

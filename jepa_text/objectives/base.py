@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text import losses
-from jepa_text.models.heads import word_head, word_scores
+from jepa_text.models.heads import lm_head, lm_head_loss
 
 Row = dict[str, np.ndarray]
 Arrays = dict[str, jax.Array]
@@ -67,15 +67,16 @@ class Objective:
                         beside the encoder; the one that predicts tokens is 'lm_head'
       memory()          {name: array} carried from step to step, outside the gradient
       remember(memory, seen, look)  the memory after a step; of the whole batch `seen`,
-                        and what `look` measured in this step, else NaN
+                        and what `diagnostics` measured in this step, else NaN
       has_target        is there a target, which starts as a copy of the encoder?
       follow(target, encoder, step)  the target's parameters after a step, from both
                         (EMA)
     What it tells
-      look_names        names of what `look` measures
-      look_every(every)  steps from one look to the next, where `every` are asked for (0:
+      diagnostic_names  names of what `diagnostics` measures
+      diagnostics_every(every)  steps from one look to the next, where `every` are asked
+      for (0:
                         none); 0 for none
-      look(params, view)  {name: float32 scalar} for each of `look_names`
+      look(params, view)  {name: float32 scalar} for each of `diagnostic_names`
       derived(metrics, look)  {name: value} of metrics that are no shares, from those of
                         the whole batch and the last look (NaN if it failed; {} for none)
       collapse(values), notes(values)  {kind: sentence}: what has collapsed, and what is
@@ -89,7 +90,7 @@ class Objective:
     """
 
     has_target: bool = False
-    look_names: tuple[str, ...] = ()
+    diagnostic_names: tuple[str, ...] = ()
     token_objective: 'TokenObjective | None' = None
 
     def corrupt(self, example: Row, rng: np.random.Generator, step: int = 0) -> Row:
@@ -107,19 +108,19 @@ class Objective:
     def memory(self) -> Arrays:
         return {}
 
-    def remember(self, memory: Arrays, seen: Any, look: Arrays) -> Arrays:
+    def remember(self, memory: Arrays, seen: Any, diagnostics: Arrays) -> Arrays:
         return memory
 
     def follow(self, target: dict, encoder: dict, step: jax.Array) -> dict:
         return target
 
-    def look_every(self, every: int) -> int:
-        return every if self.look_names else 0
+    def diagnostics_every(self, every: int) -> int:
+        return every if self.diagnostic_names else 0
 
-    def look(self, params: dict, view: View) -> Arrays:
+    def diagnostics(self, params: dict, view: View) -> Arrays:
         return {}
 
-    def derived(self, metrics: Arrays, look: Arrays) -> Arrays:
+    def derived(self, metrics: Arrays, diagnostics: Arrays) -> Arrays:
         return {}
 
     def collapse(self, values: dict[str, float]) -> dict[str, str]:
@@ -144,7 +145,7 @@ class TokenObjective(Objective):
     """
 
     capacity: int
-    attends: str = 'both'
+    attends: str = 'bidirectional'
     shift: int = 0
     tied: bool = False
     logits_mib: int = 512
@@ -163,12 +164,12 @@ class TokenObjective(Objective):
         raise NotImplementedError
 
     def modules(self, encoder):
-        return {'lm_head': word_head(encoder, self.tied)}
+        return {'lm_head': lm_head(encoder, self.tied)}
 
     def counts(self, batch):
         return {'tokens': jnp.sum(batch['loss_mask'])}
 
-    def derived(self, metrics, look):
+    def derived(self, metrics, diagnostics):
         if self.label != 'clm':
             return {}
         return {'train/perplexity': jnp.exp(metrics['clm_loss'])}
@@ -183,7 +184,7 @@ class TokenObjective(Objective):
             batch['segment_ids'],
             batch['positions'],
             batch['order'] if self.attends == 'rows' else None,
-            causal=self.attends == 'left',
+            causal=self.attends == 'causal',
             **options,
         )
 
@@ -204,7 +205,7 @@ class TokenObjective(Objective):
         """The token loss from hidden states at selected positions, and its metrics."""
         labels_BM = jnp.take_along_axis(view.batch['labels'], index_BM, axis=1)
         share = 1 / jnp.maximum(view.counts['tokens'], 1)
-        total, scores = word_scores(
+        total, token_losses = lm_head_loss(
             view.apply,
             params,
             hidden_BMD,
@@ -214,7 +215,7 @@ class TokenObjective(Objective):
             logits_mib=self.logits_mib,
         )
         loss, correct = (
-            losses.masked_sum(scores[name], where_BM) * share
+            losses.masked_sum(token_losses[name], where_BM) * share
             for name in ('loss', 'correct')
         )
         metrics = {f'{self.label}_loss': loss, f'{self.label}_accuracy': correct}

@@ -1,4 +1,4 @@
-"""Causal language modelling: every position predicts the next token of its document."""
+"""Causal language modeling: every position predicts the next token of its document."""
 
 import dataclasses
 
@@ -10,25 +10,27 @@ from jepa_text.objectives.base import TokenObjective
 
 def make(tokenizer, length, steps, prefix=None, tied=False, logits_mib=512, z_weight=0.0):
     """Reads to the left; with `prefix=(low, high)`, prefix-LM: a share of each document,
-    drawn uniformly between the two, is read both ways and predicts nothing.
+    drawn uniformly between the two, is read bidirectionally and predicts nothing.
 
-    `tied` scores words with the input embedding; logits take at most `logits_mib`
+    `tied` scores tokens with the input embedding; logits take at most `logits_mib`
     MiB at a time; `z_weight` weighs the z-loss. Raises ValueError for a prefix out of
     range.
     """
-    ranges.number('clm: logits_mib', logits_mib, least=0)
-    ranges.number('clm: z_weight', z_weight, least=0)
+    ranges.number('clm: logits_mib', logits_mib, minimum=0)
+    ranges.number('clm: z_weight', z_weight, minimum=0)
     if prefix is not None:
         if not isinstance(prefix, list | tuple) or len(prefix) != 2:
             raise ValueError(f'clm: prefix={prefix!r} is not (low, high), two fractions.')
-        ranges.number(f'clm: prefix={prefix}, whose high', prefix[1], least=0, most=1)
-        ranges.number(f'clm: prefix={prefix}, whose low', prefix[0], least=0)
+        ranges.number(
+            f'clm: prefix={prefix}, whose high', prefix[1], minimum=0, maximum=1
+        )
+        ranges.number(f'clm: prefix={prefix}, whose low', prefix[0], minimum=0)
         if prefix[0] > prefix[1]:
             raise ValueError(f'clm: prefix={prefix} is not (low, high): swap the two.')
     return CLM(
         prefix=None if prefix is None else tuple(prefix),
         capacity=length,
-        attends='left' if prefix is None else 'rows',
+        attends='causal' if prefix is None else 'rows',
         shift=1,
         tied=tied,
         logits_mib=logits_mib,

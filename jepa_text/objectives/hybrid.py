@@ -1,11 +1,11 @@
 """JEPA + MLM on one masked forward: latent_weight * latent + token_weight * tokens.
 
-The encoder reads the masked row once. At the hidden positions one head names the word,
+The encoder reads the masked row once. At the masked positions one head names the token,
 and a predictor names the vector that the target encoder gives for the clean row. The
 latent loss counts only where the input really is the mask token, so nothing can be
 copied. Costs about an MLM step and one forward more.
 
-After arXiv 2606.05173 (cosine loss, EMA 0.996 to 1, layer-normalised target), with its
+After arXiv 2606.05173 (cosine loss, EMA 0.996 to 1, layer-normalized target), with its
 leaks mended; the shared forward, averaged layers and smooth-L1 are after data2vec (arXiv
 2202.03555; its layers are not ours, see latent.Latent); without EMA but with SIGReg it is
 LeJEPA's (arXiv 2511.08544).
@@ -34,10 +34,10 @@ def make(
     predictor_heads=4,
 ):
     """`mlm` is a section of objectives/mlm.py, `latent` one of targets.py (target, loss,
-    momentum, regulariser), `balance` a number or a section of balance.py.
+    momentum, regularizer), `balance` a number or a section of balance.py.
 
     Raises ValueError for an unknown choice, for a predictor whose heads do not divide
-    its width, and for an `mlm` that does not predict words where it masks them.
+    its width, and for an `mlm` that does not predict tokens where it masks them.
     """
     check(
         'hybrid',
@@ -67,8 +67,8 @@ class Hybrid(LatentObjective):
 
     def corrupt(self, example, rng, step=0):
         example = self.mlm.corrupt(example, rng, step)
-        hidden_L = example['loss_mask'] & (example['inputs'] == self.mlm.mask_id)
-        return example | {'target_mask': hidden_L}
+        is_masked_L = example['loss_mask'] & (example['inputs'] == self.mlm.mask_id)
+        return example | {'target_mask': is_masked_L}
 
     def count_latents(self, batch):
         return jnp.sum(batch['target_mask'])

@@ -78,8 +78,8 @@ class Mixture(TokenObjective):
         part = self._choose(rng, step)
         row = self.parts[part].corrupt(example, rng, step)
         if 'order' not in row:
-            is_left = self.parts[part].attends == 'left'
-            order_L = row['positions'] if is_left else np.zeros_like(row['positions'])
+            is_causal = self.parts[part].attends == 'causal'
+            order_L = row['positions'] if is_causal else np.zeros_like(row['positions'])
             row = row | {'order': order_L}
         if any(part.can_drop for part in self.parts):
             row = {'dropped': np.zeros((), np.int32)} | row

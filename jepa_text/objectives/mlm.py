@@ -1,4 +1,4 @@
-"""Masked language modelling: hidden tokens are predicted from what is left."""
+"""Masked language modeling: masked tokens are predicted from what is left."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from jepa_text.objectives.base import TokenObjective
 from jepa_text.optim import schedules
 
 SAMPLERS = ('fixed', 'iid', 'whole_word', 'span', 'sentence')
-ATTENDS = ('both', 'left')
+ATTENDS = ('bidirectional', 'causal')
 
 
 def make(
@@ -24,7 +24,7 @@ def make(
     span_length=None,
     mask_share=1.0,
     random_share=0.0,
-    attends='both',
+    attends='bidirectional',
     shift=0,
     tied=False,
     logits_mib=512,
@@ -36,22 +36,22 @@ def make(
 
     `sampler` says which: `fixed`, a fixed number of tokens; `iid`; `whole_word`; `span`,
     of geometric lengths as SpanBERT's, or all of `span_length`; `sentence`. Of the
-    hidden tokens `mask_share` become the mask token, `random_share` a random word, and
+    masked tokens `mask_share` become the mask token, `random_share` a random token, and
     the rest stays as it is; the loss counts at all of them. `attends` is 'both' ways or
     to the 'left'; with `shift=1` token i is predicted at i - 1, as adapted decoders do.
     Raises ValueError for what is out of range.
     """
     _check(sampler, mask_share, random_share, attends, shift)
-    ranges.number('mlm: logits_mib', logits_mib, least=0)
-    ranges.number('mlm: z_weight', z_weight, least=0)
+    ranges.number('mlm: logits_mib', logits_mib, minimum=0)
+    ranges.number('mlm: z_weight', z_weight, minimum=0)
     if span_length is not None:
-        ranges.number('mlm: span_length', span_length, whole=True, least=1)
+        ranges.number('mlm: span_length', span_length, whole=True, minimum=1)
         if sampler != 'span':
             raise ValueError(
                 f"mlm: span_length={span_length} needs sampler='span', not {sampler!r}."
             )
     rates, per_document = _rates(rate, steps, length)
-    words = np.setdiff1d(np.arange(tokenizer.vocab_size), tokenizer.special_ids)
+    random_ids = np.setdiff1d(np.arange(tokenizer.vocab_size), tokenizer.special_ids)
     return MLM(
         rate=rates,
         per_document=per_document,
@@ -62,7 +62,7 @@ def make(
         shift=shift,
         mask_id=tokenizer.mask_id,
         special_ids=tuple(tokenizer.special_ids),
-        words=words.astype(np.int32),
+        random_ids=random_ids.astype(np.int32),
         table=_table(tokenizer, sampler),
         capacity=capacity(sampler, rates.max(), length),
         length=length,
@@ -75,7 +75,7 @@ def make(
 
 
 def capacity(sampler, rate, length):
-    """Room for hidden positions in a row: the fixed count, or the mean of the iid one
+    """Room for masked positions in a row: the fixed count, or the mean of the iid one
     plus six standard deviations (one row in 10^9 has more, and loses the rest, which
     `train/dropped_masks` counts)."""
     if sampler != 'iid':
@@ -145,7 +145,7 @@ def _rates(rate, steps, length):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class MLM(TokenObjective):
-    """-log p(token i | the row with its hidden tokens replaced), at hidden i only."""
+    """-log p(token i | the row with its masked tokens replaced), at masked i only."""
 
     rate: np.ndarray
     per_document: tuple | None
@@ -155,7 +155,7 @@ class MLM(TokenObjective):
     random_share: float
     mask_id: int
     special_ids: tuple
-    words: np.ndarray
+    random_ids: np.ndarray
     table: np.ndarray | None
     length: int
 
@@ -186,7 +186,7 @@ class MLM(TokenObjective):
             mask_L,
             rng,
             mask_id=self.mask_id,
-            random_ids=self.words,
+            random_ids=self.random_ids,
             mask_share=self.mask_share,
             random_share=self.random_share,
         )

@@ -1,4 +1,4 @@
-"""Masked next-token prediction: hidden token i is predicted at i - 1 (LLM2Vec).
+"""Masked next-token prediction: masked token i is predicted at i - 1 (LLM2Vec).
 
 What a decoder that becomes an encoder does best: its head stays the next-token head.
 """

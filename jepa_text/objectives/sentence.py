@@ -1,6 +1,6 @@
 """Sentence-level JEPA: two mask rates of one text are its two views, pooled.
 
-The heavily masked view names its hidden words (MLM) and predicts the pooled vector that
+The heavily masked view names its masked tokens (MLM) and predicts the pooled vector that
 the target encoder gives the lightly masked view of the same document. No paired data.
 After LLM-JEPA (arXiv 2509.14252) with the two views of DLLM-JEPA.
 """

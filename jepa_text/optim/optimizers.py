@@ -8,7 +8,7 @@ what is subtracted at a learning rate of 1.
     muon             for hidden matrices; adamw for embedding, head, norms and vectors
     sgd              for every leaf, with momentum if asked
     rated            lower rates, or none, for some leaves and layers
-    check_rates      do all patterns of a section match something?
+    check_lr_multipliers  do all patterns of a section match something?
     no_balance       a pattern without the weight of two losses
     path_name, mask  leaves by the name of their path
 """
@@ -25,7 +25,7 @@ from jepa_text.config import ranges, resolve
 from jepa_text.optim import adam
 from jepa_text.optim import muon as steps
 
-# Matrices between hidden states: of layers and predictors, not of word scores.
+# Matrices between hidden states: of layers and predictors, not of logits.
 HIDDEN = r'^(encoder|predictor)/.*kernel$'
 DTYPES = ('float32', 'bfloat16', 'float16')
 
@@ -59,15 +59,15 @@ def adamw(
     eps=1e-8,
     weight_decay=0.1,
     decay_paths=r'(kernel|embedding)$',
-    balance_rate=1.0,
+    balance_lr_multiplier=1.0,
     momentum_dtype='float32',
 ):
     """AdamW (arXiv 1711.05101) without its learning rate.
 
     Decay falls on the leaves that match `decay_paths` and never on the learned weight
-    of two losses, whose steps are multiplied by `balance_rate`. The first moment is kept
-    in `momentum_dtype`, the second in the dtype of the parameter. Both are corrected for
-    the age of each leaf (adam.py).
+    of two losses, whose steps are multiplied by `balance_lr_multiplier`. The first moment
+    is kept in `momentum_dtype`, the second in the dtype of the parameter. Both are
+    corrected for the age of each leaf (adam.py).
 
     >>> params = {'up': {'kernel': jnp.full((1, 1), 2.0)}}
     >>> optimizer = adamw(weight_decay=0.25)
@@ -76,9 +76,9 @@ def adamw(
     [[1.5]]
     """
     for name, beta in (('b1', b1), ('b2', b2)):
-        ranges.number(f'optimizer: {name}', beta, least=0, below=1)
+        ranges.number(f'optimizer: {name}', beta, minimum=0, below=1)
     ranges.number('optimizer: eps', eps, above=0)
-    ranges.number('optimizer: balance_rate', balance_rate, least=0)
+    ranges.number('optimizer: balance_lr_multiplier', balance_lr_multiplier, minimum=0)
     _check(weight_decay, decay_paths, momentum_dtype)
     return optax.chain(
         adam.scale_by_adam(b1, b2, eps, mu_dtype=jnp.dtype(momentum_dtype)),
@@ -86,7 +86,8 @@ def adamw(
             weight_decay, mask=lambda params: mask(params, no_balance(decay_paths))
         ),
         optax.masked(
-            optax.scale(balance_rate), mask=lambda params: mask(params, r'^balance/')
+            optax.scale(balance_lr_multiplier),
+            mask=lambda params: mask(params, r'^balance/'),
         ),
     )
 
@@ -117,7 +118,7 @@ def muon(
     >>> print(updates['encoder']['scale'].round(4))
     [1. 1. 1. 1.]
     """
-    ranges.number('optimizer: momentum', momentum, least=0, below=1)
+    ranges.number('optimizer: momentum', momentum, minimum=0, below=1)
     ranges.pattern('optimizer: paths', paths)
     _check(weight_decay, decay_paths, momentum_dtype)
     dtype = jnp.dtype(momentum_dtype)
@@ -159,12 +160,15 @@ def make(section):
     >>> optimizer = make({'name': 'adamw', 'weight_decay': 0.1, 'b2': 0.98})
     """
     keywords = dict(section)
-    name, rates = keywords.pop('name', None), _pairs(keywords.pop('rates', ()))
+    name, multipliers = (
+        keywords.pop('name', None),
+        _pairs(keywords.pop('lr_multipliers', ())),
+    )
     if not isinstance(name, str) or name not in OPTIMIZERS:
         known = ', '.join(OPTIMIZERS)
         raise ValueError(f'optimizer {name!r} does not exist; there are: {known}.')
     optimizer = resolve.call(f'optimizer {name!r}', OPTIMIZERS[name], keywords)
-    return rated(optimizer, rates) if rates else optimizer
+    return with_lr_multipliers(optimizer, multipliers) if multipliers else optimizer
 
 
 def no_balance(pattern):
@@ -177,7 +181,7 @@ def no_balance(pattern):
 
 
 def _check(weight_decay, decay_paths, momentum_dtype):
-    ranges.number('optimizer: weight_decay', weight_decay, least=0)
+    ranges.number('optimizer: weight_decay', weight_decay, minimum=0)
     ranges.pattern('optimizer: decay_paths', decay_paths)
     if str(momentum_dtype) not in DTYPES:
         raise ValueError(
@@ -186,7 +190,7 @@ def _check(weight_decay, decay_paths, momentum_dtype):
         )
 
 
-def rated(optimizer, rates):
+def with_lr_multipliers(optimizer, multipliers):
     """The optimizer with the updates of some leaves multiplied: low rates, or 0.
 
     `rates` is {regular expression: factor}; a leaf takes the factors of all that match
@@ -196,7 +200,7 @@ def rated(optimizer, rates):
     the optimizer alone.
 
     >>> params = {'encoder': {'norm': {'scale': 1.0}, 'embedding': 1.0}}
-    >>> optimizer = rated(sgd(), {'embedding$': 0.0})
+    >>> optimizer = with_lr_multipliers(sgd(), {'embedding$': 0.0})
     >>> updates, state = optimizer.update(params, optimizer.init(params))
     >>> jax.tree.map(float, updates)
     {'encoder': {'embedding': 0.0, 'norm': {'scale': 1.0}}}
@@ -206,7 +210,7 @@ def rated(optimizer, rates):
         updates, state = optimizer.update(grads, state, params)
 
         def scale(path, leaf):
-            factor = _factor(path_name(path), jnp.shape(leaf), rates)
+            factor = _factor(path_name(path), jnp.shape(leaf), multipliers)
             return leaf if factor is None else leaf * factor
 
         return jax.tree_util.tree_map_with_path(scale, updates), state
@@ -221,11 +225,11 @@ def _names(name, shape):
     return [name.replace('/layers/', f'/layer_{i}/') for i in range(shape[0])]
 
 
-def _factor(name, shape, rates):
+def _factor(name, shape, multipliers):
     """A number for a leaf, or one a layer along its first axis; None for 1."""
     factors = np.array(
         [
-            math.prod(f for pattern, f in rates.items() if re.search(pattern, one))
+            math.prod(f for pattern, f in multipliers.items() if re.search(pattern, one))
             for one in _names(name, shape)
         ],
         np.float32,
@@ -237,26 +241,30 @@ def _factor(name, shape, rates):
     return factors.reshape(-1, *[1] * (len(shape) - 1))
 
 
-def _pairs(rates):
+def _pairs(multipliers):
     """{pattern: factor} of the pairs that a section holds."""
-    rates = list(rates.items()) if isinstance(rates, dict) else rates
-    for pair in rates if isinstance(rates, list | tuple) else [rates]:
+    multipliers = (
+        list(multipliers.items()) if isinstance(multipliers, dict) else multipliers
+    )
+    for pair in multipliers if isinstance(multipliers, list | tuple) else [multipliers]:
         if isinstance(pair, str) or not hasattr(pair, '__len__') or len(pair) != 2:
             raise ValueError(
-                f'optimizer.rates={rates!r}: pairs of a pattern and a factor, as '
+                f'optimizer.lr_multipliers={multipliers!r}: pairs of a pattern and a '
+                'factor, as '
                 "(('embedding$', 0.1), ('layer_[0-3]/', 0.0))."
             )
         pattern, factor = pair
-        ranges.pattern('optimizer.rates', pattern)
-        ranges.number(f'optimizer.rates: {pattern!r}', factor, least=0)
-    return dict(map(tuple, rates))
+        ranges.pattern('optimizer.lr_multipliers', pattern)
+        ranges.number(f'optimizer.lr_multipliers: {pattern!r}', factor, minimum=0)
+    return dict(map(tuple, multipliers))
 
 
-def check_rates(section, trees):
+def check_lr_multipliers(section, trees):
     """Raises ValueError for a pattern of a section's `rates` that matches no parameter of
     any of the trees: those of the phases, as one may have modules that another lacks.
 
-    >>> check_rates({'rates': (('norm', 0.1),)}, [{'up': 1.0}, {'norm': {'scale': 1.0}}])
+    >>> section = {'lr_multipliers': (('norm', 0.1),)}
+    >>> check_lr_multipliers(section, [{'up': 1.0}, {'norm': {'scale': 1.0}}])
     """
     names = [
         one
@@ -264,11 +272,11 @@ def check_rates(section, trees):
         for path, leaf in jax.tree_util.tree_leaves_with_path(params)
         for one in _names(path_name(path), jnp.shape(leaf))
     ]
-    for pattern in _pairs(section.get('rates', ())):
+    for pattern in _pairs(section.get('lr_multipliers', ())):
         if not any(re.search(pattern, name) for name in names):
             raise ValueError(
-                f'optimizer.rates: {pattern!r} matches no parameter. Their names are as '
-                f'{names[0]!r} and {names[-1]!r}.'
+                f'optimizer.lr_multipliers: {pattern!r} matches no parameter. Their '
+                f'names are as {names[0]!r} and {names[-1]!r}.'
             )
 
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from jepa_text.config import ranges, resolve
 
-MOST = 2**31 - 1  # of whole numbers: what jax holds as one
+MAX_INT = 2**31 - 1  # of whole numbers: what jax holds as one
 
 
 def make(section, steps, what='schedule'):
@@ -48,8 +48,8 @@ def make(section, steps, what='schedule'):
         keywords.setdefault('steps', steps)
     for key in keywords.keys() & parameters.keys():
         value = keywords[key]
-        most = {'most': MOST} if isinstance(value, int) else {}
-        ranges.number(f'{what} {name!r}: {key}', value, least=0, **most)
+        maximum = {'maximum': MAX_INT} if isinstance(value, int) else {}
+        ranges.number(f'{what} {name!r}: {key}', value, minimum=0, **maximum)
     return resolve.call(f'{what} {name!r}', SCHEDULES[name], keywords)
 
 

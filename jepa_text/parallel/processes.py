@@ -209,7 +209,7 @@ def _number(environ, name):
 
 
 def _on_tpu_vm(environ):
-    """A TPU VM tells its neighbours through its metadata server; jax asks it."""
+    """A TPU VM tells its neighbors through its metadata server; jax asks it."""
     if environ.get('JAX_PLATFORMS', 'tpu').split(',')[0] != 'tpu':
         return False
     chips = glob.glob('/dev/accel*') or glob.glob('/dev/vfio/[0-9]*')

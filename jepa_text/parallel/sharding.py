@@ -17,7 +17,7 @@ from jepa_text.config import schema
 
 AXES = ('data', 'fsdp', 'tensor')
 # Over which of them the rows of a batch, and the words of a head, are split.
-ROWS, WORDS = ('data', 'fsdp'), 'tensor'
+ROWS, TENSOR = ('data', 'fsdp'), 'tensor'
 
 # The last axes of a leaf whose path matches; a scanned stack adds an axis in front.
 TABLE = (
@@ -40,7 +40,7 @@ class Config:
     fsdp: int = schema.field(1, 'ways to split batch and parameters')
     tensor: int = schema.field(1, 'ways to split each layer')
     dcn_data: int = schema.field(
-        1, 'machines or slices among which `data` is split first', least=1
+        1, 'machines or slices among which `data` is split first', minimum=1
     )
 
 

@@ -32,7 +32,7 @@ from jepa_text.training import assemble, train
 from jepa_text.training.evals import EVALUATIONS
 
 # Rows of a device at most, and their length.
-ROWS, LENGTH = {'210m': 16, 'desk': 16}, {'210m': 2048, 'desk': 64}
+ROWS, LENGTH = {'210m': 16, 'toy': 16}, {'210m': 2048, 'toy': 64}
 
 
 def main(argv=None):
@@ -48,7 +48,7 @@ def main(argv=None):
     allocator.keep_freed_memory()
     found = about() | {'arithmetic': _told('arithmetic', sums)}
     found['attention'] = _told('attention', kernels)
-    preset = options.preset or ('desk' if found['platform'] == 'cpu' else '210m')
+    preset = options.preset or ('toy' if found['platform'] == 'cpu' else '210m')
     Path(options.to).parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=Path(options.to).parent) as folder:
         found['training'] = _told('training', lambda: trained(preset, options, folder))
@@ -78,7 +78,7 @@ def about():
 def sums():
     """{program: {'off', 'allowed'}} of arithmetic.py."""
     found = arithmetic.deviations(tuple(jax.local_devices()))
-    return {name: dict(off=off, allowed=most) for name, (off, most) in found.items()}
+    return {name: dict(off=off, allowed=limit) for name, (off, limit) in found.items()}
 
 
 def kernels():
@@ -177,7 +177,7 @@ def _end(run, seconds, done):
 def configured(preset, folder):
     """The config of a run of MLM on the bundled corpus; its words are made as many as
     those of the papers where the model is as large as theirs."""
-    large = preset != 'desk'
+    large = preset != 'toy'
     model = dict(name='transformer', preset=preset, attention='auto')
     if large:
         model |= dict(dtype='bfloat16', remat='names', scan=True, vocab_rows=128_256)
@@ -200,25 +200,25 @@ def configured(preset, folder):
         mesh=dict(data=-1, fsdp=1, tensor=1),
         log_every=5,
         telemetry=dict(every=0, on_collapse='warn'),
-        evaluate=dict(every=0, rate=0.15, most_rows=16),
+        evaluate=dict(every=0, rate=0.15, max_rows=16),
         checkpoint=dict(every=0, keep=1),
         phases=[dict(objective=dict(name='mlm', rate=0.3))],
     )
 
 
-def rows_that_fit(config, most):
+def rows_that_fit(config, limit):
     """Rows on a device at a time, by the estimate of `plan`; ValueError for none."""
     room = about()['memory'] or 2**40  # A CPU does not tell.
     data = config['data'] | {'batch_per_device': 1}
     config = config | {'offload': '', 'data': data}
     made = assemble.outline(config, sharding.abstract_mesh(jax.device_count()))
-    held = memory.estimate(made, made.phases[0], parts=1, fused=True)
-    if not (fit := held.most_rows(room)):
+    held = memory.estimate(made, made.phases[0], microbatches=1, fused=True)
+    if not (fit := held.max_rows(room)):
         raise ValueError(
             f'No row of {config["model"]["preset"]} fits into {room / 2**30:,.1f} GiB, '
-            'which a device has; take --preset=desk.'
+            'which a device has; take --preset=toy.'
         )
-    return min(fit, most)
+    return min(fit, limit)
 
 
 def _told(what, check):
@@ -263,7 +263,7 @@ def failures(found):
 
 
 def _asked(one):
-    ways = 'to the left' if one['causal'] else 'both ways'
+    ways = 'causal' if one['causal'] else 'bidirectional'
     ways += '' if one['window'] is None else f', window {one["window"]}'
     return f'{one["backend"]}, {one["dtype"]} x {one["head_width"]}, {ways}'
 

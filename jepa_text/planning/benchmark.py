@@ -32,13 +32,13 @@ COLUMNS = ('case', 'ms a step', 'tokens/s', 'MFU', 'ratio', 'quartiles', 'memory
 class Settings:
     """What a case is made of."""
 
-    seed: int = field(0, 'of parameters and batches', least=0)
+    seed: int = field(0, 'of parameters and batches', minimum=0)
     compilation_cache: str = field(
         compilation.PRIVATE, "a folder; 'private': of the user; '': none"
     )
-    vocab_size: int = field(8192, 'tokens that there are', least=1)
-    rows: int = field(8, 'of a step', least=1)
-    row_length: int = field(256, 'tokens in a row', least=1)
+    vocab_size: int = field(8192, 'tokens that there are', minimum=1)
+    rows: int = field(8, 'of a step', minimum=1)
+    row_length: int = field(256, 'tokens in a row', minimum=1)
     model: dict = field(
         {'name': 'transformer', 'preset': 'small', 'scan': False}, 'the encoder'
     )
@@ -47,15 +47,15 @@ class Settings:
         {'name': 'wsd', 'peak': 1e-4, 'warmup': 0.0, 'decay': 0.0}, 'the learning rate'
     )
     clip_norm: float = field(1.0, 'of gradients', above=0, finite=False)
-    accumulate: int = field(1, 'parts that a batch is computed in', least=1)
+    accumulate: int = field(1, 'parts that a batch is computed in', minimum=1)
     mesh: sharding.Config = section(sharding.Config, 'how devices share the work')
-    telemetry: diagnostics.Config = section(diagnostics.Config, 'closer looks')
+    telemetry: diagnostics.Config = section(diagnostics.Config, 'diagnostics')
     metrics: bool = field(True, 'False: the compiler leaves them out')
     compile: bool = field(True, 'torch.compile, for the cases of transformers')
     # Where page faults are dear, they are up to half of its step on CPUs (LOG.md).
     peer_keeps_memory: bool = field(True, 'the memory that transformers frees, as we do')
-    warmup: int = field(3, 'steps of a case before it is timed', least=1)
-    steps_a_round: int = field(8, 'that are timed', least=1)
+    warmup: int = field(3, 'steps of a case before it is timed', minimum=1)
+    steps_a_round: int = field(8, 'that are timed', minimum=1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class Config(Settings):
     """The config of a benchmark."""
 
     name: str = field('benchmark', 'of the comparison')
-    rounds: int = field(5, 'in which each case starts anew', least=1)
+    rounds: int = field(5, 'in which each case starts anew', minimum=1)
     cases: tuple[dict, ...] = field(doc='name, objective, and settings of its own, each')
 
 

@@ -13,7 +13,7 @@ from jepa_text.training import assemble
 from jepa_text.training.recipe import Recipe
 
 STRONGER = {'none': ('names', 'full'), 'names': ('full',), 'dots': ('full',)}
-MOST_DEVICES = 4096
+MAX_DEVICES = 4096
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,13 +26,18 @@ class Sized:
     made: Recipe
     ways: int
     rows: int
-    parts: int
+    microbatches: int
     fused: bool
 
-    def memories(self, parts=None):
+    def memories(self, microbatches=None):
         """The Memory of each phase, in this many parts."""
         return [
-            memory.estimate(self.made, phase, parts=parts or self.parts, fused=self.fused)
+            memory.estimate(
+                self.made,
+                phase,
+                microbatches=microbatches or self.microbatches,
+                fused=self.fused,
+            )
             for phase in self.made.phases
         ]
 
@@ -47,19 +52,19 @@ def size(config, name, vocab_size=None):
     # Nothing runs here, so no kernel need be able to.
     traced = config | {'model': config['model'] | {'attention': 'xla'}}
     made = assemble.outline(traced, mesh, vocab_size)
-    ways, parts = mesh.shape['data'] * mesh.shape['fsdp'], config['accumulate']
-    if made.batch_size % (ways * parts):
+    ways, microbatches = mesh.shape['data'] * mesh.shape['fsdp'], config['accumulate']
+    if made.batch_size % (ways * microbatches):
         raise ValueError(
             f'{made.batch_size} rows a step are not a multiple of {ways} (mesh data x '
-            f'fsdp) x {parts} (accumulate); change one of them, or --hardware.'
+            f'fsdp) x {microbatches} (accumulate); change one of them, or --hardware.'
         )
     return Sized(
         chip=chip,
         devices=devices,
         made=made,
         ways=ways,
-        rows=made.batch_size // ways // parts,
-        parts=parts,
+        rows=made.batch_size // ways // microbatches,
+        microbatches=microbatches,
         fused=config['model'].get('attention', 'auto') != 'xla',
     )
 
@@ -69,7 +74,7 @@ def remedies(config, name, vocab_size=None):
     bytes, and has them. Each alone; together only where none is enough alone."""
     sized = size(config, name, vocab_size)
     singles = [
-        *_parts(config, sized),
+        *_microbatches(config, sized),
         *_changed(config, name, vocab_size, sized),
         *_fewer_rows(config, sized),
         *_more_devices(config, name, vocab_size),
@@ -78,14 +83,14 @@ def remedies(config, name, vocab_size=None):
     return found or _together(config, name, vocab_size)
 
 
-def _parts(config, sized):
+def _microbatches(config, sized):
     """The batch in more parts: the fewest that fit."""
-    held, room = sized.memories(parts=2), memory.USABLE * sized.chip.memory
-    whole = sized.rows * sized.parts
-    for parts in range(sized.parts + 1, whole + 1):
-        need = max(one.total(whole // parts) for one in held)
-        if whole % parts == 0 and need <= room:
-            return [(f'--config.accumulate={parts}', need, True)]
+    held, room = sized.memories(microbatches=2), memory.USABLE * sized.chip.memory
+    whole = sized.rows * sized.microbatches
+    for microbatches in range(sized.microbatches + 1, whole + 1):
+        need = max(one.total(whole // microbatches) for one in held)
+        if whole % microbatches == 0 and need <= room:
+            return [(f'--config.accumulate={microbatches}', need, True)]
     return []
 
 
@@ -113,20 +118,20 @@ def _slices(config, name):
 
 def _fewer_rows(config, sized):
     held = sized.memories()
-    most = min(one.most_rows(sized.chip.memory) for one in held)
-    if not most:
+    maximum = min(one.max_rows(sized.chip.memory) for one in held)
+    if not maximum:
         return []
-    key, rows = 'batch_per_device', most * sized.parts
+    key, rows = 'batch_per_device', maximum * sized.microbatches
     if not config['data'].get(key):
-        key, rows = 'batch_size', most * sized.parts * sized.ways
-    need = max(one.total(most) for one in held)
+        key, rows = 'batch_size', maximum * sized.microbatches * sized.ways
+    need = max(one.total(maximum) for one in held)
     return [(f'--config.data.{key}={rows} (another run)', need, True)]
 
 
 def _more_devices(config, name, vocab_size):
     chip, _, count = name.partition(':')
     count = 2 * int(count or 1)
-    while count <= MOST_DEVICES:
+    while count <= MAX_DEVICES:
         try:
             flag, need, fits = _try(config, [], f'{chip}:{count}', vocab_size)
         except ValueError:  # the batch or the mesh does not go over so many
@@ -146,7 +151,7 @@ def _together(config, name, vocab_size):
     if fits:
         return [(flags, need)]
     less = _with(config, changes)
-    found = _parts(less, size(less, name, vocab_size))
+    found = _microbatches(less, size(less, name, vocab_size))
     return [(f'{flags} {more}', need) for more, need, _ in found]
 
 

@@ -2,13 +2,13 @@
 
 What the state takes is exact, by sharding.TABLE. What the forward pass keeps for the
 backward pass is read off the traced step; the layer that the backward pass is in needs,
-beside it, what it would keep without rematerialisation, or the word head its logits.
+beside it, what it would keep without rematerialization, or the LM head its logits.
 
 For scanned layers this is within a tenth of what XLA says for TPUs, mostly above it
-(LOG.md). Unrolled layers without rematerialisation need less, as XLA makes again what
+(LOG.md). Unrolled layers without rematerialization need less, as XLA makes again what
 goes element by element. The tensor axis of a mesh splits nothing but the state here.
-The closer look of `telemetry` is left out. It comes before the gradients and needs about
-as much as they do: for TPUs a twelfth more at 1b, on a CPU a fifth more at desk size
+The diagnostics of `telemetry` are left out. They come before the gradients and need about
+as much as they do: for TPUs a twelfth more at 1b, on a CPU a fifth more at toy size
 (LOG.md).
 """
 
@@ -49,13 +49,13 @@ class Memory:
         fixed = sum(self.state.values()) + self.gradients
         return fixed + rows * self.kept + self.work(rows)
 
-    def most_rows(self, memory, limit=2**20):
+    def max_rows(self, memory, limit=2**20):
         """How many rows at a time fit into USABLE of so many bytes; 0: none."""
         over = bisect.bisect_right(range(limit), USABLE * memory, key=self.total)
         return max(0, over - 1)
 
 
-def estimate(made, phase, *, parts, fused):
+def estimate(made, phase, *, microbatches, fused):
     """The Memory of a phase of an recipe on each device of its mesh.
 
     `parts` of a batch go one after the other. With `fused`, attention keeps no array of
@@ -70,7 +70,7 @@ def estimate(made, phase, *, parts, fused):
             ('opt_state', state.opt_state),
         )
     }
-    gradients = sizes['params'] * (1 if parts == 1 else 2)
+    gradients = sizes['params'] * (1 if microbatches == 1 else 2)
     if made.offload:  # to the memory of the host
         sizes[made.offload] = 0
     # As kernels do, `blockwise` keeps queries, keys, values and output alone.

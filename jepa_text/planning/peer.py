@@ -83,10 +83,10 @@ class Peer:
 
     def _tensors(self, batch, causal):
         # transformers shifts causal labels itself; -100 is where no loss counts.
-        hidden = np.where(batch['loss_mask'], batch['labels'], -100)
+        masked = np.where(batch['loss_mask'], batch['labels'], -100)
         arrays = {
             'input_ids': batch['inputs'],
-            'labels': batch['tokens'] if causal else hidden,
+            'labels': batch['tokens'] if causal else masked,
         }
         return {
             key: self._torch.tensor(array, dtype=self._torch.long, device=self._device)

@@ -1,6 +1,6 @@
 """What a run will take, before it: parameters, arithmetic, memory, hours, money.
 
-    jepa-text plan --config=configs/desk.py:mlm --hardware=h100:8
+    jepa-text plan --config=configs/toy.py:mlm --hardware=h100:8
 
 Needs no rows and no accelerator. Arithmetic is counted in the program (cost/flops.py),
 memory by the formula of memory.py. Speed is a share of the chips' peak that is assumed:
@@ -66,7 +66,7 @@ class Plan:
     rows: int
     length: int
     rows_at_once: int
-    parts: int
+    microbatches: int
     phases: tuple
     dtype: str
     fused: bool
@@ -128,7 +128,7 @@ def make(config, options):
         rows=made.batch_size,
         length=made.length,
         rows_at_once=sized.rows,
-        parts=sized.parts,
+        microbatches=sized.microbatches,
         dtype=made.encoder.dtype,
         fused=sized.fused,
         phases=tuple(
@@ -136,7 +136,7 @@ def make(config, options):
                 name=phase.name,
                 steps=phase.stop - phase.start,
                 parameters=parameters(phase),
-                flops=count.parts,
+                flops=count.microbatches,
                 factor=count.model / plain(made, phase),
                 computed=count.held / count.model,
                 memory=takes,

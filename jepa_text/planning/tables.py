@@ -90,8 +90,8 @@ def memory(plan):
             held.total(at_once),
         ]
         cells = [f'{size / GIB:.2f}' for size in [*sizes, plan.chip.memory]]
-        most = held.most_rows(plan.chip.memory)
-        cells += [f'{at_once:,}', f'{most:,}' if most else 'none']
+        maximum = held.max_rows(plan.chip.memory)
+        cells += [f'{at_once:,}', f'{maximum:,}' if maximum else 'none']
         if phase.compiled is not None:
             cells.append(f'{phase.compiled / GIB:.2f}')
         rows.append([f'{number} {phase.name}', *cells])
@@ -145,7 +145,7 @@ def notes(plan):
     yield ''
     yield (
         'Arithmetic: the model count (PaLM, appendix B), causal attention by half; '
-        '"computed" is what the program holds for one that counts: rematerialisation '
+        '"computed" is what the program holds for one that counts: rematerialization '
         'and the masked half of attention.'
     )
     attention = (

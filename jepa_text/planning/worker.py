@@ -88,7 +88,7 @@ def make(case):
         optimizer=optimizer,
         clip_norm=case['clip_norm'],
         accumulate=case['accumulate'],
-        look_every=case['telemetry']['every'],
+        diagnostics_every=case['telemetry']['every'],
     )
     made = batches(case, phase)
     counted = steps.cost(phase.network, phase.objective, made[0])
@@ -119,7 +119,7 @@ def peak(device_kind):
 
 
 def batches(case, phase, count=4):
-    """Rows of random words, each one document, as the objective hides them."""
+    """Rows of random tokens, each one document, as the objective masks them."""
     rng = np.random.default_rng(case['seed'])
     length = case['row_length']
     made = []
@@ -145,7 +145,7 @@ class Ours:
         create = jax.jit(
             lambda: states.create(phase.network, phase.objective, optimizer, case['seed'])
         )
-        places = sharding.shardings(jax.eval_shape(create), mesh)
+        shardings = sharding.shardings(jax.eval_shape(create), mesh)
         read = (lambda values: values) if case['metrics'] else (lambda values: {})
 
         def step(state, batch):
@@ -154,12 +154,12 @@ class Ours:
 
         self._step = jax.jit(
             step,
-            in_shardings=(places, sharding.batch_sharding(mesh)),
-            out_shardings=(places, sharding.replicated(mesh)),
+            in_shardings=(shardings, sharding.batch_sharding(mesh)),
+            out_shardings=(shardings, sharding.replicated(mesh)),
             donate_argnums=0,
         )
         with jax.set_mesh(mesh):
-            self._state = jax.device_put(create(), places)
+            self._state = jax.device_put(create(), shardings)
         self._mesh, self._batches = mesh, itertools.cycle(made)
         device = jax.devices()[0]
         self.about = {

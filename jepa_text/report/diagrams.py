@@ -10,16 +10,16 @@ One line per position of a row, one column of tokens per view of it:
 
 import numpy as np
 
-from jepa_text.report.plots import COLOURS, GRID, INK, MUTED
+from jepa_text.report.plots import COLORS, GRID, INK, MUTED
 
-# What a token can be: the colour of its box, and of its text.
+# What a token can be: the color of its box, and of its text.
 KINDS = {
     'read': ('#f6f8fa', INK),
-    'hidden': (INK, 'white'),
-    'replaced': (COLOURS[3], 'white'),
-    'word predicted': (COLOURS[1], 'white'),
-    'vector predicted': (COLOURS[2], 'white'),
-    'word and vector predicted': (COLOURS[4], 'white'),
+    'masked': (INK, 'white'),
+    'replaced': (COLORS[3], 'white'),
+    'token predicted': (COLORS[1], 'white'),
+    'vector predicted': (COLORS[2], 'white'),
+    'token and vector predicted': (COLORS[4], 'white'),
     'cut out': ('none', GRID),
     '': ('none', GRID),
 }
@@ -34,7 +34,7 @@ def positions(columns, title, sees_LL=None, sees_tokens=None):
     columns are named by `sees_tokens`, by default the tokens of the first column. Raises
     ValueError for columns of different lengths, another shape, and unknown kinds.
 
-    >>> figure = positions({'reads': [('You', 'read'), ('<mask>', 'hidden')]}, 'MLM')
+    >>> figure = positions({'reads': [('You', 'read'), ('<mask>', 'masked')]}, 'MLM')
     >>> [text.get_text() for text in figure.axes[0].texts]
     ['reads', 'You', '<mask>']
     """
@@ -131,7 +131,7 @@ def _matrix(axes, left, sees_LL, names):
         left + edge,
         edge,
         np.where(sees_LL, 1.0, np.nan),
-        cmap=_one_colour(COLOURS[5]),
+        cmap=_one_color(COLORS[5]),
         edgecolors='white',
         linewidth=0.8,
     )
@@ -150,10 +150,10 @@ def _matrix(axes, left, sees_LL, names):
     axes.plot(left + frame, np.roll(frame, -1), color=GRID, linewidth=0.8)
 
 
-def _one_colour(colour):
+def _one_color(color):
     from matplotlib.colors import ListedColormap
 
-    return ListedColormap([colour])
+    return ListedColormap([color])
 
 
 def _legend(figure, kinds):

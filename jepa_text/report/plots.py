@@ -2,20 +2,20 @@
 
 Every function returns a `matplotlib.figure.Figure` that belongs to no window and to no
 pyplot: `figure.savefig('loss.png')`, or hand it to `report.write`. The same arrays give
-the same figure. The background is transparent and lines keep apart for colour-blind
+the same figure. The background is transparent and lines keep apart for color-blind
 readers (hues of Okabe & Ito, told apart by lightness as well); from the seventh run on,
 shade, dashes and markers tell apart those of one hue.
 """
 
 import numpy as np
 
-COLOURS = ('#0072b2', '#d55e00', '#009e73', '#cc79a7', '#8a6d00', '#56b4e9')
+COLORS = ('#0072b2', '#d55e00', '#009e73', '#cc79a7', '#8a6d00', '#56b4e9')
 INK, MUTED, GRID = '#24292f', '#6e7781', '#d0d7de'
 # What the lines of every further six runs look like.
 DASHES = ('solid', (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
 MARKERS = (None, 's', '^', 'D', 'v')
 _SHADES = (None, (INK, 0.5), ('#ffffff', 0.45))  # mixed in: how much of it
-BASELINES = ('untrained', 'unigram', 'chance')  # always grey: the colours are for runs
+BASELINES = ('untrained', 'unigram', 'chance')  # always grey: the colors are for runs
 _SMOOTH_FROM = 80  # longer curves get a running mean, if they go up and down
 
 
@@ -25,8 +25,8 @@ def curves(runs, title, ylabel, hlines=None, switches=None, xlabel='step'):
     `runs` is {name: (steps, values)}; empty series are left out, NaN leaves a gap, and
     noisy curves of many points are drawn faintly under their running mean. `hlines`
     {label: y} are dashed reference lines; `switches` {label: step} are light vertical
-    lines, such as the step at which a phase begins. Colours go by order, without the
-    BASELINES: a run keeps its colour in all figures that list the runs in one order.
+    lines, such as the step at which a phase begins. Colors go by order, without the
+    BASELINES: a run keeps its color in all figures that list the runs in one order.
 
     Raises ValueError for steps and values of different lengths.
     """
@@ -42,18 +42,18 @@ def curves(runs, title, ylabel, hlines=None, switches=None, xlabel='step'):
             )
         if not steps.size:
             continue
-        look = _looks(runs)[name]
-        colour, marker = look['color'], look['marker']
+        style = _styles(runs)[name]
+        color, marker = style['color'], style['marker']
         if marker is None and steps.size < 12:
             marker = 'o'
         if _is_noisy(values):
-            axes.plot(steps, values, color=colour, alpha=0.22, linewidth=0.8)
+            axes.plot(steps, values, color=color, alpha=0.22, linewidth=0.8)
             values = _running_mean(values, steps.size // 40)
         axes.plot(
             steps,
             values,
-            color=colour,
-            linestyle=look['linestyle'],
+            color=color,
+            linestyle=style['linestyle'],
             label=name,
             marker=marker,
             markevery=max(1, steps.size // 12),
@@ -83,8 +83,8 @@ def spectra(values, title, ylabel='singular value / largest'):
         spectrum = spectrum[spectrum > 0]
         if spectrum.size:
             ranks, relative = np.arange(1, spectrum.size + 1), spectrum / spectrum[0]
-            look = _looks(values)[name] | {'markevery': 0.1, 'markersize': 3.5}
-            axes.plot(ranks, relative, label=name, **look)
+            style = _styles(values)[name] | {'markevery': 0.1, 'markersize': 3.5}
+            axes.plot(ranks, relative, label=name, **style)
     if axes.lines:
         axes.set_yscale('log')
     legend(figure, axes)
@@ -106,31 +106,31 @@ def shade(place):
     >>> shade(0), shade(6)
     ('#0072b2', '#124e70')
     """
-    turn, hue = divmod(place, len(COLOURS))
+    turn, hue = divmod(place, len(COLORS))
     mixed = _SHADES[turn % len(_SHADES)]
     if mixed is None:
-        return COLOURS[hue]
+        return COLORS[hue]
     other, share = mixed
-    parts = zip(_channels(COLOURS[hue]), _channels(other))
+    parts = zip(_channels(COLORS[hue]), _channels(other))
     return '#' + ''.join(f'{round(a + share * (b - a)):02x}' for a, b in parts)
 
 
-def _channels(colour):
-    return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+def _channels(color):
+    return [int(color[at : at + 2], 16) for at in (1, 3, 5)]
 
 
-def _looks(names):
+def _styles(names):
     """{name: color, line style and marker}, by its place among the runs."""
     runs = [name for name in names if name not in BASELINES]
-    looks = {name: dict(color=MUTED, linestyle='solid', marker=None) for name in names}
+    styles = {name: dict(color=MUTED, linestyle='solid', marker=None) for name in names}
     for place, name in enumerate(runs):
-        turn = place // len(COLOURS)
-        looks[name] = dict(
+        turn = place // len(COLORS)
+        styles[name] = dict(
             color=shade(place),
             linestyle=DASHES[turn % len(DASHES)],
             marker=MARKERS[turn % len(MARKERS)],
         )
-    return looks
+    return styles
 
 
 def blank(title, ylabel, xlabel, height=3.1):
@@ -203,6 +203,6 @@ def legend(figure, axes):
             fontsize=8.5,
             labelcolor=INK,
             # Dashes need room to be told apart.
-            handlelength=1.4 if len(labels) <= len(COLOURS) else 3.0,
+            handlelength=1.4 if len(labels) <= len(COLORS) else 3.0,
             columnspacing=1.4,
         )

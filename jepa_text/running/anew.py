@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jepa_text.files import seal
+from jepa_text.files import checksums
 from jepa_text.parallel import exits
 from jepa_text.running import metrics, restore, workdir
 
@@ -33,7 +33,7 @@ def check(folder, restart=False):
             'train --restart ...`: it begins anew and keeps the old files in '
             f'{folder / ASIDE}. (For a run of a study, move its folder away.)'
         )
-    aside = seal.free_name(folder / ASIDE)
+    aside = checksums.free_name(folder / ASIDE)
     stays = {workdir.LOCK, workdir.CONFIG}
     moved = [
         path
@@ -49,12 +49,14 @@ def check(folder, restart=False):
 def _lost(folder, steps):
     """What was saved and cannot be used, in words; None where nothing ever was."""
     if steps.is_dir():
-        sealed = sorted(steps.glob(f'*/{seal.NAME}'))
-        if not sealed:
+        complete = sorted(steps.glob(f'*/{checksums.NAME}'))
+        if not complete:
             return None
-        why = restore.why_not(sealed[-1].parent)
-        because = f' ({sealed[-1].parent}: {why})' if why else ''
-        return f'{steps} holds {len(sealed)} saved checkpoints, and none is good{because}'
+        why = restore.why_not(complete[-1].parent)
+        because = f' ({complete[-1].parent}: {why})' if why else ''
+        return (
+            f'{steps} holds {len(complete)} saved checkpoints, and none is good{because}'
+        )
     log = folder / metrics.FILE
     if log.is_file() and log.stat().st_size:
         return f'{log} tells of a run, but its folder {steps} is gone'

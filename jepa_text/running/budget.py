@@ -35,5 +35,5 @@ def _one(prefix, section, names):
             'to 0 or leave it out.'
         )
     ((name, number),) = given.items()
-    ranges.number(f'{prefix}{name}', number, whole=True, least=1)
+    ranges.number(f'{prefix}{name}', number, whole=True, minimum=1)
     return name, int(number)

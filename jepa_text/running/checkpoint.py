@@ -1,4 +1,4 @@
-"""State and meta -> sealed steps on disk, in the background; and back after a crash.
+"""State and meta -> complete steps on disk, in the background; and back after a crash.
 
 What a step's folder holds, and reading it without a writer, is in `restore`. Not Orbax's
 CheckpointManager: it calls nobody between naming a step and removing the ones before it,
@@ -20,7 +20,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from jepa_text.config import schema
-from jepa_text.files import paths, seal
+from jepa_text.files import checksums, paths
 from jepa_text.parallel import processes
 from jepa_text.running import housekeeping, restore
 
@@ -36,22 +36,22 @@ _WELL, _FAILED, _FULL = range(3)
 class Config:
     """The section `checkpoint`."""
 
-    every: int = schema.field(1000, 'steps; 0: none but by a signal', least=0)
-    keep: int = schema.field(3, 'so many of the newest stay', least=1)
+    every: int = schema.field(1000, 'steps; 0: none but by a signal', minimum=0)
+    keep: int = schema.field(3, 'so many of the newest stay', minimum=1)
     keep_every: int | None = schema.field(
-        None, 'and each of a step that is a multiple of it', least=1
+        None, 'and each of a step that is a multiple of it', minimum=1
     )
 
 
 class Checkpointer:
     """Saves and restores the state of one run; a context manager.
 
-    Keeps the `keep` newest sealed steps and, with `keep_every`, every sealed step that is
-    a multiple of it. Opening cleans up after a crash: temporary folders are removed;
-    unsealed steps, and damaged ones newer than the newest good one, are moved aside to
-    `damaged-<step>`, so that their numbers are free again and nothing is lost. Hence one
-    Checkpointer for a folder at a time (`workdir` sees to that). Every process of a
-    distributed job calls every method; process 0 seals and cleans.
+    Keeps the `keep` newest complete steps and, with `keep_every`, every complete step
+    that is a multiple of it. Opening cleans up after a crash: temporary folders are
+    removed; incomplete steps, and damaged ones newer than the newest good one, are moved
+    aside to `damaged-<step>`, so that their numbers are free again and nothing is lost.
+    Hence one Checkpointer for a folder at a time (`workdir` sees to that). Every process
+    of a distributed job calls every method; process 0 writes checksums and cleans.
     """
 
     def __init__(self, folder, *, keep=Config.keep, keep_every=Config.keep_every):
@@ -98,7 +98,7 @@ class Checkpointer:
 
     @property
     def last_step(self):
-        """The newest step that is sealed or being saved; None when there is none."""
+        """The newest step that is complete or being saved; None when there is none."""
         return self._newest if self._saving is None else self._saving
 
     def save(self, state, meta, *, wait=False):
@@ -107,10 +107,10 @@ class Checkpointer:
         Blocks for the copy to the host and for the rest of the save before; writing and
         sealing go on in the background. Returns True, or False when there is no room on
         the disk, with a warning: training goes on. With `wait=True` (the final save)
-        returns when the step is sealed, and a full disk raises OSError. Raises ValueError
-        for a step that is not newer than `last_step`, a leaf that is no array, and a meta
-        that is not JSON; RuntimeError when this save or the one before failed for another
-        reason than a full disk.
+        returns when the step has its checksums, and a full disk raises OSError. Raises
+        ValueError for a step that is not newer than `last_step`, a leaf that is no array,
+        and a meta that is not JSON; RuntimeError when this save or the one before failed
+        for another reason than a full disk.
         """
         step = int(state.step)
         self.wait()
@@ -132,7 +132,7 @@ class Checkpointer:
         return self._tell(error)
 
     def newest_good(self):
-        """(step, meta) of the newest step whose seal fits, or None.
+        """(step, meta) of the newest step whose checksums fit, or None.
 
         Warns once for each newer step that it passes over, with the reason.
         """
@@ -154,7 +154,8 @@ class Checkpointer:
         return restore.read_state(path, abstract_state)
 
     def wait(self):
-        """Returns when the last save is sealed; only warns when the disk was full.
+        """Returns when the last save has its checksums; only warns when the disk was
+        full.
 
         Raises RuntimeError when the save failed for another reason.
         """
@@ -202,16 +203,20 @@ class Checkpointer:
         except (OSError, ValueError, RuntimeError) as error:
             self._failure = error
             return
-        # Not a daemon: a program that ends at once still seals its last step.
-        self._thread = threading.Thread(target=self._finish, args=(step,), name='seal')
+        # Not a daemon: a program that ends at once still writes its last step's
+        # checksums.
+        self._thread = threading.Thread(
+            target=self._finish, args=(step,), name='checksums'
+        )
         self._thread.start()
 
     def _finish(self, step):
-        """In the background: awaits the end of the writing, seals, removes old steps."""
+        """In the background: awaits the end of the writing, writes checksums, removes old
+        steps."""
         try:
             self._orbax.wait_until_finished()
             if jax.process_index() == 0:
-                seal.seal(self.folder / str(step))
+                checksums.write(self.folder / str(step))
                 housekeeping.retain(self.folder, self._keep, self._keep_every)
         except Exception as error:  # raised or told by the next call
             self._failure = error

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 from jepa_text.config import config_file
-from jepa_text.files import seal
+from jepa_text.files import checksums
 from jepa_text.running import metrics, restore
 
-ANALYSE = config_file.folder() / 'analyse.py'
+ANALYZE = config_file.folder() / 'analyze.py'
 
 
 def lines(folder, program=None):
@@ -31,7 +31,9 @@ def lines(folder, program=None):
         said.append(f'  {what:<30} {_near(path)}')
     said += ['', 'Next, for example:']
     said += [f'  {_line(command)}' for command in commands(folder, program)]
-    key = 'tokens' if seal.read_json(folder / 'config.json').get('tokens') else 'steps'
+    key = (
+        'tokens' if checksums.read_json(folder / 'config.json').get('tokens') else 'steps'
+    )
     said += ['', f'To train longer: the same command with a larger --config.{key}.']
     return said
 
@@ -43,9 +45,9 @@ def commands(folder, program=None):
     encode = f"print(load.load({near!r}).encode(['One text.', 'Another text.']))"
     found = [[_near(sys.executable), '-c', f'from jepa_text import load; {encode}']]
     # A comma would end the name of the model.
-    if ANALYSE.is_file() and ',' not in near:
-        flag = f'--config={_near(ANALYSE)}:models={near}'
-        found.append([*program, 'analyse', flag, f'--workdir={near}-analysis'])
+    if ANALYZE.is_file() and ',' not in near:
+        flag = f'--config={_near(ANALYZE)}:models={near}'
+        found.append([*program, 'analyze', flag, f'--workdir={near}-analysis'])
     found.append([*program, 'export', f'--workdir={near}', f'--to={near}-exported'])
     return found
 

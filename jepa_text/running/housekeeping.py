@@ -3,7 +3,7 @@
 import logging
 import shutil
 
-from jepa_text.files import seal
+from jepa_text.files import checksums
 from jepa_text.running import restore
 
 _log = logging.getLogger(__name__)
@@ -19,9 +19,9 @@ def opened(folder):
                 shutil.rmtree(path)
         newest = restore.newest_good_step(folder)
         for step in restore.steps(folder):
-            sealed = (folder / str(step) / seal.NAME).exists()
-            if newest is None or step > newest or not sealed:
-                aside = seal.free_name(folder / f'damaged-{step}')
+            complete = (folder / str(step) / checksums.NAME).exists()
+            if newest is None or step > newest or not complete:
+                aside = checksums.free_name(folder / f'damaged-{step}')
                 (folder / str(step)).rename(aside)
                 _log.warning('Checkpoint %s is now %s.', folder / str(step), aside.name)
     except OSError as error:
@@ -36,13 +36,16 @@ def opened(folder):
 
 
 def retain(folder, keep, keep_every):
-    """Removes old sealed steps. Runs just after a seal, so the newest of them is good."""
-    sealed = [s for s in restore.steps(folder) if (folder / str(s) / seal.NAME).exists()]
-    for step in sealed[:-keep]:
+    """Removes old complete steps. Runs just after a save is complete, so the newest of
+    them is good."""
+    complete = [
+        s for s in restore.steps(folder) if (folder / str(s) / checksums.NAME).exists()
+    ]
+    for step in complete[:-keep]:
         if keep_every and step % keep_every == 0:
             continue
         # Renamed first: a crash half way must not leave half a step under its number.
-        doomed = seal.free_name(folder / f'deleting-{step}')
+        doomed = checksums.free_name(folder / f'deleting-{step}')
         try:
             (folder / str(step)).rename(doomed)
             shutil.rmtree(doomed)
@@ -53,5 +56,5 @@ def retain(folder, keep, keep_every):
 def discard(folder, step):
     """Gives back the space of a save that failed."""
     shutil.rmtree(folder / f'{step}.orbax-checkpoint-tmp', ignore_errors=True)
-    if not (folder / str(step) / seal.NAME).exists():
+    if not (folder / str(step) / checksums.NAME).exists():
         shutil.rmtree(folder / str(step), ignore_errors=True)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jepa_text.files import seal
+from jepa_text.files import checksums
 
 
 def sums(saved, tokenizer):
@@ -14,7 +14,7 @@ def sums(saved, tokenizer):
     # By which kernel a model attends is a matter of the machine.
     model = {key: x for key, x in saved['model'].items() if key != 'attention'}
     said += [model, saved['seed'], saved['data']['row_length']]
-    return {'tokenizer': tokenizer.fingerprint, 'model': seal.checksum(said)}
+    return {'tokenizer': tokenizer.fingerprint, 'model': checksums.checksum(said)}
 
 
 def check(workdir, saved, tokenizer, meta):

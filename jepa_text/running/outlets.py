@@ -11,7 +11,7 @@ import uuid
 from pathlib import Path
 
 from jepa_text.config import schema
-from jepa_text.files import atomic, seal
+from jepa_text.files import atomic, checksums
 
 RUN = 'wandb.json'
 MODES = ('online', 'offline', 'disabled')
@@ -85,9 +85,9 @@ class Wandb:
             atomic.write(known, json.dumps({'id': uuid.uuid4().hex[:8]}))
         self._run = wandb.init(
             dir=str(workdir),
-            id=seal.read_json(known)['id'],
+            id=checksums.read_json(known)['id'],
             resume='allow',
-            config=seal.read_json(saved) if saved.is_file() else None,
+            config=checksums.read_json(saved) if saved.is_file() else None,
             **schema.as_dict(settings),
         )
 

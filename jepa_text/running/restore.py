@@ -1,9 +1,9 @@
-"""Sealed steps on disk -> state, part of a state, or meta. Only reads.
+"""Complete steps on disk -> state, part of a state, or meta. Only reads.
 
     <folder>/<step>/state     the arrays (Orbax)
     <folder>/<step>/leaves    path -> dtype and shape of every array
     <folder>/<step>/meta      the caller's dict: data cursor, phases
-    <folder>/<step>/SEAL.json sizes and checksums; a step without it does not count
+    <folder>/<step>/CHECKSUMS.json sizes and checksums; a step without it does not count
 
 Safe next to a run that is alive. `checkpoint.Checkpointer` writes these folders.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 import jax
 import orbax.checkpoint as ocp
 
-from jepa_text.files import seal
+from jepa_text.files import checksums
 
 _log = logging.getLogger(__name__)
 _SHOWN = 10
@@ -25,7 +25,7 @@ _JSON = 'metadata'
 
 
 def newest_good(folder):
-    """(step, meta) of the newest step whose seal fits, or None.
+    """(step, meta) of the newest step whose checksums fit, or None.
 
     Warns once for each newer step that it passes over, with the reason.
     """
@@ -71,7 +71,7 @@ def part(folder, step, abstract_part):
 
 
 def steps(folder):
-    """The steps that have a folder, sealed or not, in rising order."""
+    """The steps that have a folder, complete or not, in rising order."""
     folder = Path(folder)
     if not folder.is_dir():
         return []
@@ -86,7 +86,7 @@ def why_not(path):
     whole.
     """
     try:
-        return _verdict(path, seal.stamp(path))
+        return _verdict(path, checksums.stamp(path))
     except FileNotFoundError as error:  # removed meanwhile by the run that it is of
         return f'it cannot be read ({error})'
     except OSError as error:
@@ -108,7 +108,7 @@ def distrust(path, reason):
 
 
 def read_state(path, abstract_state):
-    """`state` without the seal, for a caller that has verified it."""
+    """`state` without the checksums, for a caller that has verified it."""
     found, wanted = read_json(path, 'leaves'), describe(abstract_state)
     _compare(path, found, wanted, extra=found.keys() - wanted.keys())
     return _read_arrays(path, abstract_state)
@@ -122,7 +122,7 @@ def read_json(path, item):
             f'{", ".join(map(str, steps(path.parent))) or "none"}.'
         )
     # As Orbax wrote it, but without Orbax, for which all processes must read at once.
-    return seal.read_json(path / item / _JSON)
+    return checksums.read_json(path / item / _JSON)
 
 
 def describe(state):
@@ -173,7 +173,7 @@ class _Screen(logging.Filter):
 @functools.lru_cache(maxsize=16)
 def _verdict(path, stamp):
     del stamp  # only a key of the cache
-    return seal.verify(path)
+    return checksums.verify(path)
 
 
 def _path(folder, step):
@@ -213,9 +213,9 @@ def _read_arrays(path, abstract):
             arrays = reader.restore(path, args=ocp.args.Composite(state=wanted)).state
     except (ValueError, OSError) as error:  # TensorStore calls a broken disk a ValueError
         raise RuntimeError(
-            f'The checkpoint {path} is whole by its seal but could not be read: {error}. '
-            'Run the same command again; if it stays so, move this folder away, and the '
-            'run goes on from the checkpoint before it.'
+            f'The checkpoint {path} is whole by its checksums but could not be read: '
+            f'{error}. Run the same command again; if it stays so, move this folder '
+            'away, and the run goes on from the checkpoint before it.'
         ) from error
     # Orbax leaves a placeholder where it finds nothing, and casts; neither may pass.
     holes = sum(not isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(arrays))

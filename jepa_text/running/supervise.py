@@ -47,9 +47,9 @@ def supervise(command, restarts, progress, pause=5.0):
                 return exits.RESUME
 
 
-def sealed(folder):
-    """The sealed checkpoints of the runs in a folder: a new one is progress."""
-    return set(Path(folder).glob('**/checkpoints/*/SEAL.json'))
+def complete(folder):
+    """The complete checkpoints of the runs in a folder: a new one is progress."""
+    return set(Path(folder).glob('**/checkpoints/*/CHECKSUMS.json'))
 
 
 class _Forward:

@@ -23,10 +23,10 @@ FILE = 'stacks.txt'
 class Config:
     """The section `watchdog`: seconds after which a run hangs; 0: for ever."""
 
-    seconds: float = schema.field(900.0, 'for a step; 0: no watchdog', least=0)
-    compile: float = schema.field(3600.0, 'for the first step of a phase', least=0)
-    pause: float = schema.field(3600.0, 'for an evaluation or a checkpoint', least=0)
-    prepare: float = schema.field(0.0, 'for rows, as far as they are missing', least=0)
+    seconds: float = schema.field(900.0, 'for a step; 0: no watchdog', minimum=0)
+    compile: float = schema.field(3600.0, 'for the first step of a phase', minimum=0)
+    pause: float = schema.field(3600.0, 'for an evaluation or a checkpoint', minimum=0)
+    prepare: float = schema.field(0.0, 'for rows, as far as they are missing', minimum=0)
 
 
 class Watchdog:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import jax
 
-from jepa_text.files import atomic, paths, seal
+from jepa_text.files import atomic, checksums, paths
 
 _log = logging.getLogger(__name__)
 CONFIG, LOCK = 'config.json', 'lock'
@@ -25,7 +25,7 @@ def open_workdir(workdir, config, may_change=(), steps=None, whole=None):
     Yields the absolute path. The first use makes the folder and writes config.json; a
     later use compares. Keys under the dotted prefixes `may_change` may differ between
     resumes (config.json then takes the new values), and all may while its folder
-    `steps` has no sealed one: such a run has nothing to lose, and may have written its
+    `steps` has no complete one: such a run has nothing to lose, and may have written its
     config only to learn that its start does not fit. `whole` makes of the config there
     one with all keys, or raises ValueError for what no config has. The lock is the
     kernel's, so it goes when the process goes, by whatever death. In a job of several
@@ -50,8 +50,9 @@ def open_workdir(workdir, config, may_change=(), steps=None, whole=None):
 
 
 def has_step(folder):
-    """Does a folder of checkpoints hold a step that was sealed, damaged since or not?"""
-    return any(Path(folder).glob(f'*/{seal.NAME}'))
+    """Does a folder of checkpoints hold a step that was recorded, damaged since or
+    not?"""
+    return any(Path(folder).glob(f'*/{checksums.NAME}'))
 
 
 def differences(old, new):
@@ -71,11 +72,11 @@ def _make(path):
         )
     path.mkdir(parents=True, exist_ok=True)
     # A run that died at once leaves these two and no config.json.
-    strangers = sorted({p.name for p in path.iterdir()} - {LOCK, CONFIG + '.tmp'})
-    if strangers and not (path / CONFIG).exists():
+    others = sorted({p.name for p in path.iterdir()} - {LOCK, CONFIG + '.tmp'})
+    if others and not (path / CONFIG).exists():
         raise ValueError(
             f'The folder {path} is not empty and has no {CONFIG}, so it is not the '
-            f'workdir of a run (it holds {", ".join(strangers[:5])}). Nothing was '
+            f'workdir of a run (it holds {", ".join(others[:5])}). Nothing was '
             'written. Give an empty or new folder as --workdir.'
         )
 

@@ -132,7 +132,7 @@ def between(results):
     return {
         'heading': 'One recipe against another',
         'text': 'Runs whose names differ by a last number are seeds of one recipe. A '
-        f'verdict takes {statistics.LEAST_SEEDS} seeds of each: a paired t-test over '
+        f'verdict takes {statistics.MIN_SEEDS} seeds of each: a paired t-test over '
         'seeds, or sign flips from 8 on, corrected after Holm.',
         'table': {
             'columns': ['first', 'second', 'value', 'first − second', 'verdict'],

@@ -17,7 +17,7 @@ CURVES = (
     ('train/mlm_loss', 'Masked loss in training', 'nats per token'),
     ('jepa/loss', 'Latent loss', '1 − cosine'),
     ('jepa/lambda', 'Weight of the latent loss', 'λ'),
-    ('jepa/target_std', 'Spread of the latent targets', '0 = collapsed'),
+    ('jepa/target_std', 'Standard deviation of the latent targets', '0 = collapsed'),
     ('train/learning_rate', 'Learning rate', ''),
     ('throughput/tokens_per_second', 'Speed', 'tokens/s'),
 )
@@ -34,7 +34,7 @@ def table(results):
 
 
 def show(results):
-    """Prints the short table and the masked-word predictions."""
+    """Prints the short table and the masked-token predictions."""
     console.table('Held out', list(COLUMNS), table(results))
     if results['probes']:
         console.table('Read off the vectors', *probes.table(results))
@@ -95,14 +95,14 @@ def _losses_said(results):
     idle = [name for name, x in runs.items() if not frequencies.is_better(x, unigram)]
     said = ''
     if worse:
-        said += f'Worse than untrained at naming hidden tokens: {_names(worse)}. '
+        said += f'Worse than untrained at naming masked tokens: {_names(worse)}. '
     if rest := [name for name in idle if name not in worse]:
         said += f'Learned nothing that token frequencies do not give: {_names(rest)}. '
     # NaN is no score.
     best = min(runs, key=lambda name: (math.isnan(runs[name]), runs[name]))
     return said + (
         f'On {results["heldout_tokens"]:,} tokens that no run has seen, `{best}` names '
-        f'hidden tokens best: {runs[best]:.2f} nats per token, '
+        f'masked tokens best: {runs[best]:.2f} nats per token, '
         f'{frequencies.compared(runs[best], unigram)} alone.'
     )
 
@@ -123,7 +123,7 @@ def figures(logs, configs, results):
     drawn = []
     for key, title, label in CURVES:
         runs = {name: metrics.series(log, key) for name, log in logs.items()}
-        # Empty series stay in, so that a run keeps its colour in every figure.
+        # Empty series stay in, so that a run keeps its color in every figure.
         if any(len(steps) for steps, _ in runs.values()):
             lines = {'unigram entropy': results['unigram']} if 'heldout' in key else None
             drawn.append(
@@ -183,4 +183,4 @@ def _predictions(results):
         }
         words = dict(before=before, target=item['answer'], after=after)
         shown.append(words | {'models': models})
-    return {'heading': 'Masked words', 'predictions': shown}
+    return {'heading': 'Masked tokens', 'predictions': shown}

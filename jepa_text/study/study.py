@@ -19,12 +19,12 @@ from pathlib import Path
 import jax
 
 from jepa_text import load
-from jepa_text.analysis import analyse
+from jepa_text.analysis import analyze
 from jepa_text.config import resolve, schema
 from jepa_text.data import pipeline, tokenizers
 from jepa_text.data import prepare as prepared
 from jepa_text.evaluation import representation
-from jepa_text.files import kept, paths, seal
+from jepa_text.files import checksums, kept, paths
 from jepa_text.parallel import exits, sharding
 from jepa_text.running import restore, signals, xla_flags
 from jepa_text.study import report
@@ -143,11 +143,11 @@ def _check(config, configs, workdir):
             raise ValueError(
                 f'study.sentences: {item!r} is not (a text with one <mask>, the answer).'
             )
-        most = config['data']['row_length'] - 2
-        if (found := len(tokenizer.encode_hidden(item[0]))) > most:
+        maximum = config['data']['row_length'] - 2
+        if (found := len(tokenizer.encode_masked(item[0]))) > maximum:
             raise ValueError(
                 f'study.sentences: {item[0]!r} has {found} tokens, but the runs read '
-                f'{most}: shorten it, or raise data.row_length.'
+                f'{maximum}: shorten it, or raise data.row_length.'
             )
     for name, run_config in configs.items():
         try:
@@ -162,7 +162,7 @@ def finished(workdir, config):
     path = Path(workdir) / 'config.json'
     if not path.is_file():
         return False
-    if seal.read_json(path) != settle.extended(config, workdir):
+    if checksums.read_json(path) != settle.extended(config, workdir):
         return False
     newest = restore.newest_good_step(Path(workdir) / 'checkpoints')
     return newest == assemble.size(config)[1]
@@ -191,7 +191,7 @@ def evaluate(config, workdir, probes, missing):
     tokenizer = tokenizers.load(workdir / 'rows' / 'tokenizer.json')
     names = [run['name'] for run in config['runs']]
     mesh = sharding.make_mesh(devices=jax.devices()[:1])
-    seeds = analyse.named([str(workdir / name) for name in names])
+    seeds = analyze.named([str(workdir / name) for name in names])
     results = {
         'models': {},
         'predictions': [],
@@ -226,7 +226,7 @@ def _question(config, workdir, name):
     if name != UNTRAINED:
         folder = workdir / name / 'checkpoints'
         step = restore.newest_good_step(folder)
-        text = (folder / str(step) / seal.NAME).read_text(encoding='utf-8')
+        text = (folder / str(step) / checksums.NAME).read_text(encoding='utf-8')
         question['checkpoint'] = hashlib.sha256(text.encode()).hexdigest()
     return question
 

@@ -54,7 +54,7 @@ def make(config, evaluations=()):
     recipe = dataclasses.replace(recipe, rows=rows)
     _check_batch(recipe, asked.accumulate)
     inits = [functools.partial(p.network.init, recipe.seed) for p in recipe.phases]
-    optimizers.check_rates(asked.optimizer, list(map(jax.eval_shape, inits)))
+    optimizers.check_lr_multipliers(asked.optimizer, list(map(jax.eval_shape, inits)))
     made = [make(recipe, getattr(asked, name)) for name, make in makers.items()]
     notes = [
         f'{name}.every={getattr(asked, name).every}, but no evaluation was handed in.'
@@ -83,7 +83,7 @@ def _recipe(config, asked, mesh, tokenizer):
         optimizer=optimizer,
         clip_norm=asked.clip_norm,
         accumulate=asked.accumulate,
-        look_every=asked.telemetry.every,
+        diagnostics_every=asked.telemetry.every,
     )
     return Recipe(
         seed=asked.seed,
@@ -96,7 +96,7 @@ def _recipe(config, asked, mesh, tokenizer):
         optimizer=optimizer,
         phases=made,
         offload=OFFLOADED[asked.offload],
-        start=asked.start,
+        init_from=asked.init_from,
         loop=_loop(asked),
         identity=identity.sums(config, tokenizer),
         notes=tuple(extend.lines(past, asked.schedule, total, made[-1].name)),
@@ -134,8 +134,8 @@ def tokenizer_of(config, vocab_size=None):
     if folder and prepared.is_file():
         return tokenizers.load(prepared)
     wanted = (config.get('prepare') or {}).get('tokenizer', '')
-    if wanted in ('bundled', 'start') or (wanted and Path(wanted).is_file()):
-        return prepare.tokenizer_of(wanted, config.get('start'))
+    if wanted in ('bundled', 'init_from') or (wanted and Path(wanted).is_file()):
+        return prepare.tokenizer_of(wanted, config.get('init_from'))
     if vocab_size:
         bundled = tokenizers.load(tokenizers.BUNDLED)
         return dataclasses.replace(bundled, vocab_size=vocab_size)

@@ -12,7 +12,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from jepa_text.files import seal
+from jepa_text.files import checksums
 from jepa_text.parallel import processes, sharding
 from jepa_text.running import workdir
 from jepa_text.training import recipe as recipes
@@ -71,7 +71,7 @@ def saved_ratios(folder):
     path = Path(folder, 'config.json')
     if not path.is_file() or not workdir.has_step(Path(folder, 'checkpoints')):
         return None
-    saved = seal.read_json(path).get('baseline')
+    saved = checksums.read_json(path).get('baseline')
     is_same = isinstance(saved, dict) and saved.get('by') == 'time'
     return saved['ratios'] if is_same else None
 

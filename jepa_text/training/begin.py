@@ -66,7 +66,7 @@ def _state(recipe, store, folder):
         phase = recipe.phases[0]
         make = recipes.creation(recipe, phase)
         state = jax.jit(make, out_shardings=recipes.shardings(recipe, phase))()
-        if recipe.start:
+        if recipe.init_from:
             state = init_from.begin(recipe, state, folder)
         return state, {}
     step, meta = found

@@ -39,11 +39,11 @@ def build(config, folder, stack, evaluations=()):
         compilation.use_cache(config['compilation_cache'])
         config = settle.completed(config, folder)
         section, place = config.get('prepare') or {}, config['data']['folder']
-        start = config.get('start')
-        init_from.check_rows(start, section.get('tokenizer'), place, folder)
+        source = config.get('init_from')
+        init_from.check_rows(source, section.get('tokenizer'), place, folder)
     guard.expect('prepare')
     processes.first(
-        lambda: prepare.if_missing(section, place, start), 'preparing the rows'
+        lambda: prepare.if_missing(section, place, source), 'preparing the rows'
     )
     guard.expect('compile')
     config = settle.matched(config, folder)

@@ -20,14 +20,14 @@ from jepa_text.parallel import sharding
 from jepa_text.running import checkpoint as checkpoints
 from jepa_text.running import compilation, outlets
 from jepa_text.running import watchdog as watchdogs
-from jepa_text.training import init_from
 from jepa_text.training.evals import geometry as shapes
 from jepa_text.training.evals import heldout
+from jepa_text.training.init_from import InitFrom
 
 GIVEN = ('tokenizer', 'length', 'steps')  # to an objective, by the program
 OF_A_STUDY = (
     'The config has runs, so it is that of a study: `jepa-text study`. One run has '
-    'phases instead, as configs/desk.py.'
+    'phases instead, as configs/toy.py.'
 )
 ADAMW = {'name': 'adamw'}
 WSD = {'name': 'wsd', 'peak': 5e-4, 'warmup': 0.05, 'decay': 0.2}
@@ -38,7 +38,7 @@ class AtSwitch:
     """What a phase does to the state of the phase before."""
 
     reset: str | None = field(None, 'a pattern of the parameters that start afresh')
-    rewarm: float = field(0, 'steps of a new warm-up, or their share', least=0)
+    rewarm: float = field(0, 'steps of a new warm-up, or their share', minimum=0)
 
     def __post_init__(self):
         if self.reset is not None:
@@ -52,9 +52,9 @@ class Phase:
     objective: dict = field(
         doc="what is learned, as dict(name='mlm')", folder='objectives', given=GIVEN
     )
-    steps: int | None = field(None, 'of the phase; or', least=1)
+    steps: int | None = field(None, 'of the phase; or', minimum=1)
     share: float | None = field(
-        None, 'of all steps; the last phase takes the rest', above=0, most=1
+        None, 'of all steps; the last phase takes the rest', above=0, maximum=1
     )
     at_switch: AtSwitch | None = field(None, 'what changes where the phase begins')
 
@@ -64,13 +64,13 @@ class Shared:
     """What a run is set to, but for its phases: what the runs of a study share."""
 
     name: str = field('run', 'shown while it trains')
-    seed: int = field(0, 'of all random choices', least=0)
-    steps: int = field(0, 'of the run; or', least=0, most=ranges.MOST)
-    tokens: int = field(0, 'places in rows that it reads', least=0)
+    seed: int = field(0, 'of all random choices', minimum=0)
+    steps: int = field(0, 'of the run; or', minimum=0, maximum=ranges.MAX_INT)
+    tokens: int = field(0, 'positions in rows that it reads', minimum=0)
     baseline: str | dict = field(
         'none', "'flops' or 'time': MLM alone with as much of it as the run has"
     )
-    start: init_from.Start | None = field(None, 'what the run begins with')
+    init_from: InitFrom | None = field(None, 'what the run begins with')
     prepare: prepared.Config | None = field(None, 'text to rows, where they are missing')
     data: pipeline.Config = section(pipeline.Config, 'rows to batches')
     model: dict = field(
@@ -81,13 +81,13 @@ class Shared:
     clip_norm: float = field(
         1.0, 'of gradients; infinite: never clipped', above=0, finite=False
     )
-    accumulate: int = field(1, 'parts that a batch is computed in', least=1)
-    stop_after_skips: int = field(10, 'steps in a row that are not finite', least=1)
+    accumulate: int = field(1, 'microbatches that a batch is computed in', minimum=1)
+    stop_after_skips: int = field(10, 'steps in a row that are not finite', minimum=1)
     mesh: sharding.Config = section(sharding.Config, 'how devices share the work')
     offload: str = field(
         '', "'optimizer': its state lies on the host", choices=('', 'optimizer')
     )
-    log_every: int = field(10, 'steps from one line of metrics to the next', least=1)
+    log_every: int = field(10, 'steps from one line of metrics to the next', minimum=1)
     metrics: outlets.Config = section(outlets.Config, 'where else they are told')
     telemetry: diagnostics.Config = section(diagnostics.Config, 'signs of collapse')
     evaluate: heldout.Config = section(heldout.Config, 'losses on held-out rows')
@@ -97,7 +97,7 @@ class Shared:
     )
     watchdog: watchdogs.Config = section(watchdogs.Config, 'ends a run that hangs')
     profile_steps: tuple[int, ...] = field(
-        (0, 0), 'first and last step of a trace; (0, 0): none', least=0
+        (0, 0), 'first and last step of a trace; (0, 0): none', minimum=0
     )
     compilation_cache: str = field(
         compilation.PRIVATE, "a folder; 'private': of the user; '': none"
@@ -115,7 +115,7 @@ class Config(Shared):
     def __post_init__(self):
         if not self.phases:
             raise ValueError('The config has no phases, as (dict(objective=...),).')
-        if not self.model and self.start is None:
+        if not self.model and self.init_from is None:
             raise ValueError("The config has no model, as dict(name='transformer', ...).")
         if 'name' in self.model:
             resolve.build('models', self.model, vocab_size=1)

@@ -1,4 +1,4 @@
-"""Parameters of one model -> those of another: other words, more layers, another head.
+"""Parameters of one model -> those of another: other tokens, more layers, another head.
 
     words    rows of the embedding, and columns of the head, go by the token's text; a
              word that the old tokenizer lacks starts as the mean of all (Hewitt 2021)
@@ -45,11 +45,11 @@ def fit(params, old, shapes, new, *, head, how):
     have = len(params['encoder']['embedding'])
     want = len(shapes['encoder']['embedding'])
     same = old.fingerprint == new.fingerprint and have == want
-    rows_V = np.arange(want) if same else word_rows(old, new, have, want)
+    rows_V = np.arange(want) if same else token_rows(old, new, have, want)
     depths = _depth(params['encoder']), _depth(shapes['encoder'])
     if depths[0] != depths[1] and 'first' in params['encoder']:
         raise ValueError(
-            f'start: a modernbert of {depths[0] + 1} layers cannot become one of '
+            f'init_from: a modernbert of {depths[0] + 1} layers cannot become one of '
             f'{depths[1] + 1}, as layers that see all come at regular intervals: leave '
             'depth out of the model section.'
         )
@@ -57,18 +57,19 @@ def fit(params, old, shapes, new, *, head, how):
     # A norm after the last layer: the others stand before what they feed.
     if is_copy_N.any() and how == 'identity' and 'norm' not in params['encoder']:
         raise ValueError(
-            "start: layers='identity' would change what a BERT computes, as it norms "
+            "init_from: layers='identity' would change what a BERT computes, as it norms "
             "after each sum: take 'stack' or 'interleave'."
         )
     own, had = 'output' in shapes['lm_head'], 'output' in params.get('lm_head', {})
     if head == 'keep' and had and not own:
         raise ValueError(
-            'start: its head has a kernel of its own, which tied=True would throw away. '
-            "Set tied=False in the objectives, or start.head='new' if that is meant."
+            'init_from: its head has a kernel of its own, which tied=True would throw '
+            'away. '
+            "Set tied=False in the objectives, or init_from.head='new' if that is meant."
         )
 
     def make(params):
-        params = with_words(kept(params, head), rows_V, min(old.vocab_size, have))
+        params = with_token_rows(kept(params, head), rows_V, min(old.vocab_size, have))
         params['encoder'] = with_layers(
             params['encoder'],
             rows_N,
@@ -98,7 +99,7 @@ def _depth(encoder):
     return sum(name.startswith('layer_') for name in encoder)
 
 
-def word_rows(old, new, have, want):
+def token_rows(old, new, have, want):
     """For each of `want` rows, which of `have` old ones it is; -1 for the mean, int32.
 
     Rows without a word keep their place, if there is one.
@@ -126,7 +127,7 @@ def layer_rows(old, new, how):
     fits = LAYERS[:3] if new > old else LAYERS[3:]
     if how not in fits:
         raise ValueError(
-            f'The start has {old} layers and the model {new}: say how, start.layers= '
+            f'The start has {old} layers and the model {new}: say how, init_from.layers= '
             f'{" or ".join(map(repr, fits))}; it is {how!r}.'
         )
     rows_N = {
@@ -140,8 +141,9 @@ def layer_rows(old, new, how):
     return rows_N, ~np.isin(number_N, seen)
 
 
-def with_words(params, rows_V, known):
-    """The params with rows of words as `word_rows` says; the mean is of `known` ones."""
+def with_token_rows(params, rows_V, known):
+    """The params with rows of tokens as `token_rows` says; the mean is of `known`
+    ones."""
 
     def pick(leaf, axis):
         mean = jnp.mean(
@@ -210,7 +212,8 @@ def _check_ages(encoder):
     }
     if len(ages) > 1:
         raise ValueError(
-            "start: optimizer='kept', but the moments of its layers are not of one age, "
+            "init_from: optimizer='kept', but the moments of its layers are not of one "
+            'age, '
             'as those of scanned layers are: leave model.scan as it was, or take '
             "optimizer='fresh'."
         )

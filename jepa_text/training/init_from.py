@@ -1,13 +1,13 @@
 """What a run begins with: parameters of another model, ours or any that hf/ reads.
 
-config.start = dict(path='hf:NAME_OR_FOLDER', revision=None, become=dict(mask='auto'))
-config.start = dict(path='runs/old', step=None, optimizer='kept')
+config.init_from = dict(path='hf:NAME', revision=None, adapt=dict(mask='auto'))
+config.init_from = dict(path='runs/old', step=None, optimizer='kept')
 
-look      the start is looked at, once: what was found stands in start.json, and a
+describe  the start is read, once: what was found stands in init_from.json, and a
           resumed run asks only that
 decided   what the config leaves out: the model section (keys without a `name` are
           changes to it, None being none: dtype, depth, rope_theta, ...), whether
-          heads are tied, and with prepare.tokenizer='start' the tokens
+          heads are tied, and with prepare.tokenizer='init_from' the tokens
 begin     the first state: encoder and LM head of the start, made to fit (convert.py);
           other modules are new, the target is a copy of the encoder. With
           optimizer='kept', all modules and moments of a run of the same shapes
@@ -24,8 +24,8 @@ import jax.numpy as jnp
 from jepa_text import load
 from jepa_text.config import schema
 from jepa_text.data import rows
-from jepa_text.files import atomic, paths, seal
-from jepa_text.hf import adapt as becoming
+from jepa_text.files import atomic, checksums, paths
+from jepa_text.hf import adapt as adapting
 from jepa_text.hf import load as hf_load
 from jepa_text.optim import optimizers
 from jepa_text.parallel import processes, sharding
@@ -33,21 +33,21 @@ from jepa_text.running import restore, workdir
 from jepa_text.training import convert, prepare
 from jepa_text.training import recipe as recipes
 
-FILE = 'start.json'
+FILE = 'init_from.json'
 # Options of a model that may be a list, one for each layer.
 BY_LAYER = ('rope_theta', 'window')
 TOKEN_OBJECTIVES = ('clm', 'mlm', 'mntp')
 
 
 @dataclasses.dataclass(frozen=True)
-class Start:
-    """The section `start`."""
+class InitFrom:
+    """The section `init_from`."""
 
     path: str = schema.field(doc="'hf:' and a folder or name, or the workdir of a run")
-    step: int | None = schema.field(None, 'of a run, its newest checkpoint', least=0)
+    step: int | None = schema.field(None, 'of a run, its newest checkpoint', minimum=0)
     revision: str | None = schema.field(None, "of an 'hf:' model")
     family: str | None = schema.field(None, "of an 'hf:' model, told by its files")
-    become: dict = schema.field({}, "what an 'hf:' model becomes: see hf/load.load")
+    adapt: dict = schema.field({}, "what an 'hf:' model becomes: see hf/load.load")
     weights: str = schema.field(
         'keep', "'new': its shape and tokenizer alone", choices=('keep', 'new')
     )
@@ -64,23 +64,27 @@ class Start:
     )
 
     def __post_init__(self):
-        paths.local('start.path', self.path, model=True)
+        paths.local('init_from.path', self.path, model=True)
         kept = self.optimizer == 'kept'
         if self.weights == 'new' and kept:
-            raise ValueError("start: moments of weights that are new: optimizer='fresh'.")
+            raise ValueError(
+                "init_from: moments of weights that are new: optimizer='fresh'."
+            )
         if self.head == 'new' and kept:
             raise ValueError(
-                "start: head='new' has no moments to keep, and with optimizer='kept' all "
-                "parameters stay: take optimizer='fresh', or head='keep'."
+                "init_from: head='new' has no moments to keep, and with "
+                "optimizer='kept' all parameters stay: take optimizer='fresh', or "
+                "head='keep'."
             )
         if self.is_foreign and (self.step is not None or kept):
             raise ValueError(
-                f'start: {self.path} has neither steps nor moments; leave step out, and '
+                f'init_from: {self.path} has neither steps nor moments; leave step '
+                'out, and '
                 "optimizer at 'fresh'."
             )
         if not self.is_foreign and any(self.options.values()):
             raise ValueError(
-                'start: revision, family and become are about models of others, whose '
+                'init_from: revision, family and adapt are about models of others, whose '
                 f"path begins with 'hf:'; {self.path} is a workdir."
             )
 
@@ -94,13 +98,13 @@ class Start:
         return {
             'revision': self.revision,
             'family': self.family,
-            'become': self.become or {},
+            'adapt': self.adapt or {},
         }
 
 
 def of(section):
     """The Start of a section; ValueError for an unknown key or value."""
-    return schema.read(Start, section, 'start')
+    return schema.read(InitFrom, section, 'init_from')
 
 
 def asked(folder):
@@ -109,30 +113,30 @@ def asked(folder):
     return bool(saved) and workdir.has_step(Path(folder, 'checkpoints'))
 
 
-def look(start):
+def describe(source):
     """{'model': section, 'tied': bool, 'family': str or None}, without any parameter."""
-    if start.is_foreign:
-        name = start.path.removeprefix('hf:')
-        section, tied, family = hf_load.sketch(name, **start.options)
+    if source.is_foreign:
+        name = source.path.removeprefix('hf:')
+        section, tied, family = hf_load.sketch(name, **source.options)
         return {'model': json.loads(json.dumps(section)), 'tied': tied, 'family': family}
-    _, model = load.abstract(start.path, start.step)
-    before = Path(start.path, FILE)
+    _, model = load.abstract(source.path, source.step)
+    before = Path(source.path, FILE)
     return {
-        'model': _saved(start)['model'],
+        'model': _saved(source)['model'],
         'tied': 'output' not in model.params['lm_head'],
-        'family': seal.read_json(before)['family'] if before.is_file() else None,
+        'family': checksums.read_json(before)['family'] if before.is_file() else None,
     }
 
 
-def decided(start, model, phases, folder=None):
+def decided(source, model, phases, folder=None):
     """{'model': section, 'phases': sections} with what the start decides.
 
     What the run in `folder` has found out is not asked again.
     """
-    found = seal.read_json(Path(folder, FILE)) if asked(folder) else look(start)
+    found = checksums.read_json(Path(folder, FILE)) if asked(folder) else describe(source)
     if 'name' not in model:
         changes = {key: value for key, value in model.items() if value is not None}
-        model = _changed(found['model'], changes, start.layers)
+        model = _changed(found['model'], changes, source.layers)
     tied = functools.partial(_with_tied, tied=found['tied'])
     phases = [{**phase, 'objective': tied(phase['objective'])} for phase in phases]
     return {'model': model, 'phases': phases}
@@ -164,18 +168,18 @@ def _with_tied(section, tied):
     return {**section, 'mlm': {'tied': tied, **(section.get('mlm') or {})}}
 
 
-def check_rows(start, wanted, place, folder):
+def check_rows(source, wanted, place, folder):
     """Raises ValueError if prepare.tokenizer is 'start', as `wanted`, and a new run in
     the folder would read rows that lie in `place` already, in the tokens of another."""
-    if not start or wanted != 'start' or not place or asked(folder):
+    if not source or wanted != 'init_from' or not place or asked(folder):
         return
     if not Path(place, rows.MANIFEST).is_file():
         return
     theirs = rows.read_manifest(place)['tokenizer_fingerprint']
-    own = prepare.tokenizer_of(wanted, start).fingerprint
+    own = prepare.tokenizer_of(wanted, source).fingerprint
     if own != theirs:
         raise ValueError(
-            f'The rows in {place} are not in the words of {start["path"]}: the '
+            f'The rows in {place} are not in the tokens of {source["path"]}: the '
             f'fingerprint of their tokenizer is {theirs[:16]}..., its own is '
             f'{own[:16]}... Name another data.folder, where rows are then prepared for '
             'this start.'
@@ -185,45 +189,46 @@ def check_rows(start, wanted, place, folder):
 def begin(recipe, state, folder):
     """The fresh `state` of a recipe's first phase with the parameters of the start.
 
-    Writes what was found and done to start.json in the folder, and prints it. Raises
+    Writes what was found and done to init_from.json in the folder, and prints it. Raises
     ValueError for a start that does not fit.
     """
-    start = recipe.start
-    if start.weights == 'new':
-        lines = [f'from      {start.path}: shape and words alone', 'weights   new']
-    elif start.optimizer == 'kept':
-        state, lines = _kept(start, recipe, state)
+    source = recipe.init_from
+    if source.weights == 'new':
+        lines = [f'from      {source.path}: shape and tokenizer alone', 'weights   new']
+    elif source.optimizer == 'kept':
+        state, lines = _kept(source, recipe, state)
     else:
-        state, lines = _fitted(start, recipe, state)
-    text = json.dumps({**look(start), 'lines': lines}, indent=2) + '\n'
+        state, lines = _fitted(source, recipe, state)
+    text = json.dumps({**describe(source), 'lines': lines}, indent=2) + '\n'
     processes.first(lambda: atomic.write(Path(folder, FILE), text), 'what it starts from')
     if jax.process_index() == 0:
-        print('\n'.join(['start', *(f'  {line}' for line in lines)]))
+        print('\n'.join(['init_from', *(f'  {line}' for line in lines)]))
     return state
 
 
-def _fitted(start, recipe, state):
+def _fitted(source, recipe, state):
     """The state with encoder and head of the start made to fit, and what was done."""
-    if start.is_foreign:
-        name = start.path.removeprefix('hf:')
-        found = hf_load.load(name, mesh=recipe.mesh, **start.options)
+    if source.is_foreign:
+        name = source.path.removeprefix('hf:')
+        found = hf_load.load(name, mesh=recipe.mesh, **source.options)
         params, tokenizer = found.params, found.tokenizer
-        lines = becoming.lines(found.record)
+        lines = adapting.lines(found.record)
     else:
-        step, model = load.abstract(start.path, start.step)
+        step, model = load.abstract(source.path, source.step)
         shapes = {'params': convert.kept(model.params)}
-        params = _read(start, step, recipe.mesh, shapes)['params']
-        tokenizer, lines = model.tokenizer, _history(start, step)
-    if 'lm_head' not in params and start.head == 'keep':
+        params = _read(source, step, recipe.mesh, shapes)['params']
+        tokenizer, lines = model.tokenizer, _history(source, step)
+    if 'lm_head' not in params and source.head == 'keep':
         raise ValueError(
-            f"start: {start.path} has no word head; take start.head='new', which makes "
+            f"init_from: {source.path} has no LM head; take init_from.head='new', "
+            'which makes '
             'one.'
         )
     ours = convert.kept(state.params)
     make, done = convert.fit(
-        params, tokenizer, ours, recipe.tokenizer, head=start.head, how=start.layers
+        params, tokenizer, ours, recipe.tokenizer, head=source.head, how=source.layers
     )
-    wanted = convert.kept(ours, start.head)
+    wanted = convert.kept(ours, source.head)
     convert.check(jax.eval_shape(make, params), wanted)
     params = jax.jit(make, out_shardings=_shardings(wanted))(params)
     target = state.target
@@ -234,21 +239,21 @@ def _fitted(start, recipe, state):
     return state, [*lines, *done, 'moments   fresh']
 
 
-def _kept(start, recipe, state):
+def _kept(source, recipe, state):
     """The state with all parameters and moments of a run of the same shapes."""
-    step, model = load.abstract(start.path, start.step)
+    step, model = load.abstract(source.path, source.step)
     if model.tokenizer.fingerprint != recipe.tokenizer.fingerprint:
         raise ValueError(
-            f"start: optimizer='kept', but {start.path} reads other words than these "
-            "rows, so its moments do not fit: take optimizer='fresh'."
+            f"init_from: optimizer='kept', but {source.path} reads other tokens than "
+            "these rows, so its moments do not fit: take optimizer='fresh'."
         )
-    before = _saved(start)['optimizer']
+    before = _saved(source)['optimizer']
     opt_state = jax.eval_shape(optimizers.make(before).init, model.params)
     now = jax.eval_shape(recipe.optimizer.init, model.params)
     if jax.tree.structure(opt_state) != jax.tree.structure(now):
         raise ValueError(
-            f"start: optimizer='kept', but {start.path} was trained by {before}: name "
-            "the same optimizer, or take optimizer='fresh'."
+            f"init_from: optimizer='kept', but {source.path} was trained by {before}: "
+            "name the same optimizer, or take optimizer='fresh'."
         )
     relaid = functools.partial(
         convert.with_scan,
@@ -258,28 +263,28 @@ def _kept(start, recipe, state):
     laid = jax.eval_shape(relaid, model.params)
     convert.check(convert.kept(laid), convert.kept(state.params))
     shapes = {'params': model.params, 'opt_state': now}
-    found = relaid(_read(start, step, recipe.mesh, shapes))
+    found = relaid(_read(source, step, recipe.mesh, shapes))
     enter = recipes.entering(recipe, recipe.phases[0])
     state = jax.jit(enter, out_shardings=_shardings(state))(
         state.replace(target=None, **found)
     )
-    return state, [*_history(start, step), f'moments   kept, {before["name"]}']
+    return state, [*_history(source, step), f'moments   kept, {before["name"]}']
 
 
-def _saved(start):
-    return seal.read_json(Path(start.path, 'config.json'))
+def _saved(source):
+    return checksums.read_json(Path(source.path, 'config.json'))
 
 
-def _read(start, step, mesh, shapes):
+def _read(source, step, mesh, shapes):
     """Subtrees of a checkpoint, on the mesh."""
-    folder = Path(start.path, 'checkpoints')
+    folder = Path(source.path, 'checkpoints')
     return restore.part(folder, step, sharding.placed(shapes, mesh))
 
 
-def _history(start, step):
-    meta = restore.meta(Path(start.path, 'checkpoints'), step)
+def _history(source, step):
+    meta = restore.meta(Path(source.path, 'checkpoints'), step)
     names = ', then '.join(phase['objective']['name'] for phase in meta['history'])
-    return [f'from      {start.path} at step {step:,}: {names}']
+    return [f'from      {source.path} at step {step:,}: {names}']
 
 
 def _shardings(tree):

@@ -11,17 +11,17 @@ from jepa_text.hf import adapt, files
 
 def run(config, workdir):
     """The command: `make` of the sections of a config, rows in `workdir`."""
-    return make(config.get('prepare'), workdir, config.get('start'))
+    return make(config.get('prepare'), workdir, config.get('init_from'))
 
 
-def make(section, folder, start=None):
+def make(section, folder, source=None):
     """`prepare` with the keywords of a section, rows in the folder; prints counts.
 
     The section's tokenizer is as `tokenizer_of` says. Raises ValueError for a keyword
     that `prepare` does not take, and whatever `prepare` raises.
     """
     section = schema.resolved(Config, section, 'prepare')
-    tokenizer = tokenizer_of(section.pop('tokenizer'), start)
+    tokenizer = tokenizer_of(section.pop('tokenizer'), source)
     was_there = Path(folder, rows.MANIFEST).exists()
     manifest = prepare(tokenizer=tokenizer, folder=folder, **section)
     print(f'{folder}: ' + ('already prepared' if was_there else 'prepared'))
@@ -36,14 +36,14 @@ def make(section, folder, start=None):
     return manifest
 
 
-def if_missing(section, folder, start=None):
+def if_missing(section, folder, source=None):
     """Makes the rows that a section describes, unless their folder is there; nothing
     without a section."""
     if not section:
         return
     folder = Path(paths.local('data.folder', folder))
     if not folder.exists():
-        make(section, str(folder), start)
+        make(section, str(folder), source)
     elif changed := pipeline.prepared_otherwise(section, folder):
         print(
             f'Note: {folder} was prepared with other settings than config.prepare has: '
@@ -52,15 +52,17 @@ def if_missing(section, folder, start=None):
         )
 
 
-def tokenizer_of(name, start=None):
-    """The Tokenizer of a path, 'bundled', or 'start': that of the section `start`."""
-    if name == 'start':
-        start = start or {}
-        if not start.get('path'):
-            raise ValueError("prepare.tokenizer='start', but start.path is not given.")
-        path = start['path']
+def tokenizer_of(name, source=None):
+    """The Tokenizer of a path, 'bundled', or 'init_from': that of the section `start`."""
+    if name == 'init_from':
+        source = source or {}
+        if not source.get('path'):
+            raise ValueError(
+                "prepare.tokenizer='init_from', but init_from.path is not given."
+            )
+        path = source['path']
         if path.startswith('hf:'):
-            folder = files.folder_of(path.removeprefix('hf:'), start.get('revision'))
-            return adapt.tokenizer_of(folder, start.get('become') or {})
+            folder = files.folder_of(path.removeprefix('hf:'), source.get('revision'))
+            return adapt.tokenizer_of(folder, source.get('adapt') or {})
         name = f'{path}/tokenizer.json'
     return tokenizers.load(tokenizers.BUNDLED if name == 'bundled' else name)

@@ -73,7 +73,7 @@ class Recipe:
 
     batch_size    rows of `length` tokens of a step, on all devices together
     offload       the part of the state in the memory of the host; '' for none
-    start         init_from.Start, or None
+    init_from     init_from.InitFrom, or None
     identity      what a checkpoint knows of the files beside it: running/identity.py
     notes         lines to say when the run begins
     rows          None in a plan, whose mesh may be abstract
@@ -91,7 +91,7 @@ class Recipe:
     phases: tuple
     offload: str
     loop: Loop
-    start: Any
+    init_from: Any
     identity: dict
     notes: tuple
     rows: pipeline.Rows | None = None

@@ -8,7 +8,7 @@ extended    with what the run in the workdir was before it got more steps
 
 from pathlib import Path
 
-from jepa_text.files import seal
+from jepa_text.files import checksums
 from jepa_text.parallel import processes
 from jepa_text.running import restore, workdir
 from jepa_text.training import assemble, baseline, extend, init_from
@@ -20,11 +20,11 @@ def completed(config, folder=None):
     Without a start, the same. What the run in `folder` has found out is not asked again.
     Raises ValueError for keys that a start does not take, and whatever reading it raises.
     """
-    if not config.get('start'):
+    if not config.get('init_from'):
         return config
-    start = init_from.of(config['start'])
+    source = init_from.of(config['init_from'])
     model = dict(config.get('model') or {})
-    return config | init_from.decided(start, model, config['phases'], folder)
+    return config | init_from.decided(source, model, config['phases'], folder)
 
 
 def matched(config, folder):
@@ -103,7 +103,7 @@ def _saved(folder):
     path = Path(folder, 'config.json')
     if not path.is_file() or not workdir.has_step(Path(folder, 'checkpoints')):
         return None
-    saved = seal.read_json(path)
+    saved = checksums.read_json(path)
     try:
         steps = assemble.size(saved)[1]
         grown = [one['steps'] for one in saved.get('extended', [])]

@@ -14,7 +14,7 @@ from jepa_text.optim.optimizers import path_name
 @flax.struct.dataclass
 class TrainState:
     """step: batches consumed. target: EMA of params['encoder'], or None. memory: what
-    the objective and its last closer look carry from step to step, outside the gradient,
+    the objective and its last diagnostics carry from step to step, outside the gradient,
     and the key of the seed.
     skipped, skipped_in_row: updates left out because they were not finite."""
 
@@ -42,7 +42,9 @@ def create(network, objective, optimizer, seed):
             # In the state, so that one program serves all seeds.
             'key': jax.random.key_data(key_of(seed)),
             # Not measured yet: a zero would be a value.
-            'look': {name: jnp.float32(jnp.nan) for name in objective.look_names},
+            'diagnostics': {
+                name: jnp.float32(jnp.nan) for name in objective.diagnostic_names
+            },
         },
         opt_state=optimizer.init(params),
         skipped=jnp.zeros((), jnp.int32),
@@ -81,7 +83,7 @@ def enter_phase(state, network, objective, optimizer, seed, reset=None):
     return state.replace(
         params=params,
         target=target,
-        memory=_carry(state.memory, fresh.memory, '^look/'),
+        memory=_carry(state.memory, fresh.memory, '^diagnostics/'),
         opt_state=_carry(state.opt_state, optimizer.init(params), '|'.join(begun)),
     )
 

@@ -1,6 +1,6 @@
 """The update: `(state, batch) -> (state, metrics)`, pure.
 
-terms -> weights -> gradients (over parts of the batch) -> clip -> optimizer -> EMA
+terms -> weights -> gradients (over microbatches) -> clip -> optimizer -> EMA
 target -> memory -> guard
 """
 
@@ -26,22 +26,24 @@ def make_step(
     phase_start,
     clip_norm,
     accumulate=1,
-    look_every=100,
+    diagnostics_every=100,
 ):
     """A train step for one phase.
 
     `schedule` gives the learning rate at a global step; `phase_start` is the first
     step of the phase, from which the objective counts. Metrics are float32 scalars
-    of the whole batch. `accumulate` parts give the same gradient as one, but for InfoNCE
-    and regularisers, which compare the vectors of one part at a time. Every `look_every`
-    steps (0: never), or more often for its balance, the objective is looked at closely
-    (its `look`), on the first part.
+    of the whole batch. `accumulate` microbatches give the same gradient as one, but for
+    InfoNCE and regularizers, which compare the vectors of one microbatch at a time. Every
+    `diagnostics_every` steps (0: never), or as its balance asks, the objective runs its
+    `diagnostics` on the first microbatch.
     """
 
     def step(state, batch):
         phase_step = state.step - phase_start
         view = _view(network, objective, state, batch, phase_step)
-        look, fresh, state, view = _look(objective, state, view, look_every, accumulate)
+        measured, fresh, state, view = _diagnose(
+            objective, state, view, diagnostics_every, accumulate
+        )
         (loss, (metrics, seen)), grads = _gradients(
             objective, state.params, view, accumulate
         )
@@ -54,7 +56,7 @@ def make_step(
             params=params,
             target=_move_target(objective, params, state.target, phase_step),
             opt_state=opt_state,
-            memory={**memory, 'look': look},
+            memory={**memory, 'diagnostics': measured},
         )
         new = _guard(new, state, jnp.isfinite(loss) & jnp.isfinite(grad_norm))
         own = {
@@ -66,8 +68,8 @@ def make_step(
             'train/skipped': new.skipped,
             'train/skipped_in_row': new.skipped_in_row,
         }
-        look = look if objective.look_every(look_every) else {}
-        metrics = _named(metrics) | look | objective.derived(metrics, look)
+        measured = measured if objective.diagnostics_every(diagnostics_every) else {}
+        metrics = _named(metrics) | measured | objective.derived(metrics, measured)
         return new, metrics | own
 
     return step
@@ -77,25 +79,26 @@ def _named(metrics):
     return {name if '/' in name else f'train/{name}': x for name, x in metrics.items()}
 
 
-def _look(objective, state, view, look_every, accumulate):
-    """The last closer look, taken now if it is due; the same, NaN if it was not; the
-    state and the view, for what comes after it."""
-    last = state.memory['look']
+def _diagnose(objective, state, view, diagnostics_every, accumulate):
+    """The last diagnostics, taken now if they are due; the same, NaN if they were not;
+    the state and the view, for what comes after it."""
+    last = state.memory['diagnostics']
     nothing = jax.tree.map(lambda value: jnp.full_like(value, jnp.nan), last)
-    look_every = objective.look_every(look_every)
-    if not look_every:
+    diagnostics_every = objective.diagnostics_every(diagnostics_every)
+    if not diagnostics_every:
         return last, nothing, state, view
-    # One part: two gradients of the whole batch would need the memory that parts save.
-    batch = _first(_parts(view.batch, accumulate))
-    part = view.replace(batch=batch, counts=objective.counts(batch))
-    look, fresh = jax.lax.cond(
-        view.step % look_every == 0,
-        lambda: (objective.look(state.params, part),) * 2,
+    # One microbatch: two gradients of the whole batch would need the memory that
+    # microbatches save.
+    batch = _first(_microbatches(view.batch, accumulate))
+    microbatch = view.replace(batch=batch, counts=objective.counts(batch))
+    measured, fresh = jax.lax.cond(
+        view.step % diagnostics_every == 0,
+        lambda: (objective.diagnostics(state.params, microbatch),) * 2,
         lambda: (last, nothing),
     )
     # The gradients wait for it: at once they would need the memory of both.
-    look, fresh, state = jax.lax.optimization_barrier((look, fresh, state))
-    return look, fresh, state, view.replace(target=state.target, memory=state.memory)
+    measured, fresh, state = jax.lax.optimization_barrier((measured, fresh, state))
+    return measured, fresh, state, view.replace(target=state.target, memory=state.memory)
 
 
 def loss_of(objective, params, view):
@@ -132,7 +135,7 @@ def _view(network, objective, state, batch, step):
 
 
 def _gradients(objective, params, view, accumulate):
-    """Loss, extras and gradients of the batch: the sum over its parts."""
+    """Loss, extras and gradients of the batch: the sum over its microbatches."""
 
     def value_and_grad(batch):
         return jax.value_and_grad(loss_of, argnums=1, has_aux=True)(
@@ -141,28 +144,28 @@ def _gradients(objective, params, view, accumulate):
 
     if accumulate == 1:
         return value_and_grad(view.batch)
-    parts = _parts(view.batch, accumulate)
+    microbatches = _microbatches(view.batch, accumulate)
 
-    def add(total, part):
-        return jax.tree.map(jnp.add, total, value_and_grad(part)), None
+    def add(total, microbatch):
+        return jax.tree.map(jnp.add, total, value_and_grad(microbatch)), None
 
-    shapes = jax.eval_shape(value_and_grad, _first(parts))
+    shapes = jax.eval_shape(value_and_grad, _first(microbatches))
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    total, _ = jax.lax.scan(add, zeros, parts)
+    total, _ = jax.lax.scan(add, zeros, microbatches)
     return total
 
 
-def _parts(batch, accumulate):
-    """The batch in parts, [A, B / A, ...]; each takes rows from every device, so that
-    none idles."""
+def _microbatches(batch, accumulate):
+    """The batch in microbatches, [A, B / A, ...]; each takes rows from every device, so
+    that none idles."""
     return {
         key: rearrange(rows, '(b a) ... -> a b ...', a=accumulate)
         for key, rows in batch.items()
     }
 
 
-def _first(parts):
-    return {key: rows[0] for key, rows in parts.items()}
+def _first(microbatches):
+    return {key: rows[0] for key, rows in microbatches.items()}
 
 
 def _clipped(grads, grad_norm, clip_norm):

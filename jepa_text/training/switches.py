@@ -19,8 +19,8 @@ OF_ADAM = r'(^|/)(age|mu|nu)/'
 
 def enter(recipe, phase, state):
     """The state at the first step of a phase, laid out for it."""
-    places = recipes.shardings(recipe, phase)
-    return jax.jit(recipes.entering(recipe, phase), out_shardings=places)(state)
+    shardings = recipes.shardings(recipe, phase)
+    return jax.jit(recipes.entering(recipe, phase), out_shardings=shardings)(state)
 
 
 def begun_anew(recipe, phase):

@@ -35,7 +35,7 @@ def attending(recipe, phase):
     ids_BL = jax.ShapeDtypeStruct(shape, jnp.int32)
     order_BL = ids_BL if attends == 'rows' else None
     params = recipes.shapes(recipe, phase).params
-    call = functools.partial(phase.network.apply, 'encoder', causal=attends == 'left')
+    call = functools.partial(phase.network.apply, 'encoder', causal=attends == 'causal')
     with jax.set_mesh(recipe.mesh):
         lines = attend.explain_call(call, params, ids_BL, ids_BL, ids_BL, order_BL)
     # The rest says of each other backend why it was not taken.

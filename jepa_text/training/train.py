@@ -48,12 +48,12 @@ def train(config, workdir, evaluations=(), restart=False, stop=None):
                 state = run.phase(phase, state)
         tools.store.wait()
         _check_end(state)
-        for line in _judgement(recipe, workdir):
+        for line in _judgment(recipe, workdir):
             tools.report.say(line)
         return state
 
 
-def _judgement(recipe, workdir):
+def _judgment(recipe, workdir):
     """How the last evaluation compares with token frequencies, in lines."""
     if jax.process_index():
         return []
@@ -137,7 +137,7 @@ class _Run:
                 f'step {number}: loss or gradient was not finite '
                 f'{int(values["train/skipped_in_row"])} times in a row. The state before '
                 'the first of them is saved. Look at the data, or begin a new workdir '
-                'with a lower schedule.peak; config.start goes on from this one.'
+                'with a lower schedule.peak; config.init_from goes on from this one.'
             )
 
     def watch(self, number, values, state, phase):

@@ -13,7 +13,8 @@ import tiny
 from scipy import stats
 
 from jepa_text import load, main
-from jepa_text.analysis import analyse, cells, features, page, readouts
+from jepa_text.analysis import analyze, features, page, probes
+from jepa_text.analysis import results as measured
 from jepa_text.data import pipeline
 from jepa_text.evaluation import task as tasks
 from jepa_text.parallel import sharding
@@ -27,7 +28,7 @@ pytest.importorskip('matplotlib')
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-    """A run of two steps, a copy that passes for another seed, and a labelled set."""
+    """A run of two steps, a copy that passes for another seed, and a labeled set."""
     folder = tmp_path_factory.mktemp('analysis')
     phases = (dict(objective=dict(name='mlm')),)
     changes = dict(steps=2, phases=phases, evaluate=dict(every=0))
@@ -53,12 +54,12 @@ def config(folder, **changes):
         name='analysis',
         seed=0,
         models=[str(folder / 'a-0'), str(folder / 'a-1')],
-        tasks=[dict(name='labelled', path=str(folder / 'set.jsonl'))],
+        tasks=[dict(name='labeled', path=str(folder / 'set.jsonl'))],
         layers=[],
         poolings=['mean', 'max'],
         train=60,
         test=40,
-        halves=4,
+        half_samples=4,
         controls=['untrained', 'bag of embeddings', 'TF-IDF'],
         cache='',
         threads=1,
@@ -68,7 +69,7 @@ def config(folder, **changes):
 
 @pytest.fixture(scope='module')
 def results(folder):
-    return analyse.analyse(config(folder), folder / 'out')
+    return analyze.analyze(config(folder), folder / 'out')
 
 
 def test_every_part_is_told_while_it_goes(folder, results, tmp_path, monkeypatch, capsys):
@@ -82,10 +83,10 @@ def test_every_part_is_told_while_it_goes(folder, results, tmp_path, monkeypatch
         update(self, step, **given)
 
     monkeypatch.setattr(console.Progress, 'update', record)
-    kept = dict(cache=str(folder / 'out' / 'features'), halves=0)
-    analyse.analyse(config(folder, models=[str(folder / 'a-0')], **kept), tmp_path)
+    kept = dict(cache=str(folder / 'out' / 'features'), half_samples=0)
+    analyze.analyze(config(folder, models=[str(folder / 'a-0')], **kept), tmp_path)
     steps = [step for step, _ in told]
-    # Three of the model, TF-IDF, likeness, comparison; each is told when it begins.
+    # Three of the model, TF-IDF, similarity, comparison; each is told when it begins.
     assert steps == sorted(steps) and set(steps) == set(range(7))
     (task,) = results['tasks']
     for part in ('a-0, untrained', 'a-0, bag of embeddings', 'TF-IDF'):
@@ -111,13 +112,13 @@ def chosen(results, **wanted):
 def test_rows_are_tidy_and_the_files_agree(results, folder):
     with open(folder / 'out' / 'analysis.csv', newline='') as file:
         read = list(csv.DictReader(file))
-    assert tuple(read[0]) == analyse.COLUMNS and len(read) == len(results['rows'])
+    assert tuple(read[0]) == analyze.COLUMNS and len(read) == len(results['rows'])
     places = [
-        tuple(row[key] for key in analyse.COLUMNS if key != 'value') for row in read
+        tuple(row[key] for key in analyze.COLUMNS if key != 'value') for row in read
     ]
     assert len(set(places)) == len(places)
     saved = json.loads((folder / 'out' / 'analysis.json').read_text())
-    assert len(saved['rows']) == len(read) and saved['config']['halves'] == 4
+    assert len(saved['rows']) == len(read) and saved['config']['half_samples'] == 4
     row = chosen(results, metric='uniformity', form='whitened', control='', layer=1)[0]
     (same,) = [
         r
@@ -130,7 +131,7 @@ def test_rows_are_tidy_and_the_files_agree(results, folder):
 
 def test_every_measure_has_its_controls_forms_and_intervals(results):
     for control in ('', 'untrained', 'bag of embeddings', 'TF-IDF'):
-        for form in ('raw', 'centred', 'whitened', 'length_controlled'):
+        for form in ('raw', 'centered', 'whitened', 'length_residualized'):
             rows = chosen(results, control=control, metric='effective_rank', form=form)
             assert rows, (control, form)
     last = chosen(results, control='', layer=1, pooling='mean', metric='uniformity')
@@ -176,14 +177,14 @@ def test_again_it_reads_what_it_kept(results, folder, monkeypatch):
     monkeypatch.setattr(features, '_compute', lambda *_: pytest.fail('computed again'))
     monkeypatch.setattr(page, 'write', lambda *_: None)
     one = [str(folder / 'a-0')]
-    again = analyse.analyse(config(folder, models=one), folder / 'out')
+    again = analyze.analyze(config(folder, models=one), folder / 'out')
     rows = [row for row in results['rows'] if row['seed'] == 0 and not row['other']]
     expected = [{**row, 'model': row['model'] and 'a-0'} for row in rows]
     got = [row for row in again['rows'] if not row['other']]
     assert sorted(map(repr, got)) == sorted(map(repr, expected))
 
 
-SAME = [dict(name='sentences', made='word_order', most=200, seed=n) for n in (0, 1)]
+SAME = [dict(name='sentences', made='word_order', max_texts=200, seed=n) for n in (0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -196,18 +197,18 @@ SAME = [dict(name='sentences', made='word_order', most=200, seed=n) for n in (0,
         (dict(poolings=['attention']), 'needs no training'),
         (dict(poolings=['men']), "Did you mean 'mean'"),
         (dict(controls=['random']), "'random'; there are: 'untrained'"),
-        (dict(halfs=3), "Did you mean 'halves'"),
-        (dict(halves=1), 'halves=1: one has no standard deviation'),
-        (dict(halves=-1), 'halves=-1 must be a whole number at least 0'),
+        (dict(halfs=3), "Did you mean 'half_samples'"),
+        (dict(half_samples=1), 'half_samples=1: one has no standard deviation'),
+        (dict(half_samples=-1), 'half_samples=-1 must be a whole number at least 0'),
         (dict(test=3), 'test=3 must be a whole number at least 8'),
         (dict(train=1), 'train=1 must be a whole number at least 2'),
         (dict(tasks=SAME), "Two tasks are called 'word_order'"),
         (dict(tasks=[dict(name='one')]), "one: all 18 training labels are 'a', but"),
         (dict(tasks=[dict(name='few')]), 'few has 6 test examples, but needs 8'),
-        (dict(tasks=[dict(name='labelled', path='', label='x')]), 'no file|name begins'),
+        (dict(tasks=[dict(name='labeled', path='', label='x')]), 'no file|name begins'),
     ],
 )
-def test_what_cannot_be_analysed_is_said(changes, words, folder):
+def test_what_cannot_be_analyzed_is_said(changes, words, folder):
     # Before any model is read.
     made = {'one': ['a'] * 30, 'few': list('aaabbb') * 2 + list('aab')}
     for task in changes.get('tasks', ()):
@@ -218,16 +219,16 @@ def test_what_cannot_be_analysed_is_said(changes, words, folder):
                 json.dumps(dict(text=f't{n}', label=x)) for n, x in enumerate(labels)
             )
             path.write_text('\n'.join(lines))
-            task |= dict(name='labelled', path=str(path))
+            task |= dict(name='labeled', path=str(path))
     with pytest.raises((ValueError, FileNotFoundError), match=words):
-        analyse.analyse(config(folder, **changes), folder / 'bad')
+        analyze.analyze(config(folder, **changes), folder / 'bad')
 
 
 def test_the_command_line_names_models_and_tasks(folder):
     argument = f'models={folder}/a-0,hf:x/y,tasks=bundled,sst2@GLUE/SST-2'
     root = main.__file__.rsplit('/', 2)[0]
-    flags = [f'--config={root}/configs/analyse.py:{argument}', '--workdir=x']
-    _, found, _ = main.parse(['jepa-text', 'analyse', *flags])
+    flags = [f'--config={root}/configs/analyze.py:{argument}', '--workdir=x']
+    _, found, _ = main.parse(['jepa-text', 'analyze', *flags])
     assert found['models'] == [f'{folder}/a-0', 'hf:x/y']
     assert found['tasks'] == [
         dict(name='bundled'),
@@ -236,7 +237,7 @@ def test_the_command_line_names_models_and_tasks(folder):
 
 
 def test_names_of_runs():
-    named = analyse.named
+    named = analyze.named
     assert named(['r/a-0', 'r/a-1', 'hf:x/m-2'])['hf:x/m-2'] == ('m-2', 0)
     assert named(['r/mlm_seed3', 'q/mlm_seed4'])['r/mlm_seed3'] == ('mlm', 3)
     assert named(['hf:x/m-1', 'hf:x/m-2'])['hf:x/m-1'] == ('m-1', 0)
@@ -252,14 +253,14 @@ def test_runs_that_differ_in_more_than_the_seed_keep_their_names(tmp_path):
         return str(tmp_path / folder)
 
     steps = [run(f'cpt-{n}', seed=0, steps=n, name=f'cpt_{n}') for n in (200, 900)]
-    assert set(analyse.named(steps).values()) == {('cpt-200', 0), ('cpt-900', 0)}
+    assert set(analyze.named(steps).values()) == {('cpt-200', 0), ('cpt-900', 0)}
     starts = [
-        run(f'on-{n}', seed=n, steps=5, log_every=n, start=dict(path=f'runs/mlm-{n}'))
+        run(f'on-{n}', seed=n, steps=5, log_every=n, init_from=dict(path=f'runs/mlm-{n}'))
         for n in (3, 4)
     ]
-    assert set(analyse.named(starts).values()) == {('on', 3), ('on', 4)}
-    starts = [run(f'off-{n}', seed=n, start=dict(path=f'a-{n}00')) for n in (3, 4)]
-    assert set(analyse.named(starts).values()) == {('off-3', 0), ('off-4', 0)}
+    assert set(analyze.named(starts).values()) == {('on', 3), ('on', 4)}
+    starts = [run(f'off-{n}', seed=n, init_from=dict(path=f'a-{n}00')) for n in (3, 4)]
+    assert set(analyze.named(starts).values()) == {('off-3', 0), ('off-4', 0)}
 
 
 def test_attention_and_weights_are_trained_and_kept(folder, tmp_path, monkeypatch):
@@ -267,10 +268,10 @@ def test_attention_and_weights_are_trained_and_kept(folder, tmp_path, monkeypatc
     changes = dict(
         models=[str(folder / 'a-0')],
         poolings=['mean', 'attention', 'weighted'],
-        halves=0,
+        half_samples=0,
         controls=[],
     )
-    found = analyse.analyse(config(folder, **changes), tmp_path)
+    found = analyze.analyze(config(folder, **changes), tmp_path)
     probes = {
         row['pooling']: row['value']
         for row in chosen(found, metric='probe_accuracy', layer=1)
@@ -286,21 +287,21 @@ def cloud():
     return rng.normal(size=(200, 8)) + 1.0, rng.integers(5, 40, (200, 2))
 
 
-def test_halves_give_the_standard_error_of_a_mean(cloud):
+def test_half_samples_give_the_standard_error_of_a_mean(cloud):
     rows_ND, lengths_N2 = cloud
-    found, halves = cells.geometry_values(rows_ND, lengths_N2, halves=32)
+    found, deviations = measured.geometry_values(rows_ND, lengths_N2, half_samples=32)
     interval = found['mean_cosine', 'raw']
     # Independent samples of the same cloud say how far it is off.
     others = [
-        cells.geometry_values(
+        measured.geometry_values(
             np.random.default_rng(seed).normal(size=(200, 8)) + 1.0, lengths_N2
         )[0]['mean_cosine', 'raw'].value
         for seed in range(1, 17)
     ]
     error = (interval.high - interval.low) / 2 / stats.t.ppf(0.975, 31)
     assert 0.5 < error / np.std(others, ddof=1) < 2
-    assert len(halves['mean_cosine', 'raw']) == 32
-    none, nothing = cells.geometry_values(rows_ND, lengths_N2)
+    assert len(deviations['mean_cosine', 'raw']) == 32
+    none, nothing = measured.geometry_values(rows_ND, lengths_N2)
     assert math.isnan(none['uniformity', 'raw'].low) and not nothing
 
 
@@ -326,22 +327,22 @@ def test_pairs_are_read_off(kind):
     metric, positive = ('f1', '1') if kind == 'labels' else ('spearman', 4.0)
     task = tasks.Task('t', kind, metric, *sides, positive=positive)
     rows_ND = np.concatenate([*vectors[0], *vectors[1]])
-    found = cells.split(rows_ND, task)
+    found = measured.split(rows_ND, task)
     np.testing.assert_array_equal(found.test_second_ND, vectors[1][1])
-    values, single = readouts.answers(task, found)
-    once = cells.once(task)
-    geometry, _ = cells.geometry_values(
+    values, single = probes.answers(task, found)
+    once = measured.once(task)
+    geometry, _ = measured.geometry_values(
         rows_ND[-240:][once.index_M],
         np.full((240, 1), 6),
-        halves=2,
+        half_samples=2,
         units_N=once.units_M,
         pairs_P2=once.positives_P2,
     )
-    for form in ('raw', 'centred', 'whitened', 'length_controlled'):
+    for form in ('raw', 'centered', 'whitened', 'length_residualized'):
         # Length is taken out fold by fold, and a pair may be in two of them.
-        most = 0.01 if form == 'length_controlled' else 1e-6
-        assert abs(geometry['alignment', form].value) < most
-        assert geometry['alignment', form].high < most
+        maximum = 0.01 if form == 'length_residualized' else 1e-6
+        assert abs(geometry['alignment', form].value) < maximum
+        assert geometry['alignment', form].high < maximum
     if kind == 'labels':
         assert values['probe_f1'].value > 0.9 and len(single['probe_accuracy']) == 120
         assert single['probe_f1'].mean() == pytest.approx(values['probe_f1'].value)
@@ -357,7 +358,7 @@ def test_geometry_is_written_while_training(folder):
     log = {line['step']: line for line in metrics.read(folder / 'a-0')}
     for step in (0, 2):
         assert log[step]['geometry/effective_rank'] > 1
-        assert log[step]['geometry/uniformity_length_controlled'] <= 0
+        assert log[step]['geometry/uniformity_length_residualized'] <= 0
     assert log[0]['geometry/uniformity'] != log[2]['geometry/uniformity']
 
 

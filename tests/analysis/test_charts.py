@@ -34,7 +34,7 @@ MAKERS = {
     'eigenspectra': lambda: charts.eigenspectra(
         {('mlm', ''): [4.0, 1.0, 0.0], ('clm', ''): [0.0]}, 'Spectra', MODELS
     ),
-    'likeness': lambda: charts.likeness(np.eye(3), 'CKA', 'mlm', 'clm'),
+    'similarity': lambda: charts.similarity(np.eye(3), 'CKA', 'mlm', 'clm'),
 }
 
 
@@ -51,14 +51,14 @@ def test_a_figure_is_drawn_as_vectors_and_the_same_every_time(name):
     assert drawn(MAKERS[name](), 'png') == drawn(MAKERS[name](), 'png')
 
 
-def labelled(figure):
+def labeled(figure):
     lines = figure.axes[0].lines
     return {line.get_label(): line for line in lines if line.get_label()[0] != '_'}
 
 
 @pytest.mark.parametrize('name', ['plane', 'dots'])
-def test_controls_are_hollow_and_in_the_colour_of_their_model(name):
-    marks = labelled(MAKERS[name]())
+def test_controls_are_hollow_and_in_the_color_of_their_model(name):
+    marks = labeled(MAKERS[name]())
     assert marks['mlm'].get_color() == marks['mlm, untrained'].get_color()
     assert marks['mlm'].get_color() != marks['clm'].get_color()
     assert marks['mlm'].get_markerfacecolor() == marks['mlm'].get_color()
@@ -69,14 +69,14 @@ def test_controls_are_hollow_and_in_the_colour_of_their_model(name):
 
 
 def test_values_and_intervals_are_where_they_belong():
-    marks = labelled(MAKERS['plane']())
+    marks = labeled(MAKERS['plane']())
     assert marks['mlm'].get_xydata().tolist() == [[0.5, -1.0]]
     axes = MAKERS['dots']().axes[0]
     assert list(axes.lines[0].get_xdata()) == [0.4, 0.6]
     assert [t.get_text() for t in axes.get_yticklabels()] == ['probe', 'words']
-    line = labelled(MAKERS['by_layer']())['mlm']
+    line = labeled(MAKERS['by_layer']())['mlm']
     assert line.get_ydata().tolist() == [0.5] * 3
-    share = labelled(MAKERS['eigenspectra']())['mlm']
+    share = labeled(MAKERS['eigenspectra']())['mlm']
     np.testing.assert_allclose(share.get_ydata(), [0.8, 0.2])
 
 
@@ -87,5 +87,5 @@ def test_missing_ends_are_no_interval():
 
 
 def test_a_map_shows_its_numbers_until_they_would_not_be_read():
-    assert {t.get_text() for t in MAKERS['likeness']().axes[0].texts} == {'1.00', '.00'}
-    assert not charts.likeness(np.zeros((20, 20)), '', '', '').axes[0].texts
+    assert {t.get_text() for t in MAKERS['similarity']().axes[0].texts} == {'1.00', '.00'}
+    assert not charts.similarity(np.zeros((20, 20)), '', '', '').axes[0].texts

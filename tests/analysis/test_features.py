@@ -12,7 +12,7 @@ from jepa_text.analysis import array_cache, features, measuring
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.evaluation import controls
-from jepa_text.files import seal
+from jepa_text.files import checksums
 from jepa_text.models.network import Network
 
 TEXTS = ['Call me Ishmael.', 'The whale', 'My fellow Americans, the union is strong now.']
@@ -113,7 +113,7 @@ def test_a_broken_off_computation_leaves_nothing(tmp_path):
 def test_objects_are_never_unpickled(tmp_path):
     (tmp_path / 'a').mkdir()
     np.save(tmp_path / 'a' / 'rows.npy', np.array([{}], object))
-    seal.seal(tmp_path / 'a')
+    checksums.write(tmp_path / 'a')
     with pytest.raises(ValueError, match='Python objects'):
         array_cache.ArrayCache(tmp_path).get('a')
 

@@ -8,14 +8,16 @@ import pytest
 from scipy import stats
 
 from jepa_text.analysis import (
-    cells,
     charts,
     figures,
     findings,
     measuring,
     page,
-    readouts,
+    probes,
     verdicts,
+)
+from jepa_text.analysis import (
+    results as measured,
 )
 from jepa_text.evaluation import controls
 from jepa_text.evaluation import task as tasks
@@ -74,7 +76,7 @@ def test_the_strongest_control_is_named():
 def test_every_metric_that_is_read_is_held_against_its_controls():
     for metric, form in (
         *(('word_recovery_auc', ''), ('balance', ''), ('cosine_given_overlap', '')),
-        *(('class_alignment', 'raw'), ('distance_ratio', 'length_controlled')),
+        *(('class_alignment', 'raw'), ('distance_ratio', 'length_residualized')),
     ):
         worse = 0.54 if not form else 0.6
         rows = [row('a', metric, worse, form=form), bag(metric, 0.57, form=form)]
@@ -124,8 +126,8 @@ def test_a_control_within_the_interval_explains_only_what_a_paired_test_allows()
         ):
             ends = dict(low=found.low, high=found.high)
             rows.append(row('a', 'probe_accuracy', found.value, control=control, **ends))
-            cell = cells.Cell('t', 'a', 0, control, 2, 'mean')
-            single[cell] = {'probe_accuracy': values_N}
+            result = measured.Result('t', 'a', 0, control, 2, 'mean')
+            single[result] = {'probe_accuracy': values_N}
         (warning,) = findings.compare(rows, {}, single)['warnings']
         assert warning['kind'] == kind
 
@@ -133,7 +135,7 @@ def test_a_control_within_the_interval_explains_only_what_a_paired_test_allows()
 def test_trivial_answers_have_the_metric_of_the_task():
     def baselines(metric, train, test):
         sides = [tasks.Examples(list(x), None, np.array(list(x))) for x in (train, test)]
-        found = readouts.baselines(tasks.Task('t', 'labels', metric, *sides))
+        found = probes.baselines(tasks.Task('t', 'labels', metric, *sides))
         return {
             (control, name): pytest.approx(values.mean())
             for control, single in found.items()
@@ -161,11 +163,11 @@ def test_a_difference_of_length_alone_is_called_so():
     rng, deviations, rows = np.random.default_rng(0), {}, []
     for model, value in (('a', -0.2), ('b', -0.6)):
         rows.append(row(model, 'uniformity', value, form='raw'))
-        rows.append(row(model, 'uniformity', -0.05, form='length_controlled'))
-        cell = cells.Cell('t', model, 0, '', 2, 'mean')
-        deviations[cell] = {
+        rows.append(row(model, 'uniformity', -0.05, form='length_residualized'))
+        result = measured.Result('t', model, 0, '', 2, 'mean')
+        deviations[result] = {
             ('uniformity', form): 0.01 * rng.normal(size=16)
-            for form in ('raw', 'length_controlled')
+            for form in ('raw', 'length_residualized')
         }
     rows.append(row('a', 'uniformity', -0.3, form='raw', control='untrained'))
     found = findings.compare(rows, deviations, {})
@@ -179,7 +181,7 @@ def test_a_difference_of_length_alone_is_called_so():
 def test_scores_are_scikit_learns_and_influences_what_leaving_one_out_does(metric):
     theirs = pytest.importorskip('sklearn.metrics')
     said_N, truth_N = np.random.default_rng(0).choice(['0', '1', '1'], (2, 300))
-    score, influence = readouts.SCORES[metric], readouts.INFLUENCES[metric]
+    score, influence = probes.SCORES[metric], probes.INFLUENCES[metric]
     expected = {
         'f1': lambda: theirs.f1_score(truth_N, said_N, pos_label='1'),
         'mcc': lambda: theirs.matthews_corrcoef(truth_N, said_N),
@@ -226,7 +228,7 @@ def test_texts_count_once_and_those_of_a_pair_are_drawn_together():
     part = tasks.Examples(
         first * 2, second + second[1:] + second[:1], np.repeat([1.0, 0.0], 20)
     )
-    once = cells.once(tasks.Task('t', 'scores', 'spearman', part, part, positive=1.0))
+    once = measured.once(tasks.Task('t', 'scores', 'spearman', part, part, positive=1.0))
     texts = part.texts()
     assert len({texts[i] for i in once.index_M}) == len(once.index_M) == 40
     assert [texts[once.index_M[i]] for i in once.positives_P2[3]] == ['a3', 'b3']
@@ -237,7 +239,9 @@ def test_texts_count_once_and_those_of_a_pair_are_drawn_together():
     rows_ND = np.concatenate([one_ND, one_ND + 0.01 * rng.normal(size=(100, 4))])
     lengths_N1, widths = rng.integers(5, 9, (200, 1)), []
     for units_N in (None, np.tile(np.arange(100), 2)):
-        found, _ = cells.geometry_values(rows_ND, lengths_N1, halves=32, units_N=units_N)
+        found, _ = measured.geometry_values(
+            rows_ND, lengths_N1, half_samples=32, units_N=units_N
+        )
         widths.append(np.ptp(found['uniformity', 'raw'][1:]))
     assert 1.15 < widths[1] / widths[0] < 2
 
@@ -248,13 +252,13 @@ def test_a_map_of_layers_bears_their_numbers():
             'a',
             'unbiased_cka',
             value,
-            form='centred',
+            form='centered',
             layer=i,
             other=f'a seed 0 layer {j}',
         )
         for (i, j), value in {(0, 0): 1, (0, 4): 0.2, (4, 0): 0.2, (4, 4): 1}.items()
     ]
-    section = figures.likeness(dict(rows=rows, tasks=[dict(name='t')]))
+    section = figures.similarity(dict(rows=rows, tasks=[dict(name='t')]))
     axes = section['figures'][0].axes[0]
     assert [t.get_text() for t in axes.get_xticklabels()] == ['0', '4']
     assert [t.get_text() for t in axes.texts] == ['1.00', '.20', '.20', '1.00']
@@ -265,7 +269,7 @@ def test_measured_layers_keep_their_numbers():
     found.tasks = [types.SimpleNamespace(name='t')]
     rng = np.random.default_rng(0)
     found.last['a', 0] = {layer: rng.normal(size=(9, 3)) for layer in (0, 4)}
-    found.likeness()
+    found.similarity()
     places = [(one['layer'], one['other'][-1]) for one in found.rows]
     assert places == [(0, '0'), (0, '4'), (4, '0'), (4, '4')]
 
@@ -284,12 +288,12 @@ def test_a_test_set_of_one_class_has_no_balance():
     rng, words = np.random.default_rng(0), [f'word{n}' for n in range(100)]
     texts = [' '.join(rng.choice(words, 4)) for _ in range(240)]
     train = tasks.Examples(texts[:210], None, np.array(list('aab') * 70))
-    vectors = cells.Vectors(rng.normal(size=(210, 3)), rng.normal(size=(30, 3)))
+    vectors = measured.Vectors(rng.normal(size=(210, 3)), rng.normal(size=(30, 3)))
     found = []
     for labels in ('a' * 30, 'ab' * 15):
         test = tasks.Examples(texts[210:], None, np.array(list(labels)))
         task = tasks.Task('t', 'labels', 'accuracy', train, test)
-        found.append(readouts.answers(task, vectors))
+        found.append(probes.answers(task, vectors))
     assert 'balance' not in found[0][0] and 'balance' in found[1][0]
     (values, single) = found[0]
     assert single['word_recovery_auc'].mean() == values['word_recovery_auc'].value
@@ -306,16 +310,16 @@ def test_the_last_layer_is_named_only_where_it_was_measured():
 
 
 def test_methods_say_what_was_done():
-    config = dict(controls=['TF-IDF'], halves=0, train=7, test=9, seed=1)
+    config = dict(controls=['TF-IDF'], half_samples=0, train=7, test=9, seed=1)
     config |= dict(poolings=['mean'])
     text = ' '.join(page.methods(config).split())
-    assert 'Controls: TF-IDF.' in text and 'random initialisation' not in text
-    assert 'of geometry, none;' in text and '0 random halves' not in text
+    assert 'Controls: TF-IDF.' in text and 'random initialization' not in text
+    assert 'of geometry, none;' in text and '0 random half-samples' not in text
     assert 'tokens of at most' not in text
-    config |= dict(controls=[], halves=16, poolings=['mean', 'attention'])
+    config |= dict(controls=[], half_samples=16, poolings=['mean', 'attention'])
     text = page.methods(config)
     assert 'weights of attention are learned from the first 64 tokens' in text
-    assert 'No control was asked for.' in text and '16 random halves' in text
+    assert 'No control was asked for.' in text and '16 random half-samples' in text
 
 
 def test_a_plane_is_drawn_of_the_form_that_it_names():
@@ -323,8 +327,8 @@ def test_a_plane_is_drawn_of_the_form_that_it_names():
     rows = [
         row('a', metric, -1.0, form=form)
         for metric in ('uniformity', 'alignment')
-        for form in ('raw', 'length_controlled')
-        if (metric, form) != ('alignment', 'length_controlled')
+        for form in ('raw', 'length_residualized')
+        if (metric, form) != ('alignment', 'length_residualized')
     ]
     results = dict(rows=rows, models=models, spectra=[])
     results['config'] = dict(layers=[], poolings=['mean'])
@@ -352,9 +356,9 @@ def test_what_is_left_is_named_once_and_nothing_where_nothing_is():
         'config': {'layers': ()},
         'examined': [
             examined('a', both, 'raw', True),
-            examined('a', both, 'length_controlled', True),
+            examined('a', both, 'length_residualized', True),
             examined('a', one, 'raw', False),
-            examined('a', one, 'length_controlled', True),
+            examined('a', one, 'length_residualized', True),
             examined('b', both, 'raw', False),
         ],
     }
@@ -376,7 +380,9 @@ def test_geometry_of_another_number_of_texts_is_not_compared():
         row(m, 'effective_rank', 5.0, form='raw', count=n) for m, n in zip('ab', (9, 5))
     ]
     kept = {('effective_rank', 'raw'): np.array([0.1, -0.1, 0.2])}
-    deviations = {cells.Cell('t', model, 0, '', 2, 'mean'): kept for model in ('a', 'b')}
+    deviations = {
+        measured.Result('t', model, 0, '', 2, 'mean'): kept for model in ('a', 'b')
+    }
     assert not findings.compare(models, deviations, {})['tests']
     models[1]['count'] = 9
     assert len(findings.compare(models, deviations, {})['tests']) == 1

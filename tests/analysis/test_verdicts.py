@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from jepa_text.analysis import between, cells, findings, verdicts
+from jepa_text.analysis import between, findings, verdicts
+from jepa_text.analysis import results as measured
 from jepa_text.evaluation import controls
 from jepa_text.measures.statistics import Interval
 
@@ -26,8 +27,10 @@ def simulated(tasks, seeds, gap, between_seeds=0.04, count=30):
             for seed in range(seeds):
                 values_N = share + between_seeds * rng.normal() + hard_N
                 rows.append(row(model, seed, values_N.mean(), task=f't{t}'))
-                cell = cells.Cell(f't{t}', model, seed, '', 2, 'mean')
-                single[cell] = {'probe_accuracy': values_N + 0.1 * rng.normal(size=count)}
+                result = measured.Result(f't{t}', model, seed, '', 2, 'mean')
+                single[result] = {
+                    'probe_accuracy': values_N + 0.1 * rng.normal(size=count)
+                }
     return rows, single
 
 

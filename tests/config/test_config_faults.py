@@ -129,7 +129,7 @@ def test_the_config_of_a_workdir_is_checked_when_its_run_goes_on(folder, tmp_pat
         tiny.train(config, tmp_path)
 
 
-@pytest.mark.parametrize('config', [None, 3, 'configs/desk.py', [1]])
+@pytest.mark.parametrize('config', [None, 3, 'configs/toy.py', [1]])
 def test_what_is_no_config_is_refused(config, tmp_path):
     with pytest.raises(ValueError, match='The config=.*must be a section'):
         settings.plain(config)
@@ -140,7 +140,7 @@ def test_configs_of_other_commands_are_told_apart(tmp_path):
     with pytest.raises(ValueError, match='that of a study: `jepa-text study`'):
         tiny.train(quickstart, tmp_path / 'run')
     with pytest.raises(ValueError, match='A study needs `runs`'):
-        study.study(test_configs.module('desk').get_config(), tmp_path / 'study')
+        study.study(test_configs.module('toy').get_config(), tmp_path / 'study')
     assert not list(tmp_path.iterdir())
 
 
@@ -171,7 +171,7 @@ def test_a_config_file_that_fails_is_shown_by_its_line(name, tmp_path, capsys):
 
 def test_a_platform_that_is_not_here_is_named(monkeypatch):
     command = [sys.executable, '-m', 'jepa_text.main', 'train']
-    config = [f'--config={ROOT / "configs" / "desk.py"}', '--workdir=nowhere']
+    config = [f'--config={ROOT / "configs" / "toy.py"}', '--workdir=nowhere']
     done = subprocess.run(
         [*command, *config],
         capture_output=True,

@@ -28,10 +28,10 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp('rows')
 
 
-@pytest.mark.parametrize('preset', list(module('desk').PRESETS))
+@pytest.mark.parametrize('preset', list(module('toy').PRESETS))
 @pytest.mark.slow
 def test_a_step_of_every_phase_of_every_preset(preset, folder):
-    config = module('desk').get_config(preset)
+    config = module('toy').get_config(preset)
     config.data.folder, config.data.row_length = tiny.rows(folder), tiny.LENGTH
     config.data.batch_size = 8
     config.model = dict(name='transformer', preset='tiny', scan=False, depth=3)
@@ -63,4 +63,4 @@ def test_a_step_of_every_phase_of_every_preset(preset, folder):
 
 def test_an_unknown_preset_is_named():
     with pytest.raises(ValueError, match='clm_mlm'):
-        module('desk').get_config('clm_mml')
+        module('toy').get_config('clm_mml')

@@ -13,19 +13,19 @@ from jepa_text.optim import optimizers, schedules
 from jepa_text.planning import benchmark
 from jepa_text.training import config as settings
 
-PRESETS = list(config_file.shared('desk').PRESETS)
+PRESETS = list(config_file.shared('toy').PRESETS)
 # (command, file, argument): all objectives, sizes and cases once.
 SHIPPED = [
     ('study', 'quickstart', None),
     ('study', 'collapse', None),
-    *(('train', 'desk', preset) for preset in PRESETS),
+    *(('train', 'toy', preset) for preset in PRESETS),
     *(('train', 'pretrain', f'{preset},35m') for preset in PRESETS),
     *(('train', 'pretrain', f'clm_mlm,{size}') for size in ('210m', '610m', '1b')),
     *(
         ('train', 'cpt', text)
-        for text in ('hf:x,12k', 'runs/a,2k,mntp', 'runs/a,9,mlm,desk')
+        for text in ('hf:x,12k', 'runs/a,2k,mntp', 'runs/a,9,mlm,toy')
     ),
-    ('analyse', 'analyse', 'models=runs/a,tasks=bundled,sst2@x'),
+    ('analyze', 'analyze', 'models=runs/a,tasks=bundled,sst2@x'),
     *(('benchmark', 'benchmark', name) for name in ('peer', 'objectives', 'telemetry')),
     ('benchmark', 'benchmark', 'attention'),
 ]
@@ -69,7 +69,7 @@ def renamed(value, path, name):
 def build(command, config):
     """All that is checked before anything is written: the schema, and each `make`."""
     schema.read(commands.root(command, config), config)
-    if command == 'analyse':
+    if command == 'analyze':
         for section in config['tasks']:
             # Its file is not here.
             with contextlib.suppress(FileNotFoundError):

@@ -10,7 +10,7 @@ from jepa_text.config.schema import field, section
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Inner:
-    size: int = field(1, 'of it', least=1)
+    size: int = field(1, 'of it', minimum=1)
     share: float | None = field(None, 'of all')
 
 

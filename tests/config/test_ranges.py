@@ -25,7 +25,7 @@ MLM = (dict(objective=dict(name='mlm')),)
             dict(telemetry=dict(every=1, on_collapse='stopp')),
             "'stopp'; there are",
         ),
-        (dict(evaluate=dict(every=1, rate=0.1, most_rows=0)), 'evaluate.most_rows=0'),
+        (dict(evaluate=dict(every=1, rate=0.1, max_rows=0)), 'evaluate.max_rows=0'),
         (dict(model=dict(name='transformer', preset='tiny', depth=0)), 'model: depth=0'),
         (
             dict(model=dict(name='transformer', preset='tiny', dtype='float99')),
@@ -44,7 +44,7 @@ def test_numbers_are_numbers():
     for value in (True, '3', None, float('nan'), [1]):
         with pytest.raises(ValueError, match='must be a number'):
             ranges.number('x', value)
-    ranges.number('x', 2.0, whole=True, least=2, most=2)
+    ranges.number('x', 2.0, whole=True, minimum=2, maximum=2)
     ranges.number('x', float('inf'), above=0, finite=False)
     with pytest.raises(ValueError, match='x=inf must be a finite number above 0'):
         ranges.number('x', float('inf'), above=0)
@@ -71,8 +71,8 @@ def test_schedules_refuse(section, words):
         (dict(momentum_dtype='int32'), 'int32'),
         (dict(decay_paths='('), 'no regular expression'),
         (dict(weight_decay=-0.1), 'weight_decay=-0.1'),
-        (dict(rates=('embedding$', 0.0)), 'pairs of a pattern and a factor'),
-        (dict(rates=(('(', 0.0),)), 'no regular expression'),
+        (dict(lr_multipliers=('embedding$', 0.0)), 'pairs of a pattern and a factor'),
+        (dict(lr_multipliers=(('(', 0.0),)), 'no regular expression'),
         (dict(name='muon', momentum=1.0), 'momentum=1.0'),
     ],
 )
@@ -110,7 +110,9 @@ def test_what_diverged_is_not_started_again():
 
 
 def test_rates_may_name_what_a_later_phase_has():
-    section = {'rates': (('predictor/', 0.5),)}
-    optimizers.check_rates(section, [{'encoder': 1.0}, {'predictor': {'up': 1.0}}])
+    section = {'lr_multipliers': (('predictor/', 0.5),)}
+    optimizers.check_lr_multipliers(
+        section, [{'encoder': 1.0}, {'predictor': {'up': 1.0}}]
+    )
     with pytest.raises(ValueError, match="'predictor/' matches no parameter"):
-        optimizers.check_rates(section, [{'encoder': 1.0}, {'lm_head': 1.0}])
+        optimizers.check_lr_multipliers(section, [{'encoder': 1.0}, {'lm_head': 1.0}])

@@ -10,8 +10,8 @@ from jepa_text.config.schema import field, section
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Inner:
-    size: int = field(doc='of it', least=1)
-    share: float | None = field(None, 'of all', above=0, most=1)
+    size: int = field(doc='of it', minimum=1)
+    share: float | None = field(None, 'of all', above=0, maximum=1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class Root:
     inner: Inner = section(Inner, 'within')
     maybe: Inner | None = field(None, 'or not')
     many: tuple[Inner, ...] = field((), 'of them')
-    steps: tuple[int, ...] = field((0, 0), 'from, to', least=0)
+    steps: tuple[int, ...] = field((0, 0), 'from, to', minimum=0)
     how: str = field('a', 'of two', choices=('a', 'b'))
     is_on: bool = field(False, 'or off')
 

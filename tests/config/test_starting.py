@@ -12,7 +12,7 @@ from jepa_text import commands, load, main
 from jepa_text.config import config_file, overrides, schema, starting
 from jepa_text.parallel import exits
 
-PRESETS = [*starting.OTHERS, *config_file.shared('desk').PRESETS]
+PRESETS = [*starting.OTHERS, *config_file.shared('toy').PRESETS]
 SIZES = [f'{name},{size}' for name in ('mlm', 'hybrid') for size in ('35m', '210m', '1b')]
 
 
@@ -101,13 +101,13 @@ def test_adapting_trains(tmp_path, tmp_path_factory, capsys):
     tiny.train(toy(first, folder), tmp_path / 'first')
     _, config = init(tmp_path / 'my.py', 'adapt')
     config = toy(config, folder)
-    config['start'] = {'path': str(tmp_path / 'first')}
+    config['init_from'] = {'path': str(tmp_path / 'first')}
     config['prepare']['tokenizer'] = 'bundled'
     assert int(tiny.train(config, tmp_path / 'run').step) == 4
     assert load.load(tmp_path / 'run').network is not None
     # What the start decides is shown as such.
     words = [f'--config={tmp_path / "my.py"}', '--print-config', '--workdir=x']
-    words += [f'--config.start.path={tmp_path / "first"}']
+    words += [f'--config.init_from.path={tmp_path / "first"}']
     assert main.main(['jepa-text', 'train', *words]) == 0
     lines = capsys.readouterr().out.splitlines()
     (line,) = [line for line in lines if line.startswith("  model.preset = 'tiny'")]
@@ -124,7 +124,7 @@ def test_an_installed_package_has_the_files_inside(tmp_path):
     shutil.copytree(config_file.folder(), tmp_path / 'jepa_text' / 'configs')
     code = (
         'from jepa_text.config import config_file as f; '
-        "print(f.folder(), f.shared('desk').get_config('mlm').name)"
+        "print(f.folder(), f.shared('toy').get_config('mlm').name)"
     )
     done = subprocess.run(
         [sys.executable, '-c', code], cwd=tmp_path, capture_output=True, text=True

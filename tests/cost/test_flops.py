@@ -19,7 +19,7 @@ from jepa_text.training import state as states
 from jepa_text.training import step as steps
 
 LENGTH, ROWS = 64, 4
-PRESETS = test_configs.module('desk').PRESETS
+PRESETS = test_configs.module('toy').PRESETS
 
 
 @functools.cache
@@ -28,8 +28,8 @@ def tokenizer():
 
 
 def parts(section, length=LENGTH, rows=ROWS, **model):
-    """Objective, network, and a batch of made-up words for it."""
-    sizes = {'name': 'transformer', 'preset': 'desk', 'depth': 3, **model}
+    """Objective, network, and a batch of random tokens for it."""
+    sizes = {'name': 'transformer', 'preset': 'toy', 'depth': 3, **model}
     encoder = resolve.build('models', sizes, vocab_size=tokenizer().vocab_size)
     given = dict(tokenizer=tokenizer(), length=length, steps=10)
     objective = resolve.build('objectives', section, **given)
@@ -77,7 +77,7 @@ def formula(network, rows, length, seen):
 
     token = objective.token_objective
     head = ('lm_head/', *(['encoder/embedding'] if token.tied else []))
-    looks = seen(length, token.attends == 'left')
+    looks = seen(length, token.attends == 'causal')
     parts = {
         'encoder': cost('encoder/', at=rows * length, looks=looks),
         'lm_head': cost(*head, at=rows * min(token.capacity, length)),
@@ -96,7 +96,7 @@ def formula(network, rows, length, seen):
         parts['distance'] = cost(at=many, products=products, times=2 + through)
     if latent.distance == 'prototypes':
         parts['distance'] = cost('prototypes/', at=many, times=3 + 1)
-    if (rule := latent.regularise) is not None:
+    if (rule := latent.regularizer) is not None:
         among = rows if rule.on == 'rows' else min(rule.sample, many)
         squared = rule.name == 'vicreg'
         products = width * (width if squared else rule.directions)
@@ -162,15 +162,15 @@ FURTHER = {
     'own head': MLM,
     'mntp': dict(name='mntp', rate=0.3),
     'prefix': dict(name='clm', prefix=(0.2, 0.8), tied=True),
-    'masked, to the left': MLM | dict(attends='left'),
+    'masked, causal': MLM | dict(attends='causal'),
     'iid': MLM | dict(sampler='iid'),
     'predictor over the row': LATENT | dict(predictor='transformer'),
     'no predictor': LATENT | dict(predictor='identity'),
     'info_nce': LATENT | dict(latent=dict(distance='info_nce')),
     'prototypes': LATENT | dict(latent=dict(distance='prototypes')),
-    'vicreg': LATENT | dict(latent=dict(regularise=dict(name='vicreg', weight=1.0))),
+    'vicreg': LATENT | dict(latent=dict(regularizer=dict(name='vicreg', weight=1.0))),
     'rows': LATENT
-    | dict(latent=dict(regularise=dict(name='visreg', weight=1.0, on='rows'))),
+    | dict(latent=dict(regularizer=dict(name='visreg', weight=1.0, on='rows'))),
     'self as target': LATENT | dict(latent=dict(momentum=None)),
     'four contexts': dict(name='ijepa', mlm=dict(rate=0.3), masks=4),
 }

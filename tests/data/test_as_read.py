@@ -8,7 +8,7 @@ import pytest
 import tiny
 
 from jepa_text import load
-from jepa_text.analysis import analyse
+from jepa_text.analysis import analyze
 from jepa_text.data import as_read
 from jepa_text.evaluation import controls
 from jepa_text.evaluation import task as tasks
@@ -50,7 +50,7 @@ def results(folder):
         name='analysis',
         seed=0,
         models=[str(folder / 'a')],
-        tasks=[dict(name='labelled', path=str(folder / 'set.jsonl'))],
+        tasks=[dict(name='labeled', path=str(folder / 'set.jsonl'))],
         layers=[-1],
         poolings=['mean'],
         train=60,
@@ -60,7 +60,7 @@ def results(folder):
         cache='',
         threads=1,
     )
-    return analyse.analyse(config, folder / 'out')
+    return analyze.analyze(config, folder / 'out')
 
 
 def value(results, **wanted):
@@ -94,7 +94,7 @@ def test_how_many_texts_are_cut_is_said_on_page_and_console(results, folder, cap
     assert controls.WHOLE in text and 'a, TF-IDF' in text
 
 
-def test_likeness_says_its_name_and_of_how_many_texts(results):
+def test_similarity_says_its_name_and_of_how_many_texts(results):
     rows = [row for row in results['rows'] if 'cka' in row['metric']]
     task = results['tasks'][0]
     assert {(row['metric'], row['count']) for row in rows} == {

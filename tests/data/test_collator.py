@@ -94,34 +94,34 @@ def test_masks_have_the_statistics_of_transformers_collator():
     shares = dict(mask_share=0.8, random_share=0.1)
     pairs = {
         'ours': (ours(ids, 'iid', shares), 20),
-        # Their random words are of the whole vocabulary, [MASK] and all.
+        # Their random tokens are of the whole vocabulary, [MASK] and all.
         'theirs': (collated(*rows, mlm_probability=0.15), 24),
     }
-    for (inputs, hidden), words in pairs.values():
-        assert not hidden[is_special].any()
-        assert_array_equal(inputs[~hidden], ids[~hidden])
-        assert is_near(hidden.sum(), (~is_special).sum(), 0.15)
-        n = hidden.sum()
-        masked, kept = (inputs == 3) & hidden, (inputs == ids) & hidden
+    for (inputs, is_masked), words in pairs.values():
+        assert not is_masked[is_special].any()
+        assert_array_equal(inputs[~is_masked], ids[~is_masked])
+        assert is_near(is_masked.sum(), (~is_special).sum(), 0.15)
+        n = is_masked.sum()
+        masked, kept = (inputs == 3) & is_masked, (inputs == ids) & is_masked
         is_theirs = words == 24
         assert is_near(masked.sum(), n, 0.8 + is_theirs * 0.1 / 24)
         assert is_near(kept.sum(), n, 0.1 + 0.1 / words)
         assert is_near(
-            (hidden & ~masked & ~kept).sum(), n, 0.1 * (words - 1 - is_theirs) / words
+            (is_masked & ~masked & ~kept).sum(), n, 0.1 * (words - 1 - is_theirs) / words
         )
         # Chi-square over positions, of mean k and variance 2k.
         candidates = (~is_special).sum(0)[1:-1]
         expected = 0.15 * candidates
-        chi = ((hidden.sum(0)[1:-1] - expected) ** 2 / (expected * 0.85)).sum()
+        chi = ((is_masked.sum(0)[1:-1] - expected) ** 2 / (expected * 0.85)).sum()
         assert abs(chi - len(expected)) < 4.5 * np.sqrt(2 * len(expected))
     # Nothing at all differs by 4.5 standard deviations of the difference either.
-    both = [hidden.sum() for (_, hidden), _ in pairs.values()]
+    both = [is_masked.sum() for (_, is_masked), _ in pairs.values()]
     n = (~is_special).sum()
     assert abs(both[0] - both[1]) < 4.5 * np.sqrt(2 * n * 0.15 * 0.85)
 
 
 @pytest.mark.peer
-def test_whole_words_of_transformers_are_our_words():
+def test_whole_words_of_transformers_are_ours():
     """Theirs draws each word alone, so more tokens are hidden in some rows than others;
     which tokens go together, and how many in the mean, is the same."""
     rows = text_rows(np.random.default_rng(0))
@@ -130,13 +130,13 @@ def test_whole_words_of_transformers_are_our_words():
     settings = dict(mlm_probability=0.15, whole_word_mask=True, mask_replace_prob=1.0)
     theirs = collated(*rows, random_replace_prob=0.0, **settings)
     mine = ours(ids, 'whole_word', dict(mask_share=1.0))
-    for inputs, hidden in (theirs, mine):
-        assert not hidden[is_special].any()
-        assert_array_equal(inputs, np.where(hidden, 3, ids))
-        assert abs(hidden.sum() / (~is_special).sum() - 0.15) < 0.005
+    for inputs, is_masked in (theirs, mine):
+        assert not is_masked[is_special].any()
+        assert_array_equal(inputs, np.where(is_masked, 3, ids))
+        assert abs(is_masked.sum() / (~is_special).sum() - 0.15) < 0.005
         cut = 0
         for row in range(COLLATED):
-            open_words = set(word[row][~hidden[row] & ~is_special[row]])
-            cut += bool(open_words & set(word[row][hidden[row]]))
+            open_words = set(word[row][~is_masked[row] & ~is_special[row]])
+            cut += bool(open_words & set(word[row][is_masked[row]]))
         # Ours cuts a word only if the first one drawn is longer than the whole count.
-        assert cut / COLLATED < (0.12 if hidden is mine[1] else 1e-9)
+        assert cut / COLLATED < (0.12 if is_masked is mine[1] else 1e-9)

@@ -58,7 +58,7 @@ def test_never_specials_never_padding_never_over_capacity(seed, rate, length):
     assert token_masks.limit(allowed, 3, rng).sum() == min(3, allowed.sum())
 
 
-def test_no_special_is_ever_hidden_in_ten_thousand_rows():
+def test_no_special_is_ever_masked_in_ten_thousand_rows():
     rng = np.random.default_rng(0)
     for _ in range(10_000):
         tokens, segments = row(rng, 16)
@@ -157,17 +157,17 @@ def test_worked_example():
     assert WORDS[~starts].tolist() == ['ma', 'el']
     sentences = token_masks.sentence_ids(TOKENS, SEGMENTS, ENDS_V)
     assert_array_equal(sentences, [1] * 7 + [2] * 4 + [0] * 2)
-    rng, hidden = np.random.default_rng(0), {}
+    rng, masked = np.random.default_rng(0), {}
     for _ in range(300):
         for name, mask in (
             ('word', token_masks.whole_word(allowed, 1 / 3, rng, starts)),
             ('sentence', token_masks.sentence(allowed, 1 / 3, rng, sentences)),
         ):
-            hidden.setdefault(name, set()).add(' '.join(WORDS[mask]))
-    assert {'Ish ma el', 'Call me Some'} <= hidden['word']
-    assert not any(('ma' in found) != ('Ish' in found) for found in hidden['word'])
+            masked.setdefault(name, set()).add(' '.join(WORDS[mask]))
+    assert {'Ish ma el', 'Call me Some'} <= masked['word']
+    assert not any(('ma' in found) != ('Ish' in found) for found in masked['word'])
     # The first sentence exceeds the count: a part of it, in one piece.
-    assert hidden['sentence'] == {
+    assert masked['sentence'] == {
         'Some years ago',
         'Call me Ish',
         'me Ish ma',
@@ -180,15 +180,21 @@ def test_replacement_shares():
     rng = np.random.default_rng(0)
     tokens = np.full(100_000, 7, np.int32)
     mask = np.arange(100_000) % 2 == 0
-    words = np.array([8, 9])
+    random_ids = np.array([8, 9])
     inputs = token_masks.replace(
-        tokens, mask, rng, mask_id=3, random_ids=words, mask_share=0.8, random_share=0.1
+        tokens,
+        mask,
+        rng,
+        mask_id=3,
+        random_ids=random_ids,
+        mask_share=0.8,
+        random_share=0.1,
     )
-    hidden = inputs[mask]
+    masked = inputs[mask]
     for share, expected in (
-        ((hidden == 3).mean(), 0.8),
-        (np.isin(hidden, words).mean(), 0.1),
-        ((hidden == 7).mean(), 0.1),
+        ((masked == 3).mean(), 0.8),
+        (np.isin(masked, random_ids).mean(), 0.1),
+        ((masked == 7).mean(), 0.1),
     ):
         assert abs(share - expected) < 5 * 0.5 / np.sqrt(50_000)
     assert_array_equal(inputs[~mask], tokens[~mask])
@@ -204,7 +210,7 @@ def test_all_masked_by_default_shares():
     assert_array_equal(inputs, np.where(mask, 3, tokens))
 
 
-def test_words_are_hidden_whole_up_to_the_count():
+def test_words_are_masked_whole_up_to_the_count():
     rng = np.random.default_rng(0)
     for _ in range(300):
         starts = rng.random(120) < 0.5
@@ -231,7 +237,7 @@ def test_words_that_do_not_fit_are_passed_over_or_cut_if_alone():
     assert counts == {6, 9}
 
 
-def test_sentences_are_hidden_whole_and_fall_little_short():
+def test_sentences_are_masked_whole_and_fall_little_short():
     rng, found = np.random.default_rng(0), []
     for _ in range(300):
         sentences = 1 + np.cumsum(rng.random(512) < 0.05)
@@ -319,13 +325,13 @@ def test_each_document_has_its_own_rate(sampler):
     segments = np.repeat([1, 2, 3, 0], [200, 50, 3, 11])
     allowed = (segments > 0) & (np.arange(264) % 9 > 0)
     sizes = np.bincount(segments[allowed])[1:]
-    rates, hidden, total = np.array([0.15, 0.5, 0.3]), [], []
+    rates, masked, total = np.array([0.15, 0.5, 0.3]), [], []
     for _ in range(2000):
         mask = document_masks.by_document(sampler, allowed, rates, rng, segments)
         assert not mask[~allowed].any()
-        hidden.append(np.bincount(segments[mask], minlength=4)[1:])
+        masked.append(np.bincount(segments[mask], minlength=4)[1:])
         total.append(mask.sum())
-    for count, exact in zip(np.transpose(hidden), rates * sizes):
+    for count, exact in zip(np.transpose(masked), rates * sizes):
         assert set(count) == {np.floor(exact), np.ceil(exact)}
         assert_allclose(count.mean(), exact, atol=0.06)
     exact = rates @ sizes
@@ -370,9 +376,9 @@ def test_nothing_to_hide_hides_nothing(sampler):
 def test_overflow_is_what_limit_drops():
     rng = np.random.default_rng(0)
     mask = np.arange(20) % 2 == 0
-    for most in (0, 3, 9, 10, 11):
-        kept = token_masks.limit(mask, most, rng)
-        assert token_masks.overflow(mask, most) == mask.sum() - kept.sum()
+    for maximum in (0, 3, 9, 10, 11):
+        kept = token_masks.limit(mask, maximum, rng)
+        assert token_masks.overflow(mask, maximum) == mask.sum() - kept.sum()
 
 
 @pytest.mark.parametrize('sampler', [*SAMPLERS, token_masks.iid])
@@ -406,11 +412,11 @@ def test_three_thousand_documents_hide_their_count_each():
     sizes = np.bincount(segments[allowed], minlength=3001)[1:]
     rates = document_masks.document_rates(segments, lambda n: rng.uniform(0.1, 0.5, n))
     mask = by_document(allowed, rates, rng, segments)
-    hidden = np.bincount(segments[mask], minlength=3001)[1:]
+    masked = np.bincount(segments[mask], minlength=3001)[1:]
     assert (tokens[mask] > 3).all()
     # To the rounding of a sum of 3,000 numbers.
-    assert (hidden >= np.floor(rates * sizes - 1e-6)).all()
-    assert (hidden <= np.ceil(rates * sizes + 1e-6)).all()
+    assert (masked >= np.floor(rates * sizes - 1e-6)).all()
+    assert (masked <= np.ceil(rates * sizes + 1e-6)).all()
     assert abs(mask.sum() - rates @ sizes) < 1
     # The same, each position alone: 4 sigma of a binomial.
     mask = token_masks.iid(allowed, 0.3, rng)
@@ -484,7 +490,7 @@ def test_samplers_that_always_fit_count_nothing(sampler):
     assert 'dropped' not in made
 
 
-def test_the_metric_adds_up_over_rows_and_over_parts_of_a_batch():
+def test_the_metric_adds_up_over_rows_and_over_microbatches():
     objective, rows = narrow(), examples(8)
     stream = pipeline.batches(rows, objective.corrupt, batch_size=8, seed=0, threads=1)
     (batch,) = itertools.islice(stream, 1)

@@ -376,9 +376,9 @@ def test_one_ordered_pass_with_full_shapes():
 
 def test_most_rows_are_the_first_ones():
     given = dict(batch_size=4, seed=3)
-    few = list(pipeline.heldout_batches(Numbers(10), draw, most_rows=4, **given))
+    few = list(pipeline.heldout_batches(Numbers(10), draw, max_rows=4, **given))
     assert_same(few, list(pipeline.heldout_batches(Numbers(10), draw, **given))[:1])
-    (batch,) = pipeline.heldout_batches(Numbers(3), draw, most_rows=99, **given)
+    (batch,) = pipeline.heldout_batches(Numbers(3), draw, max_rows=99, **given)
     assert batch['segment_ids'].any(axis=1).tolist() == [True, True, True, False]
 
 

@@ -165,7 +165,7 @@ def test_rows_that_were_prepared_otherwise_are_told(make, corpus, tmp_path, caps
 
     assert changed() == []
     assert changed(row_length=32, source={'name': asked['source']['name']}) == []
-    assert changed(tokenizer='') == changed(tokenizer='start') == []
+    assert changed(tokenizer='') == changed(tokenizer='init_from') == []
     assert changed(row_length=64) == ['row_length was 32 and is now 64']
     (path,) = changed(source=asked['source'] | {'path': 'mine'})
     assert path.startswith('source.path was') and path.endswith("is now 'mine'")

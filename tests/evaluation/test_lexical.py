@@ -75,7 +75,7 @@ def test_high_overlap_keeps_the_pairs_that_share_most():
     overlap_N = np.arange(100) / 100
     positive_N = RNG.random(100) < 0.5
     found = lexical.high_overlap(positive_N + 0.0, positive_N, overlap_N, share=0.3)
-    assert found['pairs'] == 30 and found['least'] == 0.7
+    assert found['pairs'] == 30 and found['minimum'] == 0.7
     assert found['auc'] == found['low'] == found['high'] == 1
     assert 0.2 < found['overlap_auc'] < 0.8
     alike = lexical.high_overlap(overlap_N, np.ones(100, bool), overlap_N)
@@ -95,9 +95,9 @@ def test_balance_corrects_both_for_chance():
 def test_author_labels_are_as_his_code_makes_them():
     tokens_BL = np.array([[5, 5, 1, 0], [4, 3, 4, 3], [9, 0, 0, 0]])
     valid_BL = np.array([[1, 1, 1, 0], [1, 1, 1, 1], [1, 0, 0, 0]])
-    labels_N, kept_N = lexical.author_token_labels(tokens_BL, valid_BL, least=1)
+    labels_N, kept_N = lexical.paper_token_labels(tokens_BL, valid_BL, min_count=1)
     assert labels_N.tolist() == [5, 3, 9] and kept_N.all()
-    assert not lexical.author_token_labels(tokens_BL, valid_BL)[1].any()
+    assert not lexical.paper_token_labels(tokens_BL, valid_BL)[1].any()
 
 
 def test_the_interval_of_the_balance_holds_the_uncertainty_of_both():

@@ -1,4 +1,4 @@
-"""Sets of labelled sentences change what they say and nothing else."""
+"""Sets of labeled sentences change what they say and nothing else."""
 
 from collections import Counter
 
@@ -51,7 +51,7 @@ def moved(text, source):
     ]
 
 
-def test_a_bigram_shift_moves_two_neighbours():
+def test_a_bigram_shift_moves_two_neighbors():
     found = sentence_sets.bigram_shift(TEXTS)
     for text, label, source in zip(*found):
         places = moved(text, TEXTS[source])

@@ -1,4 +1,4 @@
-"""Labelled sets are read as people publish them, and what is wrong with one is said."""
+"""Labeled sets are read as people publish them, and what is wrong with one is said."""
 
 import gzip
 import json
@@ -87,10 +87,10 @@ def test_parquet_as_of_hugging_face_is_read_the_same(name, tmp_path):
 def test_one_file_is_dealt_without_a_text_on_both_sides(tmp_path):
     path = tmp_path / 'set.jsonl.gz'
     jsonl(path, [{'text': TEXTS[n % 10], 'label': n % 3} for n in range(40)])
-    task = build('labelled', path=str(path))
+    task = build('labeled', path=str(path))
     assert task.name == 'set' and not set(task.train.first) & set(task.test.first)
     assert len(task.train) + len(task.test) == 40 and set(task.test.target) <= set('012')
-    again = build('labelled', path=str(path))
+    again = build('labeled', path=str(path))
     assert again.test.first == task.test.first
 
 
@@ -108,7 +108,7 @@ def test_pairs_that_share_texts_stay_together(tmp_path):
         build('pairs', path=str(tmp_path / 'hub.jsonl'))
 
 
-def test_no_stranger_says_the_same(tmp_path):
+def test_no_negative_says_the_same(tmp_path):
     """Where texts repeat, as questions with the same answer do: what one text was paired
     with anywhere, also by way of others, is no stranger to it."""
     answers = ['yes', 'no', 'maybe', 'never', 'often', 'soon']
@@ -121,17 +121,17 @@ def test_no_stranger_says_the_same(tmp_path):
     pairs = {frozenset(row.values()) for row in rows}
     root = {row['a']: row['b'] for row in rows[:90]} | {'of course': 'yes'}
     for part in (task.train, task.test):
-        strangers = 0
+        negatives = 0
         for first, second, target in zip(part.first, part.second, part.target):
             is_pair = frozenset((first, second)) in pairs
             assert is_pair == (target == 1.0), (first, second)
             if not is_pair:
-                strangers += 1
+                negatives += 1
                 assert root.get(first, first) != root.get(second, second)
-        assert strangers == len(part) / 2
+        assert negatives == len(part) / 2
 
 
-def test_pairs_that_all_hang_together_have_no_strangers(tmp_path):
+def test_pairs_that_all_hang_together_have_no_negatives(tmp_path):
     rows = [{'a': f'question {n}', 'b': 'yes'} for n in range(9)]
     for side in ('train', 'test'):
         jsonl(tmp_path / f'{side}.jsonl', rows)
@@ -160,7 +160,7 @@ def test_classes_zero_and_one_may_be_written_as_floats(name, tmp_path):
 def test_whole_floats_are_classes_like_whole_numbers(tmp_path):
     rows = [dict(text=t, label=float(n % 2)) for n, t in enumerate(TEXTS)]
     jsonl(tmp_path / 'set.jsonl', rows)
-    task = build('labelled', path=str(tmp_path / 'set.jsonl'))
+    task = build('labeled', path=str(tmp_path / 'set.jsonl'))
     assert set(task.train.target) | set(task.test.target) == {'0', '1'}
 
 
@@ -171,10 +171,10 @@ def test_any_text_file_will_do(tmp_path):
     assert task.kind == 'texts' and task.test.target is None
 
 
-def test_the_bundled_task_needs_nothing_and_made_sentences_are_labelled():
+def test_the_bundled_task_needs_nothing_and_made_sentences_are_labeled():
     task = build('bundled')
     assert len(task.train) > 5000 and 'a president' in task.test.target
-    made = build('sentences', made='word_order', most=60, title='shuffled')
+    made = build('sentences', made='word_order', max_texts=60, title='shuffled')
     assert set(made.test.target) == {'0', '1'} and made.name == 'shuffled'
 
 
@@ -205,19 +205,19 @@ def write_bad(folder):
 @pytest.mark.parametrize(
     ('name', 'path', 'words'),
     [
-        ('labelled', 'none.jsonl', 'There is no file or folder'),
-        ('labelled', 'fields.jsonl', r"has no field 'text'.*There are: label, sentence"),
-        ('labelled', 'broken.jsonl', 'line 2 is not JSON'),
-        ('labelled', 'cells.tsv', 'line 3 has 1 cells'),
-        ('labelled', 'set.csv', 'its name must end in'),
-        ('labelled', 'no.parquet', 'not a Parquet file'),
-        ('labelled', 'empty.jsonl', '0 usable examples of 9'),
-        ('labelled', 'folder', "no file whose name begins with 'train'"),
+        ('labeled', 'none.jsonl', 'There is no file or folder'),
+        ('labeled', 'fields.jsonl', r"has no field 'text'.*There are: label, sentence"),
+        ('labeled', 'broken.jsonl', 'line 2 is not JSON'),
+        ('labeled', 'cells.tsv', 'line 3 has 1 cells'),
+        ('labeled', 'set.csv', 'its name must end in'),
+        ('labeled', 'no.parquet', 'not a Parquet file'),
+        ('labeled', 'empty.jsonl', '0 usable examples of 9'),
+        ('labeled', 'folder', "no file whose name begins with 'train'"),
         ('pairs', 'words.jsonl', "row 1: 'high' is no number"),
         ('pairs', 'scores.jsonl', 'row 1: nan is no number. Scores are finite'),
-        ('labelled', 'null.jsonl', 'row 1: the label is None. Give it a class'),
-        ('labelled', 'blank.jsonl', "row 1: the label is ' '"),
-        ('labelled', 'nan.jsonl', 'row 1: the label is nan'),
+        ('labeled', 'null.jsonl', 'row 1: the label is None. Give it a class'),
+        ('labeled', 'blank.jsonl', "row 1: the label is ' '"),
+        ('labeled', 'nan.jsonl', 'row 1: the label is nan'),
         ('texts', 'none.txt', 'There is no text file'),
         ('sst2', 'fields.jsonl', 'there is no such file'),
     ],
@@ -249,7 +249,7 @@ def test_unknown_tasks_and_sets_are_named():
 def test_sentences_of_the_bundled_corpus_share_no_document():
     from jepa_text.data.sources import bundled
 
-    made = build('sentences', made='word_order', most=500)
+    made = build('sentences', made='word_order', max_texts=500)
     assert (
         made.name == 'word_order'
         and 150 < len(made.test) <= 200

@@ -26,7 +26,7 @@ def test_tf_idf_against_scikit_learn():
 
 
 def test_tf_idf_knows_only_the_words_it_was_fitted_on():
-    found_NW = words.tf_idf(['whale unknown', 'nothing here'], TEXTS, most=4)
+    found_NW = words.tf_idf(['whale unknown', 'nothing here'], TEXTS, max_words=4)
     assert found_NW.shape == (2, 4)
     assert np.linalg.norm(found_NW[0]) == pytest.approx(1) and not found_NW[1].any()
 
@@ -36,7 +36,7 @@ def test_content_words_are_neither_common_nor_rare_nor_short():
     texts += ['the rest'] * 948
     assert words.content_words(texts) == ['whale', 'sea']
     with pytest.raises(ValueError, match='1000 texts have 0 content'):
-        words.content_words(texts, least=40)
+        words.content_words(texts, min_texts=40)
 
 
 def test_overlap_is_symmetric_and_one_for_the_same_words():

@@ -40,7 +40,7 @@ CHANGES = dict(
     mesh=dict(data=-1, fsdp=1, tensor=1),
     phases=(dict(objective=dict(name='mlm', rate=0.3)),),
     checkpoint=dict(every=3, keep=2),
-    evaluate=dict(every=5, rate=0.15, most_rows=16),
+    evaluate=dict(every=5, rate=0.15, max_rows=16),
 )
 
 

@@ -31,7 +31,7 @@ CHANGES = dict(
     steps=30,
     mesh=dict(data=1, fsdp=1, tensor=1),
     checkpoint=dict(every=3, keep=2),
-    evaluate=dict(every=10, rate=0.15, most_rows=16),
+    evaluate=dict(every=10, rate=0.15, max_rows=16),
 )
 MOMENTS = {'start': 0.15, 'steps': 0.35, 'save': 0.5}
 LONGEST = 300
@@ -62,7 +62,7 @@ def is_saving(workdir):
     names = os.listdir(steps) if steps.is_dir() else []
     return any(
         'orbax-checkpoint-tmp' in name
-        or (name.isdecimal() and not (steps / name / 'SEAL.json').exists())
+        or (name.isdecimal() and not (steps / name / 'CHECKSUMS.json').exists())
         for name in names
     )
 
@@ -103,13 +103,13 @@ def finish(process, folder):
     return printed.strip().splitlines()[-1]
 
 
-def run(folder, workdir, most, rng, counts):
+def run(folder, workdir, maximum, rng, counts):
     """Runs to the end, killed at most so many times; the fingerprint of the end."""
     killed = 0
     while True:
         process = spawn(folder, workdir)
         moment = str(rng.choice(list(MOMENTS), p=list(MOMENTS.values())))
-        if killed < most and kill(process, workdir, moment, rng):
+        if killed < maximum and kill(process, workdir, moment, rng):
             process.communicate()
             counts[moment] += 1
             killed += 1
@@ -126,10 +126,10 @@ def trials(number, seed, folder, say=print):
     counts, faults = collections.Counter(), []
     while counts.total() < number:
         workdir = folder / f'run-{counts.total()}'
-        most = min(number - counts.total(), int(rng.integers(1, 8)))
+        maximum = min(number - counts.total(), int(rng.integers(1, 8)))
         before = counts.total()
         try:
-            end, killed = run(folder, workdir, most, rng, counts)
+            end, killed = run(folder, workdir, maximum, rng, counts)
         except (RuntimeError, subprocess.TimeoutExpired) as error:
             faults.append(f'{workdir.name}: {error}')
             break

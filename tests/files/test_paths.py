@@ -7,7 +7,7 @@ import test_configs
 import tiny
 
 from jepa_text import export, load, main
-from jepa_text.analysis import analyse
+from jepa_text.analysis import analyze
 from jepa_text.data import pipeline, prepare, tables, tokenizers
 from jepa_text.data.sources import jsonl, parquet, text, tfds
 from jepa_text.files import paths
@@ -31,7 +31,7 @@ SECTION = dict(source=BUNDLED, tokenizer='bundled', row_length=64)
 
 
 def quickstart(**changes):
-    config = settings.plain(test_configs.module('desk').get_config('mlm'))
+    config = settings.plain(test_configs.module('toy').get_config('mlm'))
     return {**config, **changes}
 
 
@@ -40,7 +40,7 @@ def data(folder):
 
 
 def analysis(**changes):
-    return test_configs.module('analyse').get_config().to_dict() | changes
+    return test_configs.module('analyze').get_config().to_dict() | changes
 
 
 def prepared(folder='rows', **changes):
@@ -67,9 +67,9 @@ ENTRANCES = {
         BUNDLED, tokenizers.load(tokenizers.BUNDLED), p, row_length=64
     ),
     'plan, data.folder': lambda p: plan.plan(quickstart(data=data(p))),
-    'analyse, workdir': lambda p: analyse.analyse(analysis(models=['run']), p),
-    'analyse, models': lambda p: analyse.analyse(analysis(models=[str(p)]), 'x'),
-    'analyse, cache': lambda p: compilation.private_folder(str(p), 'features', 'cache'),
+    'analyze, workdir': lambda p: analyze.analyze(analysis(models=['run']), p),
+    'analyze, models': lambda p: analyze.analyze(analysis(models=[str(p)]), 'x'),
+    'analyze, cache': lambda p: compilation.private_folder(str(p), 'features', 'cache'),
     'tasks': tables.splits,
     'tasks, file': tables.read,
     'text': lambda p: text.make('train', p),
@@ -80,7 +80,7 @@ ENTRANCES = {
     'tokenizer': tokenizers.load,
     'load': load.load,
     'untrained': load.untrained,
-    'start': lambda p: init_from.of(dict(path=str(p))),
+    'init_from': lambda p: init_from.of(dict(path=str(p))),
     'export, workdir': lambda p: export.run({'to': 'out'}, p),
     'export, to': lambda p: export.run({'to': p}, 'run'),
     'hf': files.folder_of,
@@ -116,19 +116,19 @@ def test_the_command_line_refuses_before_anything_runs(
 
 
 def test_a_config_file_elsewhere_is_refused(capsys):
-    words = ['jepa-text', 'train', '--config=gs://b/desk.py', '--workdir=x']
+    words = ['jepa-text', 'train', '--config=gs://b/toy.py', '--workdir=x']
     assert main.main(words) == 2
-    assert "'gs://b/desk.py' is an address" in capsys.readouterr().err
+    assert "'gs://b/toy.py' is an address" in capsys.readouterr().err
 
 
 def test_names_of_models_are_read_and_not_written():
     for name in ('hf:org/name', 'hf:/a/folder', 'hf:../folder'):
-        paths.local('start.path', name, model=True)
+        paths.local('init_from.path', name, model=True)
         with pytest.raises(ValueError, match='is an address'):
             paths.local('--workdir', name)
     for name in ('hf:gs://bucket/x', 'hf:hf:x', 'hf:'):
-        with pytest.raises(ValueError, match='start.path'):
-            paths.local('start.path', name, model=True)
+        with pytest.raises(ValueError, match='init_from.path'):
+            paths.local('init_from.path', name, model=True)
 
 
 def test_what_is_a_path_passes():

@@ -25,9 +25,9 @@ def without(folder, *words):
     return folder
 
 
-def test_the_same_weights_read_both_ways_are_eurobert(folder):
+def test_the_same_weights_read_bidirectionally_are_eurobert(folder):
     path = folder('eurobert', model_type='llama', rms_norm_eps=1e-5)
-    imported = load.load(path, become={})
+    imported = load.load(path, adapt={})
     assert not imported.causal
     _, expected = references()
     padded, packed = hf_cases.by_document(logits_of(imported))[0]
@@ -41,9 +41,9 @@ def test_a_new_mask_is_the_mean_of_the_words_and_rows_fill_up(folder):
     path = without(folder('llama'), '<mask>')
     before = load.load(path)
     assert before.tokenizer.mask_id is None
-    imported = load.load(path, become=dict(vocab_multiple=16))
+    imported = load.load(path, adapt=dict(vocab_multiple=16))
     assert imported.record['mask'] == {'token': '<mask>', 'how': 'new', 'id': V - 1}
-    assert imported.record['rows'] == {'file': V, 'now': 48, 'words': V}
+    assert imported.record['rows'] == {'file': V, 'now': 48, 'tokens': V}
     embedding_VD = imported.params['encoder']['embedding']
     old_VD = np.asarray(before.params['encoder']['embedding'])
     # One row was there without a word: the mask takes it, and its values are gone.
@@ -64,7 +64,7 @@ def test_a_reserved_token_becomes_the_mask_and_keeps_its_row(folder):
     path = folder('llama')
     words = [w if w != '<mask>' else '<|reserved_special_token_0|>' for w in WORDS]
     hf_cases.write_tokenizer(path, words)
-    imported = load.load(path, become={})
+    imported = load.load(path, adapt={})
     assert imported.record['mask']['how'] == 'reserved'
     assert imported.tokenizer.mask_id == 3
     assert imported.tokenizer.backend.id_to_token(3) == '<mask>'
@@ -75,18 +75,18 @@ def test_a_reserved_token_becomes_the_mask_and_keeps_its_row(folder):
 
 
 def test_a_mask_can_be_named(folder):
-    imported = load.load(without(folder(), '<mask>'), become=dict(mask='w9'))
+    imported = load.load(without(folder(), '<mask>'), adapt=dict(mask='w9'))
     named = imported.tokenizer.backend.token_to_id('<mask>')
     assert imported.tokenizer.mask_id == named == WORDS.index('w9') - 1
     with pytest.raises(ValueError, match="mask='w99' is no token"):
-        load.load(without(folder(), '<mask>'), become=dict(mask='w99'))
+        load.load(without(folder(), '<mask>'), adapt=dict(mask='w99'))
     with pytest.raises(ValueError, match='has <mask> already'):
-        load.load(folder(), become=dict(mask='w9'))
+        load.load(folder(), adapt=dict(mask='w9'))
 
 
 @pytest.mark.parametrize('head', ['tied', 'copy', 'new'])
 def test_heads_are_kept_or_made_again(folder, head):
-    imported = load.load(folder('llama'), become=dict(head=head))
+    imported = load.load(folder('llama'), adapt=dict(head=head))
     embedding_VD = imported.params['encoder']['embedding']
     assert imported.tied == (head == 'tied')
     left_out = [] if head == 'keep' else ['lm_head.weight']
@@ -106,8 +106,8 @@ def test_an_encoder_without_head_can_get_a_new_one(folder):
     tensors = {n: x for n, x in tensors_of('bert').items() if n.startswith('bert.')}
     path = folder('bert', tensors, architectures=['BertModel'])
     with pytest.raises(ValueError, match="take head='new'"):
-        load.load(path, become=dict(head='tied'))
-    imported = load.load(path, become=dict(head='new'))
+        load.load(path, adapt=dict(head='tied'))
+    imported = load.load(path, adapt=dict(head='new'))
     assert set(imported.params['lm_head']) == {'dense', 'norm', 'output', 'bias'}
     assert np.isfinite(logits_of(imported)).all()
 
@@ -115,9 +115,9 @@ def test_an_encoder_without_head_can_get_a_new_one(folder):
 def test_a_window_needs_a_choice(folder):
     path = folder('mistral')
     with pytest.raises(ValueError, match=r"two_sided.*'none'"):
-        load.load(path, become={})
-    assert load.load(path, become=dict(window='two_sided')).section['window'] == 2
-    assert load.load(path, become=dict(window='none')).section['window'] is None
+        load.load(path, adapt={})
+    assert load.load(path, adapt=dict(window='two_sided')).section['window'] == 2
+    assert load.load(path, adapt=dict(window='none')).section['window'] is None
 
 
 @pytest.mark.parametrize(
@@ -137,18 +137,18 @@ def test_bad_choices_are_named(section, words):
 
 
 def test_what_was_decided_is_json_and_lines(folder):
-    record = load.load(without(folder('mistral'), '<mask>'), become=dict(window='none'))
+    record = load.load(without(folder('mistral'), '<mask>'), adapt=dict(window='none'))
     record = json.loads(json.dumps(record.record))
     said = '\n'.join(adapt.lines(record))
     assert 'mask      <mask> = 39, new' in said
-    assert 'attends   both ways, window None' in said
+    assert 'attends   bidirectional, window None' in said
     assert 'advice: mntp' in said
     assert all(len(line) < 100 for line in adapt.lines(record))
 
 
-def sentences(folder, normalise=True, **pooling):
+def sentences(folder, normalize=True, **pooling):
     """Makes a folder one of sentence-transformers."""
-    modules = ['Transformer', 'Pooling'] + ['Normalize'] * normalise
+    modules = ['Transformer', 'Pooling'] + ['Normalize'] * normalize
     listed = [
         dict(idx=i, path=f'{i}_{kind}' if i else '', type=f'sentence_transformers.{kind}')
         for i, kind in enumerate(modules)
@@ -188,7 +188,7 @@ def test_sentence_models_pool_all_tokens_and_scale(folder):
     ],
 )
 def test_poolings_of_old_and_new_files(tmp_path, section, pool):
-    found = sentence.read(sentences(tmp_path, normalise=False, **section))
+    found = sentence.read(sentences(tmp_path, normalize=False, **section))
     assert found == sentence.Pooling(pool, False, 8)
 
 
@@ -224,13 +224,13 @@ def test_texts_that_would_be_changed_are_refused(tmp_path, file, content, words)
         sentence.read(tmp_path)
 
 
-def test_hidden_words_are_encoded_as_the_exported_tokenizer_does(tmp_path):
+def test_masked_tokens_are_encoded_as_the_exported_tokenizer_does(tmp_path):
     hf_cases.write_metaspace(tmp_path)
     tokenizer = tokenizers.load(tmp_path / 'tokenizer.json')
     name = tokenizer.backend.id_to_token
 
     def read(text):
-        return ' '.join(name(int(i)) for i in tokenizer.encode_hidden(text))
+        return ' '.join(name(int(i)) for i in tokenizer.encode_masked(text))
 
     assert read('ab <mask>, ba') == '▁ a b <mask> , ▁ b a'
     assert read('<mask> a<mask>') == '<mask> ▁ a <mask>'
@@ -241,10 +241,10 @@ def test_hidden_words_are_encoded_as_the_exported_tokenizer_does(tmp_path):
     content = json.loads((tmp_path / 'tokenizer.json').read_text())
     content['added_tokens'] = content['added_tokens'][:-1]
     tokenizer = tokenizers.parse(content, 'here')
-    assert tokenizer.encode_hidden('w7 <mask> w9').tolist() == [7, 3, 9]
+    assert tokenizer.encode_masked('w7 <mask> w9').tolist() == [7, 3, 9]
 
 
-def test_a_loaded_decoder_reads_left_and_fills_one_before(folder):
+def test_a_loaded_decoder_is_causal_and_fills_one_before(folder):
     path = folder('llama')
     text = 'w7 w9 <mask> w11'
     plain = loading.load(f'hf:{path}')
@@ -254,7 +254,7 @@ def test_a_loaded_decoder_reads_left_and_fills_one_before(folder):
     plain = dataclasses.replace(plain, begin=(1,))
     changed = [plain.encode([t], pool='cls') for t in ('w7 w9 w11', 'w7 w9 w30')]
     assert_array_equal(*changed)
-    model = loading.load(f'hf:{path}', become={})
+    model = loading.load(f'hf:{path}', adapt={})
     changed = [model.encode([t], pool='cls') for t in ('w7 w9 w11', 'w7 w9 w30')]
     assert np.abs(changed[0] - changed[1]).max() > 1e-3
     assert (model.begin, model.end, model.shift) == ((1,), (2,), 1)
@@ -262,12 +262,12 @@ def test_a_loaded_decoder_reads_left_and_fills_one_before(folder):
     one = np.ones_like(ids)
 
     @jax.jit
-    def scores(params, *batch):
+    def logits(params, *batch):
         hidden = model.network.apply('encoder', params, *batch, causal=False)
         embedding_VD = params['encoder']['embedding']
         return model.network.apply('lm_head', params, hidden, embedding_VD)
 
-    logits_BLV = scores(model.params, ids, one, np.arange(ids.shape[1])[None])
+    logits_BLV = logits(model.params, ids, one, np.arange(ids.shape[1])[None])
     best = int(np.argmax(logits_BLV[0, 2]))
     assert model.fill(text, top=1)[0][0][0] == model.tokenizer.decode([best])
 
@@ -290,7 +290,7 @@ def test_what_cannot_fill_says_why(folder):
         loading.load(f'hf:{path}').fill('w7 <mask>')
     tensors = {n: x for n, x in tensors_of('bert').items() if n.startswith('bert.')}
     bare = folder('bert', tensors, architectures=['BertModel'])
-    with pytest.raises(ValueError, match='has no word head'):
+    with pytest.raises(ValueError, match='has no LM head'):
         loading.load(f'hf:{bare}').fill('w7 <mask>')
 
 

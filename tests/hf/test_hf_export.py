@@ -39,12 +39,12 @@ def trained(objective='mlm', **changes):
     return load.Pretrained(network, params, tokenizer, 32, 'tiny')
 
 
-def imported(tmp_path, case, become=None, **changes):
+def imported(tmp_path, case, adapt=None, **changes):
     """A foreign model as load gives it, from the folder tmp_path/case."""
     folder = tmp_path / case
     folder.mkdir()
     hf_cases.write(folder, CASES[case][0] | changes, tensors_of(case))
-    return load.load(f'hf:{folder}', become=become), folder
+    return load.load(f'hf:{folder}', adapt=adapt), folder
 
 
 def config_of(folder):
@@ -101,7 +101,7 @@ def test_an_encoder_of_ours_becomes_eurobert(tmp_path, scan):
     assert ids == [0, 1, 2, 3] and config['max_position_embeddings'] == 32
 
 
-def test_what_reads_to_the_left_becomes_llama(tmp_path):
+def test_what_reads_causally_becomes_llama(tmp_path):
     model = dataclasses.replace(trained('clm'), causal=True)
     found = export.write(model, tmp_path / 'out')
     assert found['architecture'] == 'LlamaForCausalLM'
@@ -110,15 +110,15 @@ def test_what_reads_to_the_left_becomes_llama(tmp_path):
 
 def test_files_are_of_limited_size(tmp_path):
     model = trained()
-    most = 4 * model.params['encoder']['embedding'].size
+    maximum = 4 * model.params['encoder']['embedding'].size
     export.write(model, tmp_path / 'one')
-    export.write(model, tmp_path / 'some', shard_bytes=most)
+    export.write(model, tmp_path / 'some', shard_bytes=maximum)
     shards = sorted((tmp_path / 'some').glob('*.safetensors'))
     assert [p.name for p in shards] == [
         'model-00001-of-00002.safetensors',
         'model-00002-of-00002.safetensors',
     ]
-    assert all(path.stat().st_size < most + 10_000 for path in shards)
+    assert all(path.stat().st_size < maximum + 10_000 for path in shards)
     one, some = files.Tensors(tmp_path / 'one'), files.Tensors(tmp_path / 'some')
     assert one.names == some.names
     index = json.loads((tmp_path / 'some' / files.INDEX).read_text())
@@ -128,7 +128,7 @@ def test_files_are_of_limited_size(tmp_path):
 
 def test_a_decoder_that_became_an_encoder(tmp_path):
     """Biases that EuroBERT wants and Qwen2 lacks are 0, which changes nothing."""
-    model, _ = imported(tmp_path, 'qwen2', become={}, use_sliding_window=False)
+    model, _ = imported(tmp_path, 'qwen2', adapt={}, use_sliding_window=False)
     found = export.write(model, tmp_path / 'out')
     assert found['architecture'] == 'EuroBertForMaskedLM'
     tensors = files.Tensors(tmp_path / 'out')
@@ -142,11 +142,11 @@ def test_a_decoder_that_became_an_encoder(tmp_path):
         ('qwen3', 'no word for qk_norm=True'),
         ('smollm3', 'no word for .*rope_theta='),
         ('mistral', 'no word for window=2'),
-        ('llama', 'one in its word head'),
+        ('llama', 'one in its LM head'),
     ],
 )
 def test_what_eurobert_cannot_say(tmp_path, case, says):
-    model, _ = imported(tmp_path, case, become={'window': 'two_sided'})
+    model, _ = imported(tmp_path, case, adapt={'window': 'two_sided'})
     with pytest.raises(ValueError, match=f'(?s){says}.*is_causal=false'):
         export.write(model, tmp_path / 'out')
     assert not (tmp_path / 'out').exists() and not list(tmp_path.glob('.out*'))
@@ -170,7 +170,7 @@ def test_nothing_is_overwritten_and_wrong_families_are_told(tmp_path):
         with pytest.raises(ValueError, match=says):
             export.write(trained(), tmp_path / 'new', family=family)
     left = dataclasses.replace(trained(), causal=True)
-    with pytest.raises(ValueError, match='reads to the left, and eurobert both ways'):
+    with pytest.raises(ValueError, match='is causal, and eurobert bidirectional'):
         export.write(left, tmp_path / 'new', family='eurobert')
     pooled = dataclasses.replace(trained(), pool='mean-specials')
     with pytest.raises(ValueError, match='none of sentence-transformers'):
@@ -260,7 +260,7 @@ def test_the_card_says_what_is_known():
         history=({'start': 0, 'stop': 7, 'objective': {'name': 'mlm', 'rate': 0.3}},),
         measured={'heldout/mlm_loss': 2.5},
         measured_at=6,
-        start={'lines': ['from      runs/old'], 'family': None},
+        init_from={'lines': ['from      runs/old'], 'family': None},
     )
     text = card.text(trained(), 'EuroBertForMaskedLM', 1234, facts, 'mit')
     for part in (
@@ -292,12 +292,12 @@ def test_the_card_names_no_path_of_the_machine(tmp_path, monkeypatch, prefix):
         'settings': {'source': source, 'row_length': 8},
         'splits': {'all': counts},
     }
-    config = {'data': {'folder': str(tmp_path)}, 'start': {'path': f'{prefix}{old}'}}
+    config = {'data': {'folder': str(tmp_path)}, 'init_from': {'path': f'{prefix}{old}'}}
     lines = [f'from      {old}, commit None', 'weights   new']
     for name, content in (
         ('manifest.json', manifest),
         ('config.json', config),
-        ('start.json', {'lines': lines, 'family': None}),
+        ('init_from.json', {'lines': lines, 'family': None}),
     ):
         (tmp_path / name).write_text(json.dumps(content))
     history = [{'start': 0, 'stop': 7, 'objective': {'name': 'mlm'}}]
@@ -352,7 +352,7 @@ def test_the_card_says_whether_anything_was_learned(loss, learned):
 
 @pytest.mark.parametrize('causal, shift', [(False, 1), (False, 0), (True, 1), (True, 0)])
 def test_the_shift_of_the_head_comes_back(tmp_path, causal, shift):
-    """MNTP names a token one before it; a masked model that reads to the left, there."""
+    """MNTP names a token one before it; a masked model that is causal, there."""
     model = dataclasses.replace(trained(), causal=causal, shift=shift)
     export.write(model, tmp_path / 'out')
     again = load.load(f'hf:{tmp_path / "out"}')
@@ -364,7 +364,7 @@ def test_the_shift_of_the_head_comes_back(tmp_path, causal, shift):
 
 
 def test_a_decoder_that_became_an_encoder_keeps_its_advice(tmp_path):
-    model, _ = imported(tmp_path, 'qwen3', become={})
+    model, _ = imported(tmp_path, 'qwen3', adapt={})
     export.write(model, tmp_path / 'out', family='qwen3')
     again = load.load(f'hf:{tmp_path / "out"}')
     assert again.record['advice'] == model.record['advice'] == 'mntp'
@@ -372,7 +372,7 @@ def test_a_decoder_that_became_an_encoder_keeps_its_advice(tmp_path):
 
 def test_a_decoder_of_sentence_transformers_keeps_its_pooling(tmp_path):
     model, _ = imported(tmp_path, 'llama')
-    changes = dict(pool='last', normalise=True)
+    changes = dict(pool='last', normalize=True)
     model = dataclasses.replace(model, **changes)
     export.write(model, tmp_path / 'out')
     again = load.load(f'hf:{tmp_path / "out"}')
@@ -380,7 +380,7 @@ def test_a_decoder_of_sentence_transformers_keeps_its_pooling(tmp_path):
     texts = ['w7 w9 w11', 'w20']
     assert_allclose(again.encode(texts), model.encode(texts), atol=1e-6)
     assert "pooled by 'last'" in (tmp_path / 'out' / 'README.md').read_text()
-    for other in (dict(pool='mean'), dict(normalise=False)):
+    for other in (dict(pool='mean'), dict(normalize=False)):
         with pytest.raises(RuntimeError, match='its pooling is'):
             export.compared(dataclasses.replace(model, **other), tmp_path / 'out')
 
@@ -390,7 +390,7 @@ def test_a_prefix_lm_has_no_class_there(tmp_path, monkeypatch):
     facts = card.Facts(history=({'start': 0, 'stop': 1, 'objective': objective},))
     monkeypatch.setattr(export.loading, 'load', lambda *_: trained())
     monkeypatch.setattr(export, 'facts_of', lambda *_: facts)
-    with pytest.raises(ValueError, match='prefix both ways.*go on with clm, mlm'):
+    with pytest.raises(ValueError, match='prefix bidirectional.*go on with clm, mlm'):
         export.of_run(tmp_path, 1)
 
 
@@ -455,7 +455,7 @@ def test_transformers_scores_as_we_do(tmp_path, objective, kind):
     rows = [model.row(text) for text in texts]
     tokens, segments, positions = model.pad(rows, 2)
     assert_array_equal(batch['input_ids'], tokens[:, : batch['input_ids'].shape[1]])
-    wanted = export._scores(
+    wanted = export._logits(
         model.network.encoder, model, True, (tokens, segments, positions)
     )
     real = batch['attention_mask'].bool()
@@ -522,7 +522,7 @@ def test_transformers_scores_models_of_ours_as_a_family_that_is_named(tmp_path, 
     other = reading(tmp_path / 'out', kind)
     assert other.config.model_type == family
     batch = export._sample(model, model.ends())
-    wanted = export._scores(model.network.encoder, model, outgoing.tied(model), batch)
+    wanted = export._logits(model.network.encoder, model, outgoing.tied(model), batch)
     tokens, real = torch.tensor(batch[0]).long(), torch.tensor(batch[1] > 0)
     found = called(other, {'input_ids': tokens, 'attention_mask': real.long()}).logits
     assert_allclose(found[real].numpy(), wanted, atol=1e-4)
@@ -531,9 +531,9 @@ def test_transformers_scores_models_of_ours_as_a_family_that_is_named(tmp_path, 
 @pytest.mark.peer
 @pytest.mark.parametrize('window', ['none', 'two_sided'])
 @pytest.mark.parametrize('case', ['qwen2', 'qwen3', 'smollm3', 'mistral'])
-def test_decoders_attend_both_ways_in_transformers_too(tmp_path, case, window):
+def test_decoders_attend_bidirectionally_in_transformers_too(tmp_path, case, window):
     pytest.importorskip('torch')
-    model, _ = imported(tmp_path, case, become={'window': window})
+    model, _ = imported(tmp_path, case, adapt={'window': window})
     export.write(model, tmp_path / 'out', family=case)
     _, other = theirs(tmp_path / 'out', 'AutoModelForCausalLM')
     import torch
@@ -542,7 +542,7 @@ def test_decoders_attend_both_ways_in_transformers_too(tmp_path, case, window):
     tokens, segments = (torch.tensor(x[:2]).long() for x in batch[:2])
     found = called(other, {'input_ids': tokens, 'attention_mask': (segments > 0).long()})
     first = tuple(x[:2] for x in batch)
-    wanted = export._scores(model.network.encoder, model, outgoing.tied(model), first)
+    wanted = export._logits(model.network.encoder, model, outgoing.tied(model), first)
     assert_allclose(found.logits[segments > 0].numpy(), wanted, atol=1e-4)
 
 
@@ -558,7 +558,7 @@ def test_heads_of_tasks_score_in_transformers(tmp_path, kind):
     found = called(other, tokenizer(text, return_tensors='pt')).logits[0].numpy()
     bare = dataclasses.replace(model, params={'encoder': model.params['encoder']})
     batch = model.pad([model.row(text)], 1)
-    hidden = export._scores(model.network.encoder, bare, True, batch)
+    hidden = export._logits(model.network.encoder, bare, True, batch)
     if kind == 'sequence':
         dense = head.params['dense']
         hidden = jax.nn.gelu(hidden.mean(0) @ dense['kernel'] + dense['bias'], False)

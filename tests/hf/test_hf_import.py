@@ -48,7 +48,7 @@ def folder(tmp_path):
 
 def logits_of(imported, causal=None):
     causal = imported.causal if causal is None else causal
-    head = heads.word_head(imported.encoder, imported.tied)
+    head = heads.lm_head(imported.encoder, imported.tied)
 
     def logits(params, *batch):
         hidden = imported.encoder.apply(

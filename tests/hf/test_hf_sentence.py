@@ -162,7 +162,7 @@ def test_a_text_of_special_tokens_alone_has_nothing_without_them(tmp_path):
 @pytest.mark.parametrize('pool', ['mean', 'cls', 'max', 'last', 'position'])
 def test_sentence_transformers_gives_what_encode_does(tmp_path, pool, reads):
     library = pytest.importorskip('sentence_transformers')
-    changes = dict(pool=pool, normalise=pool == 'last', **reads)
+    changes = dict(pool=pool, normalize=pool == 'last', **reads)
     model = dataclasses.replace(trained('clm' if reads else 'mlm'), **changes)
     export.write(model, tmp_path / 'out')
     other = library.SentenceTransformer(str(tmp_path / 'out'), device='cpu')

@@ -68,10 +68,10 @@ def test_a_missing_program_is_said_in_one_line(machine, script):
     'words, message',
     [
         ((), 'no COMMAND'),
-        (('--config=configs/desk.py', '--workdir=/data/a'), 'no COMMAND'),
+        (('--config=configs/toy.py', '--workdir=/data/a'), 'no COMMAND'),
         (('train', '--workdir=/data/a'), '--config is missing'),
         (('train', '--config=', '--workdir=/data/a'), '--config is missing'),
-        (('train', '--config=configs/desk.py'), '--workdir is missing'),
+        (('train', '--config=configs/toy.py'), '--workdir is missing'),
         (
             ('train', '--config=configs/dask.py:mlm', '--workdir=/data/a'),
             'does not exist',
@@ -108,7 +108,7 @@ def test_local_ends_as_the_program_does(machine, code):
 
 
 def test_local_runs_in_the_repository(machine):
-    machine.fake('jepa-text', 'pwd; test -f configs/desk.py')
+    machine.fake('jepa-text', 'pwd; test -f configs/toy.py')
     assert machine.run('local.sh', *JOB) == (0, f'{ROOT}\n')
 
 

@@ -42,7 +42,7 @@ def slurm(machine):
 
 def test_sbatch_gets_the_options(machine):
     machine.fake('sbatch')
-    env = dict(NODES='4', GPUS='8', TIME='24:00:00', SEEDS='0 1 2', MOST='2')
+    env = dict(NODES='4', GPUS='8', TIME='24:00:00', SEEDS='0 1 2', MAX_INT='2')
     code, output = machine.run('slurm.sh', *JOB, **env)
     assert code == 0, output
     (words,) = machine.called('sbatch')
@@ -81,7 +81,7 @@ def test_sweeps(machine):
         for s in (0, 7)
     ]
     assert commands(machine, PRESETS='clm mlm') == [
-        ['train', f'--config=configs/desk.py:{p}', f'--workdir=/data/first/{p}']
+        ['train', f'--config=configs/toy.py:{p}', f'--workdir=/data/first/{p}']
         for p in ('clm', 'mlm')
     ]
     # A size after the preset stays, unless the preset brings its own.
@@ -92,7 +92,7 @@ def test_sweeps(machine):
     both = commands(machine, PRESETS='clm mlm', SEEDS='0 1 2')
     assert len(both) == 6 and len({words[2] for words in both}) == 6
     assert both[4][1:] == [
-        '--config=configs/desk.py:mlm',
+        '--config=configs/toy.py:mlm',
         '--workdir=/data/first/mlm/seed_1',
         '--config.seed=1',
     ]
@@ -117,7 +117,7 @@ def test_a_list_is_read_as_words_and_not_run(machine):
     'env, message',
     [
         (dict(LIST='nowhere'), 'LIST=nowhere has no line'),
-        (dict(LIST='configs/desk.py', SEEDS='0'), 'unset SEEDS and PRESETS'),
+        (dict(LIST='configs/toy.py', SEEDS='0'), 'unset SEEDS and PRESETS'),
         (dict(NODES='two'), 'NODES=two is not a whole number'),
         (dict(GPUS='0'), 'GPUS=0 is not a whole number'),
     ],

@@ -118,15 +118,15 @@ CASES = {
     'vectors.prototype_cross_entropy': lambda x, y, where: losses.prototype_cross_entropy(
         x, y, jnp.zeros(D), 0.1, 0.04
     ),
-    'vectors.update_centre': lambda x, y, where: losses.update_centre(
+    'vectors.update_center': lambda x, y, where: losses.update_center(
         y[0, 0], x, where, 0.9
     ),
-    'vectors.layer_normalise': lambda x, y, where: losses.layer_normalise(x),
-    'vectors.instance_normalise': lambda x, y, where: losses.instance_normalise(
+    'vectors.layer_normalize': lambda x, y, where: losses.layer_normalize(x),
+    'vectors.instance_normalize': lambda x, y, where: losses.instance_normalize(
         x, SEGMENTS * where
     ),
     'vectors.average_layers': lambda x, y, where: losses.average_layers(
-        [x, y], 2, losses.layer_normalise
+        [x, y], 2, losses.layer_normalize
     ),
     'vectors.unit': lambda x, y, where: losses.unit(x),
     'positions.masked_sum': lambda x, y, where: losses.masked_sum(x[..., 0], where),
@@ -166,7 +166,7 @@ CASES = {
     ),
     'balance.Sigmoid': weighed(dict(name='sigmoid')),
     'balance.Softmin': weighed(dict(name='softmin')),
-    'balance.Normalised': weighed(dict(name='normalised')),
+    'balance.Normalized': weighed(dict(name='normalized')),
     'balance.GradientRatio': weighed(dict(name='gradient_ratio')),
 }
 # Contracts: nothing to differentiate.
@@ -274,7 +274,7 @@ def test_bfloat16_comes_in_and_float32_goes_out(name):
     [
         'positions.masked_mean',
         'vectors.info_nce',
-        'vectors.instance_normalise',
+        'vectors.instance_normalize',
         'regularizers.sigreg',
     ],
 )

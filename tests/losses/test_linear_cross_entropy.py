@@ -1,4 +1,4 @@
-"""Fused word scores: the numbers of the plain form, in a fraction of its memory."""
+"""Fused logits: the numbers of the plain form, in a fraction of its memory."""
 
 import doctest
 import functools
@@ -225,9 +225,9 @@ def test_a_split_batch_moves_gradients_only(inputs):
         assert moved not in program, f'{moved}: the rows of a batch should stay'
 
 
-def test_words_first_is_the_transposed_kernel(inputs):
+def test_vocab_first_is_the_transposed_kernel(inputs):
     hidden, kernel, labels = inputs
-    first = fused_by(4, words_first=True)
+    first = fused_by(4, vocab_first=True)
     given = labels, weights(labels)
     for ours, expected in zip(
         jax.tree.leaves(first(hidden, kernel.T, *given)),
@@ -242,19 +242,19 @@ def test_words_first_is_the_transposed_kernel(inputs):
 
 
 @pytest.mark.parametrize('shape', [(2, 1, 2), (1, 2, 2), (1, 1, 4), (2, 2, 1)])
-def test_rows_and_words_over_a_mesh(inputs, shape):
+def test_rows_and_tokens_over_a_mesh(inputs, shape):
     """The numbers of one device; and no logits, hidden states or kernel move."""
     hidden, kernel, labels = inputs
     hidden, labels = jnp.tile(hidden, (2, 1, 1)), jnp.tile(labels, (2, 1))
     kernel = jnp.pad(kernel, ((0, 0), (0, 1)))
     mesh = sharding.make_mesh(*shape, devices=jax.devices()[:4])
     rows = NamedSharding(mesh, PartitionSpec(sharding.ROWS))
-    words = NamedSharding(mesh, PartitionSpec(None, sharding.WORDS))
+    words = NamedSharding(mesh, PartitionSpec(None, sharding.TENSOR))
 
     def loss(form, hidden, kernel):
         return form(hidden, kernel, labels, weights(labels))
 
-    split = fused_by(4, split=(sharding.ROWS, sharding.WORDS))
+    split = fused_by(4, split=(sharding.ROWS, sharding.TENSOR))
     with jax.set_mesh(mesh):
         function = jax.jit(
             jax.grad(functools.partial(loss, split), argnums=(0, 1), has_aux=True),
@@ -277,11 +277,11 @@ def test_rows_and_words_over_a_mesh(inputs, shape):
     [
         heads.LMHead(V, D),
         heads.LMHead(V, D, tied=True),
-        heads.DenseHead(V, D, word_bias=False),
+        heads.DenseHead(V, D, lm_head_bias=False),
         heads.DenseHead(V, D, tied=True),
     ],
 )
-def test_word_scores_are_those_of_the_head(inputs, head):
+def test_lm_head_losses_are_those_of_the_head(inputs, head):
     hidden, kernel, labels = inputs
     own = head.init(jax.random.key(0), hidden, kernel.T).get('params', {})
     params = {'encoder': {'embedding': kernel.T}, 'lm_head': own}
@@ -296,7 +296,7 @@ def test_word_scores_are_those_of_the_head(inputs, head):
         return jnp.sum(weights(labels) * loss), scores
 
     def ours(params, hidden, mib):
-        total, scores = heads.word_scores(
+        total, scores = heads.lm_head_loss(
             apply, params, hidden, labels, weights(labels), 0.1, mib
         )
         return total, (scores['loss'], scores['correct'])
@@ -331,9 +331,9 @@ def test_memory_at_16k_positions_and_128k_words(dtype, mib):
     assert program.memory_analysis().temp_size_in_bytes < mib * 2**20
 
 
-@pytest.mark.parametrize('words_first', [True, False])
-def test_logits_and_their_slopes_share_a_buffer(words_first):
-    kernel = (32_768, 64) if words_first else (64, 32_768)
+@pytest.mark.parametrize('vocab_first', [True, False])
+def test_logits_and_their_slopes_share_a_buffer(vocab_first):
+    kernel = (32_768, 64) if vocab_first else (64, 32_768)
     shapes = (
         jax.ShapeDtypeStruct((8, 128, 64), jnp.float32),
         jax.ShapeDtypeStruct(kernel, jnp.float32),
@@ -341,7 +341,7 @@ def test_logits_and_their_slopes_share_a_buffer(words_first):
     )
 
     def loss(hidden, kernel, labels):
-        form = fused_by(1024, words_first=words_first)
+        form = fused_by(1024, vocab_first=vocab_first)
         return form(hidden, kernel, labels, jnp.ones(labels.shape))[0]
 
     program = jax.jit(jax.value_and_grad(loss, argnums=(0, 1))).lower(*shapes).compile()
@@ -355,7 +355,7 @@ def test_a_bias_over_a_mesh(inputs):
     kernel = jnp.pad(kernel, ((0, 0), (0, 1)))
     bias = jnp.linspace(-1, 1, V + 1)
     mesh = sharding.make_mesh(1, 2, 2, devices=jax.devices()[:4])
-    split = fused_by(4, split=(sharding.ROWS, sharding.WORDS))
+    split = fused_by(4, split=(sharding.ROWS, sharding.TENSOR))
 
     def ours(hidden, kernel, bias):
         return split(hidden, kernel, labels, weights(labels), bias_V=bias)[0]

@@ -55,8 +55,8 @@ def test_masked_is_sliced(rng):
     )
 
 
-def test_layer_normalise(rng):
-    x = losses.layer_normalise(jnp.float32(rng.normal(3, 5, size=(2, 3, 64))))
+def test_layer_normalize(rng):
+    x = losses.layer_normalize(jnp.float32(rng.normal(3, 5, size=(2, 3, 64))))
     assert_allclose(x.mean(-1), 0, atol=1e-5)
     assert_allclose(x.std(-1), 1, atol=1e-4)
 
@@ -133,11 +133,11 @@ def test_a_label_outside_the_vocabulary_is_not_another_one(label):
 
 
 @pytest.mark.peer
-def test_instance_normalise_is_torch(rng):
+def test_instance_normalize_is_torch(rng):
     torch = pytest.importorskip('torch')
     x = np.float32(rng.normal(3, 2, size=(2, 5, 4)))
     theirs = torch.nn.functional.instance_norm(torch.tensor(x).transpose(1, 2))
-    ours = losses.instance_normalise(x, jnp.ones((2, 5), bool))
+    ours = losses.instance_normalize(x, jnp.ones((2, 5), bool))
     assert_allclose(ours, theirs.transpose(1, 2), atol=1e-5)
 
 
@@ -194,47 +194,47 @@ def softmax_64(x):
 
 def test_prototype_cross_entropy_is_float64(rng):
     student, teacher = rng.normal(size=(2, 3, 4, 11))
-    centre = rng.normal(size=11)
-    aim = softmax_64((teacher - centre) / 0.04)
+    center = rng.normal(size=11)
+    aim = softmax_64((teacher - center) / 0.04)
     expected = -(aim * np.log(softmax_64(student / 0.1))).sum(-1)
     ours = losses.prototype_cross_entropy(
-        *(jnp.float32(x) for x in (student, teacher, centre)), 0.1, 0.04
+        *(jnp.float32(x) for x in (student, teacher, center)), 0.1, 0.04
     )
     assert ours.shape == (3, 4)
     assert_allclose(ours, expected, rtol=1e-5)
 
 
 def test_prototype_cross_entropy_is_least_where_student_and_teacher_agree(rng):
-    teacher, centre = jnp.float32(rng.normal(size=(1, 5))), jnp.zeros(5)
+    teacher, center = jnp.float32(rng.normal(size=(1, 5))), jnp.zeros(5)
 
     def slope(student):
         return jax.grad(
-            lambda x: losses.prototype_cross_entropy(x, teacher, centre, 0.5, 0.5).sum()
+            lambda x: losses.prototype_cross_entropy(x, teacher, center, 0.5, 0.5).sum()
         )(student)
 
     assert_allclose(slope(teacher), 0, atol=1e-6)
     assert float(jnp.abs(slope(teacher + jnp.arange(5.0)[None])).max()) > 0.1
 
 
-def test_update_centre_is_the_mean_of_true_positions(rng):
-    centre, teacher = rng.normal(size=4), rng.normal(size=(3, 5, 4))
+def test_update_center_is_the_mean_of_true_positions(rng):
+    center, teacher = rng.normal(size=4), rng.normal(size=(3, 5, 4))
     where = rng.random((3, 5)) < 0.5
-    expected = 0.9 * centre + 0.1 * teacher[where].mean(0)
-    ours = losses.update_centre(
-        jnp.float32(centre),
+    expected = 0.9 * center + 0.1 * teacher[where].mean(0)
+    ours = losses.update_center(
+        jnp.float32(center),
         jnp.where(where[..., None], jnp.float32(teacher), jnp.nan),
         where,
         0.9,
     )
     assert_allclose(ours, expected, atol=1e-5)
-    nothing = losses.update_centre(
-        jnp.float32(centre), jnp.float32(teacher), np.zeros((3, 5), bool), 0.9
+    nothing = losses.update_center(
+        jnp.float32(center), jnp.float32(teacher), np.zeros((3, 5), bool), 0.9
     )
-    assert_array_equal(nothing, np.float32(centre))
+    assert_array_equal(nothing, np.float32(center))
 
 
-def test_four_steps_of_a_centred_teacher_are_float64(rng):
-    """DINO's algorithm 1: the loss with the centre so far, then the centre moves."""
+def test_four_steps_of_a_centered_teacher_are_float64(rng):
+    """DINO's algorithm 1: the loss with the center so far, then the center moves."""
     where, ours, theirs = np.ones(6, bool), jnp.zeros(5), np.zeros(5)
     for student, teacher in rng.normal(size=(4, 2, 6, 5)):
         found = losses.prototype_cross_entropy(
@@ -243,15 +243,15 @@ def test_four_steps_of_a_centred_teacher_are_float64(rng):
         aim = softmax_64((teacher - theirs) / 0.04)
         expected = -(aim * np.log(softmax_64(student / 0.1))).sum(-1)
         assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-        ours = losses.update_centre(ours, jnp.float32(teacher), where, 0.9)
+        ours = losses.update_center(ours, jnp.float32(teacher), where, 0.9)
         theirs = 0.9 * theirs + 0.1 * teacher.mean(0)
         assert_allclose(ours, theirs, atol=1e-6)
 
 
-def test_instance_normalise_masked_is_sliced(rng):
+def test_instance_normalize_masked_is_sliced(rng):
     x, where = rng.normal(3, 2, size=(2, 7, 4)), rng.random((2, 7)) < 0.6
     noisy = jnp.where(where[..., None], jnp.float32(x), jnp.nan)
-    ours = losses.instance_normalise(noisy, where)
+    ours = losses.instance_normalize(noisy, where)
     assert_array_equal(ours[~where], 0)
     for row in range(2):
         kept = x[row][where[row]]
@@ -259,28 +259,28 @@ def test_instance_normalise_masked_is_sliced(rng):
         assert_allclose(ours[row][where[row]], expected, atol=1e-5)
 
 
-def test_instance_normalise_is_document_by_document(rng):
+def test_instance_normalize_is_document_by_document(rng):
     x = jnp.float32(rng.normal(size=(1, 9, 4)))
     ids = jnp.array([[1, 1, 1, 2, 2, 3, 3, 3, 0]])
-    ours = losses.instance_normalise(x, ids)
+    ours = losses.instance_normalize(x, ids)
     for document in (1, 2, 3):
         at = np.asarray(ids)[0] == document
-        alone = losses.instance_normalise(x[:, at], jnp.ones((1, at.sum()), bool))
+        alone = losses.instance_normalize(x[:, at], jnp.ones((1, at.sum()), bool))
         assert_allclose(ours[:, at], alone, atol=1e-6)
 
 
-def test_average_layers_normalises_then_averages_the_last(rng):
+def test_average_layers_normalizes_then_averages_the_last(rng):
     layers = rng.normal(2, 3, size=(5, 2, 3, 16))
 
-    def normalised(x):
-        centred = x - x.mean(-1, keepdims=True)
-        return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-6)
+    def normalized(x):
+        centered = x - x.mean(-1, keepdims=True)
+        return centered / np.sqrt((centered**2).mean(-1, keepdims=True) + 1e-6)
 
-    expected = normalised(layers[2:]).mean(0)
-    ours = losses.average_layers(jnp.float32(layers), 3, losses.layer_normalise)
+    expected = normalized(layers[2:]).mean(0)
+    ours = losses.average_layers(jnp.float32(layers), 3, losses.layer_normalize)
     assert_allclose(ours, expected, atol=1e-5)
     listed = losses.average_layers(
-        [jnp.float32(x) for x in layers], 3, losses.layer_normalise
+        [jnp.float32(x) for x in layers], 3, losses.layer_normalize
     )
     assert_array_equal(ours, listed)
 

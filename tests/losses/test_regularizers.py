@@ -1,4 +1,4 @@
-"""Regularisers against float64 formulas, and what they say of clouds and of collapse."""
+"""Regularizers against float64 formulas, and what they say of clouds and of collapse."""
 
 import functools
 from statistics import NormalDist

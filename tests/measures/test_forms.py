@@ -12,9 +12,9 @@ CLOUD_ND = RNG.normal(size=(300, 8)) * np.geomspace(3, 0.1, 8) + 2
 LENGTHS_N = RNG.integers(3, 40, 300)
 
 
-def test_centred_rows_sum_to_zero():
-    np.testing.assert_allclose(forms.centred(CLOUD_ND).mean(axis=0), 0, atol=1e-14)
-    assert forms.centred(np.float32(CLOUD_ND)).dtype == np.float32
+def test_centered_rows_sum_to_zero():
+    np.testing.assert_allclose(forms.centered(CLOUD_ND).mean(axis=0), 0, atol=1e-14)
+    assert forms.centered(np.float32(CLOUD_ND)).dtype == np.float32
 
 
 def test_whitened_covariance_is_one_but_for_the_ridge():
@@ -45,7 +45,7 @@ def test_what_length_explains_is_gone_and_what_it_does_not_stays():
     noise_ND = RNG.normal(size=(300, 4))
     bend_N = np.log(LENGTHS_N) ** 2
     made_ND = noise_ND + np.outer(bend_N, [3.0, -2.0, 1.0, 0.0])
-    left_ND = forms.length_controlled(made_ND, LENGTHS_N)
+    left_ND = forms.length_residualized(made_ND, LENGTHS_N)
     before = [abs(np.corrcoef(x, bend_N)[0, 1]) for x in made_ND.T[:3]]
     after = [abs(np.corrcoef(x, bend_N)[0, 1]) for x in left_ND.T]
     assert min(before) > 0.7 and max(after) < 0.08
@@ -56,7 +56,7 @@ def test_what_length_explains_is_gone_and_what_it_does_not_stays():
 
 def test_cross_fitting_takes_no_variance_from_noise():
     noise_ND = RNG.normal(size=(400, 30))
-    left_ND = forms.length_controlled(noise_ND, RNG.integers(3, 200, 400))
+    left_ND = forms.length_residualized(noise_ND, RNG.integers(3, 200, 400))
     share = left_ND.var(axis=0).mean() / noise_ND.var(axis=0).mean()
     assert 1 < share < 1.1
 
@@ -64,8 +64,8 @@ def test_cross_fitting_takes_no_variance_from_noise():
 def test_two_lengths_are_both_controlled():
     tokens_N, letters_N = LENGTHS_N, RNG.integers(10, 300, 300)
     made_ND = np.stack([np.log(tokens_N), np.sqrt(letters_N), RNG.normal(size=300)], 1)
-    one_ND = forms.length_controlled(made_ND, tokens_N)
-    two_ND = forms.length_controlled(made_ND, np.stack([tokens_N, letters_N], axis=1))
+    one_ND = forms.length_residualized(made_ND, tokens_N)
+    two_ND = forms.length_residualized(made_ND, np.stack([tokens_N, letters_N], axis=1))
     scale_D = made_ND.std(axis=0)
     assert one_ND[:, 0].std() < 0.05 * scale_D[0]
     assert one_ND[:, 1].std() > 0.9 * scale_D[1]
@@ -73,7 +73,7 @@ def test_two_lengths_are_both_controlled():
 
 
 def test_one_length_for_all_changes_next_to_nothing():
-    left_ND = forms.length_controlled(CLOUD_ND, np.full(300, 25))
+    left_ND = forms.length_residualized(CLOUD_ND, np.full(300, 25))
     error = geometry.uniformity(left_ND) / geometry.uniformity(CLOUD_ND)
     assert error == pytest.approx(1, abs=0.02)
 
@@ -119,7 +119,7 @@ def test_the_summary_of_any_cloud_may_be_turned_and_scaled(
 
 
 @pytest.mark.parametrize('rows_ND', [np.ones((6, 3)), np.zeros((6, 3))])
-def test_a_cloud_without_spread_has_values_in_every_form(rows_ND):
+def test_a_cloud_without_variance_has_values_in_every_form(rows_ND):
     found = forms.summary(rows_ND, np.arange(1, 7), np.arange(6) % 2)
     odd = {name for name, value in found.items() if not np.isfinite(value)}
     assert odd <= {f'distance_ratio/{form}' for form in forms.FORMS}
@@ -136,7 +136,7 @@ def test_a_cloud_without_spread_has_values_in_every_form(rows_ND):
 )
 def test_lengths_must_be_positive_and_match(lengths, message):
     with pytest.raises(ValueError, match=message):
-        forms.length_controlled(CLOUD_ND, lengths)
+        forms.length_residualized(CLOUD_ND, lengths)
 
 
 def test_memory_is_a_few_copies_of_the_rows():
@@ -161,11 +161,11 @@ def untrained(lengths_N, width=512, layers=1, padded=48, seed=0):
     rng = np.random.default_rng(seed)
     rate_K = 1e4 ** (-np.arange(0, width, 2) / width)
     angle_LK = np.float32(np.arange(padded)[:, None] * rate_K)
-    places_LD = np.concatenate([np.sin(angle_LK), np.cos(angle_LK)], axis=1)
+    positions_LD = np.concatenate([np.sin(angle_LK), np.cos(angle_LK)], axis=1)
     tokens_NL = rng.zipf(1.3, (len(lengths_N), padded)) % 1000
     valid_NL = np.arange(padded) < lengths_N[:, None]
     token_VD = 0.02 * rng.standard_normal((1001, width), np.float32)
-    x_NLD = token_VD[np.where(valid_NL, tokens_NL, 1000)] + places_LD
+    x_NLD = token_VD[np.where(valid_NL, tokens_NL, 1000)] + positions_LD
 
     def norm(x_NLD):
         x_NLD = x_NLD - x_NLD.mean(axis=-1, keepdims=True)
@@ -196,4 +196,4 @@ def test_the_uniformity_of_an_untrained_encoder_is_that_of_its_lengths():
     found = forms.summary(varied_ND, lengths_N, metrics={'u': geometry.uniformity})
     assert -0.2 < found['u/raw'] < -0.1
     assert -0.005 < fixed <= 0
-    assert found['u/raw'] / 10 < found['u/length_controlled'] <= 0
+    assert found['u/raw'] / 10 < found['u/length_residualized'] <= 0

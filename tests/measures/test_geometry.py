@@ -58,7 +58,7 @@ def test_float16_is_computed_in_float32_and_as_exact_as_that_allows(measure):
     ],
     ids=lambda f: f.__name__,
 )
-def test_centred_measures_ignore_a_common_offset(measure):
+def test_centered_measures_ignore_a_common_offset(measure):
     assert measure(CLOUD_ND + 100) == pytest.approx(measure(CLOUD_ND), rel=1e-6)
 
 
@@ -83,16 +83,16 @@ def test_uniformity_of_part_of_the_pairs_is_within_its_error(monkeypatch):
     assert abs(np.mean(errors)) < 3 * stated / np.sqrt(30)
 
 
-def test_neighbours_are_sought_among_as_many_rows_in_all_large_clouds(monkeypatch):
+def test_neighbors_are_sought_among_as_many_rows_in_all_large_clouds(monkeypatch):
     """One row more than a block does not halve the rows among which they are sought."""
     monkeypatch.setattr(cloud, 'BLOCK', 600)
-    monkeypatch.setattr(cloud, 'NEIGHBOUR_ROWS', 1200)
+    monkeypatch.setattr(cloud, 'NEIGHBOR_ROWS', 1200)
     rows_ND = np.random.default_rng(0).normal(size=(2000, 128))
     rows_ND *= np.arange(1.0, 129) ** -0.5
     few, whole, more = (neighbors.hubness(rows_ND[:size]) for size in (300, 600, 601))
     assert more == pytest.approx(whole, rel=0.05) and few < 0.9 * whole
     for size in (600, 601, 1200, 2000):
-        blocks = cloud.of(rows_ND[:size]).neighbour_blocks
+        blocks = cloud.of(rows_ND[:size]).neighbor_blocks
         assert {len(index_M) for index_M in blocks} == {600}
         assert len(np.unique(np.concatenate(blocks))) == 600 * len(blocks)
 
@@ -135,13 +135,13 @@ def test_alignment_is_the_mean_distance_to_the_power_alpha():
 
 def test_ranks_against_scipy_entropy():
     raw = np.linalg.svd(CLOUD_ND, compute_uv=False)
-    centred = np.linalg.svd(CLOUD_ND - CLOUD_ND.mean(axis=0), compute_uv=False)
+    centered = np.linalg.svd(CLOUD_ND - CLOUD_ND.mean(axis=0), compute_uv=False)
     assert geometry.rankme(CLOUD_ND) == pytest.approx(np.exp(stats.entropy(raw)))
     assert geometry.effective_rank(CLOUD_ND) == pytest.approx(
-        np.exp(stats.entropy(centred))
+        np.exp(stats.entropy(centered))
     )
     assert geometry.spectral_entropy(CLOUD_ND) == pytest.approx(
-        stats.entropy(centred**2, base=12)
+        stats.entropy(centered**2, base=12)
     )
 
 
@@ -259,8 +259,8 @@ def test_isoscore_step_by_step_as_published():
     turned_ND = decomposition.PCA().fit_transform(CLOUD_ND)
     diagonal_D = np.diag(np.cov(turned_ND.T))
     width = len(diagonal_D)
-    normalised_D = math.sqrt(width) * diagonal_D / np.linalg.norm(diagonal_D)
-    distance_to_one = np.linalg.norm(normalised_D - np.ones(width))
+    normalized_D = math.sqrt(width) * diagonal_D / np.linalg.norm(diagonal_D)
+    distance_to_one = np.linalg.norm(normalized_D - np.ones(width))
     defect = distance_to_one / math.sqrt(2 * (width - math.sqrt(width)))
     used = (width - defect**2 * (width - math.sqrt(width))) ** 2 / width**2
     expected = (width * used - 1) / (width - 1)
@@ -298,7 +298,7 @@ def test_two_nn_leaves_out_rows_that_occur_twice():
     assert neighbors.intrinsic_dimension(np.repeat(rows_ND, 2, axis=0)) == 0
 
 
-def test_neighbours_against_scikit_learn():
+def test_neighbors_against_scikit_learn():
     sklearn_neighbors = pytest.importorskip('sklearn.neighbors')
     search = sklearn_neighbors.NearestNeighbors(metric='cosine').fit(CLOUD_ND)
     nearest_NK = search.kneighbors(n_neighbors=10, return_distance=False)
@@ -332,7 +332,7 @@ def test_measures_of_classes_against_scipy():
     pairs = [distance.pdist(unit_ND[label == LABELS_N]) for label in range(3)]
     expected = {
         'class_alignment': np.mean([np.mean(one**2) for one in pairs]),
-        'author_alignment': np.mean([np.mean(one**4) for one in pairs]),
+        'paper_alignment': np.mean([np.mean(one**4) for one in pairs]),
         'intra_distance': distance_NN[same_NN].mean(),
         'inter_distance': distance_NN[other_NN].mean(),
         'distance_ratio': distance_NN[same_NN].mean() / distance_NN[other_NN].mean(),
@@ -367,9 +367,9 @@ def test_what_is_shared_is_computed_once():
 
 def test_fewer_rows_than_dimensions_have_the_same_spectrum():
     rows_ND = gaussian(12, 40) + 1
-    for found, centre in (
+    for found, center in (
         (geometry.singular_values(rows_ND), 0),
-        (geometry.centred_singular_values(rows_ND), rows_ND.mean(axis=0)),
+        (geometry.centered_singular_values(rows_ND), rows_ND.mean(axis=0)),
     ):
-        expected = np.linalg.svd(rows_ND - centre, compute_uv=False)
+        expected = np.linalg.svd(rows_ND - center, compute_uv=False)
         np.testing.assert_allclose(found, expected, atol=1e-7)

@@ -24,7 +24,7 @@ def test_predictions_are_those_of_scikit_learn(width, share):
     np.testing.assert_allclose(ours.deviation_T, expected.std(axis=0), rtol=1e-8)
 
 
-def test_the_penalty_is_the_one_of_least_generalised_error():
+def test_the_penalty_is_the_one_of_least_generalized_error():
     standard_ND = (ROWS_ND - ROWS_ND.mean(axis=0)) / ROWS_ND.std(axis=0)
     target_NT = TARGETS_NT - TARGETS_NT.mean(axis=0)
     errors = []

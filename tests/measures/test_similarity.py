@@ -47,20 +47,20 @@ def test_fewer_texts_than_dimensions(measure):
     assert measure(wide_ND, wide_ND) == pytest.approx(measure(FIRST_ND, FIRST_ND))
 
 
-def centred_products():
+def centered_products():
     for rows_ND in (FIRST_ND, SECOND_ND):
         rows_ND = rows_ND - rows_ND.mean(axis=0)
         yield rows_ND @ rows_ND.T
 
 
 def test_linear_cka_from_products_of_all_pairs():
-    one_NN, two_NN = centred_products()
+    one_NN, two_NN = centered_products()
     expected = np.sum(one_NN * two_NN) / (np.linalg.norm(one_NN) * np.linalg.norm(two_NN))
     assert similarity.linear_cka(FIRST_ND, SECOND_ND) == pytest.approx(expected)
 
 
 def unbiased_hsic(one_NN, two_NN):
-    """Song et al. 2012, equation 5, with matrices of all pairs and no centring."""
+    """Song et al. 2012, equation 5, with matrices of all pairs and no centering."""
     count, ones_N = len(one_NN), np.ones(len(one_NN))
     one_NN = one_NN - np.diag(np.diag(one_NN))
     two_NN = two_NN - np.diag(np.diag(two_NN))
@@ -93,7 +93,7 @@ def test_the_map_is_each_pair():
     np.testing.assert_allclose(np.diag(found_RC), 1)
 
 
-def test_no_spread_has_the_stated_values():
+def test_no_std_has_the_stated_values():
     flat_ND = np.ones((60, 3))
     assert similarity.linear_cka(FIRST_ND, flat_ND) == 0
     assert similarity.unbiased_cka(FIRST_ND, flat_ND) == 0

@@ -108,7 +108,7 @@ def test_attention_against_numpy_and_without_influence_of_padding():
     )
 
 
-def test_large_scores_do_not_overflow():
+def test_large_logits_do_not_overflow():
     found_BD = pooling.attention(1e4 * HIDDEN_BLD, VALID_BL, np.full(4, 1e4))
     assert np.isfinite(found_BD).all()
 

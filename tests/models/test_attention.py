@@ -206,7 +206,7 @@ def test_padding_alone_gives_no_nan(name):
     assert value == q.size and np.isfinite(slope).all()
 
 
-def test_a_prefix_is_read_both_ways_and_the_rest_to_the_left():
+def test_a_prefix_is_read_bidirectionally_and_the_rest_causally():
     one = jnp.ones((1, 5), jnp.int32)
     mask = visible.visible(one, False, jnp.array([[0, 0, 0, 1, 2]]))[0]
     expected = np.tril(np.ones((5, 5), bool))
@@ -260,7 +260,7 @@ def test_lengths_and_offsets_of_documents():
     lengths, offsets = cudnn.documents(segments)
     assert_array_equal(lengths[:, :4], [[3, 4, 1, -1], [8, -1, -1, -1]])
     assert_array_equal(offsets[:, :4], [[0, 3, 7, -1], [0, -1, -1, -1]])
-    assert lengths.shape == (2, cudnn.most_documents(8)) == (2, 8)
+    assert lengths.shape == (2, cudnn.max_documents(8)) == (2, 8)
     assert offsets.shape == (2, 9)
 
 
@@ -300,7 +300,7 @@ def test_kernels_lower_for_their_platforms(width, monkeypatch):
     text = lowered(cudnn.attend, 'cuda', width)
     assert 'fmhaSoftmaxBackward' in text and 'PADDING_CAUSAL' in text
     # No escapes in the middle: the number of documents that the kernel was compiled for.
-    assert f'max_seg_per_batch\\22: {cudnn.most_documents(L)}' in text
+    assert f'max_seg_per_batch\\22: {cudnn.max_documents(L)}' in text
     # jax 0.12 lowers Triton for a device that it knows.
     h100 = AbstractDevice(device_kind='NVIDIA H100', num_cores=132, platform='gpu')
     with use_abstract_mesh(AbstractMesh((1,), ('one',), abstract_device=h100)):
@@ -382,7 +382,7 @@ def test_an_unknown_backend_is_named():
 def test_the_choice_is_told_with_a_reason_for_each_other():
     lines = attention.explain(dataclasses.replace(TPU, window=64))
     assert lines[0].startswith('attention splash (auto): tpu, bfloat16, 8 x 512')
-    assert 'both ways within 64' in lines[0]
+    assert 'bidirectional within 64' in lines[0]
     told = {line.split()[1].rstrip(':') for line in lines[1:]}
     assert told == set(attention.BACKENDS) - {'splash'}
     assert '  not pallas: it runs on NVIDIA GPUs' in lines
@@ -399,10 +399,9 @@ def test_what_a_program_attends_by_can_be_asked():
 
     heads = [x for x in attention.explain_call(both, q, ids) if x.startswith('att')]
     assert heads == [
-        'attention blockwise (blockwise): cpu, float32, 2 x 12, 4 heads of 8 on 4, both '
-        'ways, an order by row',
-        'attention xla (auto): cpu, float32, 2 x 12, 4 heads of 8 on 4, to the left '
-        'within 3',
+        'attention blockwise (blockwise): cpu, float32, 2 x 12, 4 heads of 8 on 4, '
+        'bidirectional, an order by row',
+        'attention xla (auto): cpu, float32, 2 x 12, 4 heads of 8 on 4, causal within 3',
     ]
 
 

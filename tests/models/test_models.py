@@ -148,7 +148,7 @@ def test_tied_head_reads_the_embedding():
         (dict(preset='tiny', dephth=3), 'depth'),
         (dict(preset='tiny', kv_heads=3), 'kv_heads=3'),
         (dict(preset='tiny', width=63), 'width=63'),
-        (dict(preset='tiny', remat='most'), 'most'),
+        (dict(preset='tiny', remat='maximum'), 'maximum'),
         (dict(preset='tiny', attention='magic'), 'magic'),
         (dict(width=64), 'depth'),
         (dict(preset='tiny', window=(1, 2, 3)), 'window has 3 values for 2 layers'),
@@ -222,7 +222,7 @@ def plain(name, **options):
         ('transformer', other, ['full']),
     ],
 )
-def test_every_trunk_is_the_same_unrolled_and_rematerialised(tokens, name, make, remats):
+def test_every_trunk_is_the_same_unrolled_and_rematerialized(tokens, name, make, remats):
     def value_and_grad(model, params):
         def loss(p):
             hidden = model.apply({'params': p}, tokens, SEGMENTS, POSITIONS, causal=False)
@@ -247,9 +247,9 @@ def test_every_trunk_is_the_same_unrolled_and_rematerialised(tokens, name, make,
 
 @pytest.mark.parametrize('name', OTHERS)
 @pytest.mark.parametrize('tied', [True, False])
-def test_every_trunk_has_its_word_head_and_its_place_on_a_mesh(name, tied):
+def test_every_trunk_has_its_lm_head_and_its_place_on_a_mesh(name, tied):
     model = other(name)
-    head = heads.word_head(model, tied)
+    head = heads.lm_head(model, tied)
     shapes = jax.eval_shape(lambda: head.init(jax.random.key(0), *head.example()))
     leaves = {
         jax.tree_util.keystr(path, simple=True, separator='/')

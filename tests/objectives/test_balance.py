@@ -17,7 +17,7 @@ EVERY_RULE = [
     dict(name='schedule', of=dict(name='linear', start=0.1, end=0.9)),
     dict(name='sigmoid'),
     dict(name='softmin'),
-    dict(name='normalised'),
+    dict(name='normalized'),
     dict(name='gradient_ratio'),
 ]
 
@@ -47,7 +47,7 @@ def observe(latent=jnp.nan, tokens=jnp.nan, latent_norm=jnp.nan, token_norm=jnp.
 @pytest.mark.parametrize('section', EVERY_RULE, ids=lambda section: section['name'])
 def test_contract(section):
     rule = balance.make(section, steps=100)
-    memory = {**rule.memory(), 'look': {'of': jnp.ones(2)}}
+    memory = {**rule.memory(), 'diagnostics': {'of': jnp.ones(2)}}
     for step in range(3):
         latent_weight, token_weight = weights_of(rule, memory, step=step)
         for weight in (latent_weight, token_weight):
@@ -58,7 +58,7 @@ def test_contract(section):
         new = jax.jit(rule.update)(memory, observe(0.5, 6.0, 0.1, 0.2))
         assert jax.tree.structure(new) == jax.tree.structure(memory)
         assert all(new[key].dtype == jnp.float32 for key in rule.memory())
-        assert_allclose(new['look']['of'], 1)
+        assert_allclose(new['diagnostics']['of'], 1)
         memory = new
 
 
@@ -102,7 +102,7 @@ def test_sigmoid_has_the_gradient_of_the_paper_and_none_outside_its_clamp():
         assert_allclose(found, (share, 1 - share), rtol=1e-5)
 
 
-def test_softmin_minimises_what_it_says():
+def test_softmin_minimizes_what_it_says():
     settings = dict(initial=0.3, temperature=2.0)
     rule = balance.make(dict(name='softmin', momentum=0.0, **settings), 10)
     memory = rule.update(rule.memory(), observe(1.0, 4.0))
@@ -119,7 +119,7 @@ def test_softmin_minimises_what_it_says():
 
 
 def test_running_means_are_right_from_the_first_number_on():
-    rule = balance.make(dict(name='normalised', momentum=0.9), 10)
+    rule = balance.make(dict(name='normalized', momentum=0.9), 10)
     memory, seen = rule.memory(), []
     rng = np.random.default_rng(0)
     for latent, tokens in rng.uniform(0.1, 9, (20, 2)):
@@ -133,8 +133,8 @@ def test_running_means_are_right_from_the_first_number_on():
         assert_allclose(weights_of(rule, memory), 0.5 / mean, rtol=1e-5)
 
 
-def test_normalised_losses_count_as_their_weight_and_collapse_gains_nothing():
-    rule = balance.make(dict(name='normalised', weight=0.2), 10)
+def test_normalized_losses_count_as_their_weight_and_collapse_gains_nothing():
+    rule = balance.make(dict(name='normalized', weight=0.2), 10)
     memory = rule.memory()
     # Before anything was seen every part of a batch has the same weights.
     assert_allclose(weights_of(rule), (0.2, 0.8), rtol=1e-6)
@@ -286,7 +286,7 @@ def test_clamped_it_rests_at_the_clamp():
 
 def test_its_own_learning_rate_factor_and_no_weight_decay():
     params = parameters(balance.make(dict(name='sigmoid', initial=0.8), 10))
-    optimizer = optimizers.adamw(weight_decay=0.5, balance_rate=0.1)
+    optimizer = optimizers.adamw(weight_decay=0.5, balance_lr_multiplier=0.1)
     zeros, ones = (
         jax.tree.map(jnp.zeros_like, params),
         jax.tree.map(jnp.ones_like, params),
@@ -311,8 +311,8 @@ def test_its_own_learning_rate_factor_and_no_weight_decay():
         (dict(name='softmin', temperature=0), 'temperature=0 is not above 0'),
         (dict(name='softmin', momentum=1.0), r'momentum=1.0 is not in \[0, 1\)'),
         (dict(name='softmin', initial=0), r'initial=0 is not inside \(0, 1\)'),
-        (dict(name='normalised', weight=-1), r'weight=-1 is not in \[0, 1\]'),
-        (dict(name='normalised', least=0), 'least=0 is not above 0'),
+        (dict(name='normalized', weight=-1), r'weight=-1 is not in \[0, 1\]'),
+        (dict(name='normalized', minimum=0), 'minimum=0 is not above 0'),
         (dict(name='gradient_ratio', ratio=-2), 'ratio=-2 is not above 0'),
         (dict(name='gradient_ratio', high=0.4), 'high=0.4'),
         (dict(name='gradient_ratio', every=0), 'every=0 is not a whole number'),

@@ -1,4 +1,4 @@
-"""What the closer look measures, against numpy; and the alarms in words."""
+"""What the diagnostics measures, against numpy; and the alarms in words."""
 
 import jax
 import jax.numpy as jnp
@@ -33,11 +33,11 @@ def test_effective_rank_of_few_directions(rng):
     assert diagnostics.effective_rank(same, np.ones(N, bool)) <= 1.001
 
 
-def test_spread_is_one_for_all_directions_and_zero_for_one(rng):
+def test_std_is_one_for_all_directions_and_zero_for_one(rng):
     where = np.ones((4, 200), bool)
     everywhere = jnp.float32(rng.normal(size=(4, 200, 64)))
-    assert_allclose(diagnostics.spread(everywhere, where), 1, atol=0.05)
-    assert_allclose(diagnostics.spread(jnp.ones((4, 200, 64)), where), 0, atol=1e-3)
+    assert_allclose(diagnostics.std_of(everywhere, where), 1, atol=0.05)
+    assert_allclose(diagnostics.std_of(jnp.ones((4, 200, 64)), where), 0, atol=1e-3)
 
 
 def test_trivial_predictors_against_loops(rng):
@@ -140,11 +140,11 @@ def test_what_was_not_measured_raises_no_alarm():
     assert diagnostics.collapse({'train/loss': 3.0}) == diagnostics.notes({}) == {}
 
 
-def test_of_one_vector_there_is_no_spread():
+def test_of_one_vector_there_is_no_std():
     where = np.zeros((2, 3), bool)
     x = jnp.ones((2, 3, 4))
-    assert diagnostics.spread(x, where) == 0  # and so a part without any adds nothing
+    assert diagnostics.std_of(x, where) == 0  # and so a part without any adds nothing
     where[0, 1] = True
-    assert np.isnan(diagnostics.spread(x, where))
+    assert np.isnan(diagnostics.std_of(x, where))
     where[1, 1] = True
-    assert diagnostics.spread(x, where) < 1e-3
+    assert diagnostics.std_of(x, where) < 1e-3

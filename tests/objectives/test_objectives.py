@@ -273,11 +273,11 @@ def test_layers_that_an_encoder_does_not_have_are_named(latent, words):
 
 
 def test_the_average_of_all_layers_leaves_the_embedding_out():
-    latent = build('hybrid', latent=dict(top=2, normalise='none')).latent
+    latent = build('hybrid', latent=dict(top=2, normalize='none')).latent
     layers_NBLD = jnp.array([9.0, 1.0, 2.0]).reshape(3, 1, 1, 1)
     seen = []
 
-    def average(layers, k, normalise):
+    def average(layers, k, normalize):
         seen.append(layers)
         return layers[-1]
 
@@ -355,7 +355,7 @@ NO_SAMPLE = dict(name='sigreg', weight=1, sample=0)
         ('hybrid', dict(mlm=dict(ratee=0.2)), "'rate'"),
         ('hybrid', dict(latent=dict(distance='l3')), 'cosine'),
         ('hybrid', dict(latent=dict(layers=2)), 'layer'),
-        ('hybrid', dict(latent=dict(regularise=dict(name='s', weight=1))), 'sigreg'),
+        ('hybrid', dict(latent=dict(regularizer=dict(name='s', weight=1))), 'sigreg'),
         ('hybrid', dict(predictor='conv'), 'transformer'),
         ('hybrid', dict(predictor='transformer', predictor_width=6), 'predictor_heads=4'),
         ('hybrid', dict(balance=2.0), 'weight=2.0'),
@@ -372,8 +372,8 @@ NO_SAMPLE = dict(name='sigreg', weight=1, sample=0)
         ('hybrid', dict(latent=dict(prototypes=-1)), 'prototypes=-1'),
         ('hybrid', dict(latent=dict(top='3')), "top='3'"),
         ('hybrid', dict(latent=dict(top=2.0)), 'top=2.0 must be a whole number'),
-        ('hybrid', dict(latent=dict(regularise=NEGATIVE)), 'weight=-1'),
-        ('hybrid', dict(latent=dict(regularise=NO_SAMPLE)), 'sample=0'),
+        ('hybrid', dict(latent=dict(regularizer=NEGATIVE)), 'weight=-1'),
+        ('hybrid', dict(latent=dict(regularizer=NO_SAMPLE)), 'sample=0'),
         ('hybrid', dict(predictor_width=0), 'hybrid: predictor_width=0'),
         ('ijepa', dict(predictor_heads=0), 'ijepa: predictor_heads=0'),
         ('ijepa', dict(masks=0), 'ijepa: masks=0'),
@@ -389,7 +389,7 @@ def test_bad_sections_are_named(name, section, words):
 
 @pytest.mark.parametrize('sampler', ['fixed', 'iid', 'whole_word', 'span', 'sentence'])
 @pytest.mark.parametrize('rate', [0.4, [0.2, 0.6]])
-def test_every_sampler_hides_words_only_and_within_capacity(sampler, rate):
+def test_every_sampler_masks_tokens_only_and_within_capacity(sampler, rate):
     objective = build('mlm', sampler=sampler, rate=rate)
     rng, hidden, allowed = np.random.default_rng(0), 0, 0
     for row in rows(rng, 300):
@@ -417,7 +417,7 @@ def test_rate_follows_its_schedule_over_the_phase():
     assert abs(share(50) - 0.4) < 0.03
 
 
-def test_mntp_predicts_the_hidden_token_one_position_earlier():
+def test_mntp_predicts_the_masked_token_one_position_earlier():
     mlm, mntp = build('mlm', rate=0.5), build('mntp', rate=0.5)
     row = rows(np.random.default_rng(3), 1)[0]
     made = mntp.corrupt(row, np.random.default_rng(0))
@@ -429,7 +429,7 @@ def test_mntp_predicts_the_hidden_token_one_position_earlier():
     assert mlm.label == 'mlm' and mntp.label == 'mntp'
 
 
-def test_prefix_lm_predicts_after_the_prefix_and_reads_it_both_ways():
+def test_prefix_lm_predicts_after_the_prefix_and_reads_it_bidirectionally():
     objective = build('clm', prefix=(0.5, 0.5))
     row = rows(np.random.default_rng(0), 1)[0]
     made = objective.corrupt(row, np.random.default_rng(0))
@@ -496,7 +496,7 @@ def test_mixture_by_steps_takes_turns():
         ('mlm', dict(rate=[0.2]), 'two ascending rates'),
         ('mlm', dict(rate=[]), 'two ascending rates'),
         ('mlm', dict(rate=['a', 0.2]), "of which='a'"),
-        ('mlm', dict(attends='right'), 'both, left'),
+        ('mlm', dict(attends='right'), 'bidirectional, causal'),
         ('mlm', dict(rate=[0.0, 0.5]), 'between 0 and 1'),
         ('mixture', dict(parts=(dict(name='mlm'),)), 'two or more'),
         ('mixture', dict(shares=(1, 2, 3)), 'shares'),
@@ -544,21 +544,21 @@ def test_ijepa_reads_nothing_of_what_it_predicts():
 
 def largest_array(jaxpr):
     """Elements of the largest array that a program makes, loops and calls included."""
-    most = 0
+    maximum = 0
     for equation in jaxpr.eqns:
-        most = max([most, *(x.aval.size for x in equation.outvars if x.aval.shape)])
+        maximum = max([maximum, *(x.aval.size for x in equation.outvars if x.aval.shape)])
         for value in jax.tree.leaves(
             list(equation.params.values()),
             is_leaf=lambda x: isinstance(x, jax.extend.core.ClosedJaxpr),
         ):
             inner = getattr(value, 'jaxpr', value)
             if hasattr(inner, 'eqns'):
-                most = max(most, largest_array(inner))
-    return most
+                maximum = max(maximum, largest_array(inner))
+    return maximum
 
 
 def test_info_nce_at_scale_holds_a_sample_of_the_scores():
-    """1,152 rows of 307 hidden positions, at a width of 1,024: all scores are 0.5 TB."""
+    """1,152 rows of 307 masked positions, at a width of 1,024: all scores are 0.5 TB."""
     latent = build('hybrid', latent=dict(distance='info_nce')).latent
     rows, count, width = 1152, 307, 1024
     vectors = jax.ShapeDtypeStruct((rows, count, width), jnp.float32)

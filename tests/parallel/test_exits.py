@@ -24,7 +24,7 @@ def missing(text):
 
 
 def test_our_own_refusal_is_a_config_error_and_stays_what_it_was():
-    error = refused(lambda: ranges.number('rate', -1, least=0))
+    error = refused(lambda: ranges.number('rate', -1, minimum=0))
     assert isinstance(error, exits.ConfigError) and 'rate' in str(error)
     assert isinstance(error.__cause__, ValueError)
     assert exits.code_of(error) == exits.USAGE

@@ -104,7 +104,7 @@ def bounds(made, objective, looks=0, parts=1):
     _, pulled, read = OBJECTIVES[objective]
     shape, encoder = made.mesh.shape, made.encoder
     layers, tables, others = parameters(made)
-    # A closer look reads all once more, and takes two gradients.
+    # Diagnostics reads all once more, and takes two gradients.
     backward = pulled * (1 + 2 * looks)
     passes = backward + (pulled + read) * (1 + looks)
     # The contexts of I-JEPA have more positions than the row.
@@ -120,8 +120,8 @@ def bounds(made, objective, looks=0, parts=1):
         # With each layer's two outputs the table's; and the predictor's, if it has one.
         depth, predictor = encoder.depth, others > tables
         forward = (passes - backward) * (2 * depth + 1)
-        most = forward + backward * (5 * depth + 1) + 7 * predictor
-        bounds['all-reduce'] += most * rows
+        maximum = forward + backward * (5 * depth + 1) + 7 * predictor
+        bounds['all-reduce'] += maximum * rows
         bounds['all-gather'] += predictor * rows // 2
         if objective == 'ijepa':
             # Its predictor sorts contexts and queries by document, whole vectors of each,
@@ -130,7 +130,7 @@ def bounds(made, objective, looks=0, parts=1):
             vectors = made.batch_size * MASKS * (inner.kept + inner.hidden)
             own = vectors // (shape['data'] * shape['fsdp'])
             bounds['all-gather'] += 2 * own * SMALL['predictor_width'] * 4
-    return {kind: 1.1 * most + 2**15 for kind, most in bounds.items()}
+    return {kind: 1.1 * maximum + 2**15 for kind, maximum in bounds.items()}
 
 
 def check(step, made, objective, **options):
@@ -138,9 +138,9 @@ def check(step, made, objective, **options):
     sent, text = collections.Counter(), step.as_text()
     for each in hlo.collectives(text):
         sent[each.kind] += each.bytes * each.times
-    most = bounds(made, objective, **options)
-    assert sent['all-gather'] > 0 and set(sent) <= set(most), sent
-    over = {kind: (n, most[kind]) for kind, n in sent.items() if n > most[kind]}
+    maximum = bounds(made, objective, **options)
+    assert sent['all-gather'] > 0 and set(sent) <= set(maximum), sent
+    over = {kind: (n, maximum[kind]) for kind, n in sent.items() if n > maximum[kind]}
     assert not over, f'bytes sent, and allowed: {over}'
     assert not wide(hlo.arrays(text), made, objective)
 
@@ -155,8 +155,8 @@ def wide(shapes, made, objective):
         rows.add(made.batch_size * MASKS)
         lengths |= {kept, hidden, kept + hidden}
     whole = rows | {row * length for row in rows for length in lengths}
-    most = max(rows) * max(lengths) * made.encoder.width // ways
-    return {s for s in shapes if whole & set(s) and np.prod(s) > most}
+    maximum = max(rows) * max(lengths) * made.encoder.width // ways
+    return {s for s in shapes if whole & set(s) and np.prod(s) > maximum}
 
 
 @pytest.mark.parametrize(
@@ -185,13 +185,13 @@ def test_whatever_the_trunk(model, capfd):
 
 
 @pytest.mark.slow
-def test_the_closer_look_too():
+def test_the_diagnostics_too():
     look = dict(every=2, on_collapse='warn')
     check(*compiled('hybrid', MESHES[0], telemetry=look), 'hybrid', looks=1)
 
 
 @pytest.mark.slow
-def test_in_parts_and_unrolled_too():
+def test_in_microbatches_and_unrolled_too():
     check(*compiled('mlm', MESHES[0], accumulate=3), 'mlm', parts=3)
     model = section(scan=False, remat='full')
     check(*compiled('mlm', MESHES[0], model=model), 'mlm')
@@ -212,7 +212,7 @@ def test_a_model_of_210m_fits_where_its_plan_says(optimized):
     step, made = compiled('mlm', dict(fsdp=8), 128_256, model=model, data=data)
     check(step, made, 'mlm')
     taken = step.memory_analysis().temp_size_in_bytes
-    plan = memory.estimate(made, made.phases[0], parts=1, fused=False)
+    plan = memory.estimate(made, made.phases[0], microbatches=1, fused=False)
     rows = made.batch_size // made.mesh.size
     # The head is gathered, and its gradient is whole before it is summed up.
     head = 2 * 128_256 * made.encoder.width * 4

@@ -34,7 +34,7 @@ def settings(folder, **changes):
     changes = {
         'mesh': dict(data=-1, fsdp=1, tensor=1),
         'phases': (dict(objective=dict(name='mlm', rate=0.3)),),
-        'evaluate': dict(every=STEPS, rate=0.15, most_rows=12),
+        'evaluate': dict(every=STEPS, rate=0.15, max_rows=12),
         'checkpoint': dict(every=100, keep=2),
         **changes,
     }
@@ -125,8 +125,8 @@ def stop_me(workdir, step):
 
 
 def stopped_at(workdir):
-    sealed = (Path(workdir) / 'checkpoints').glob('*/SEAL.json')
-    return max(int(path.parent.name) for path in sealed)
+    complete = (Path(workdir) / 'checkpoints').glob('*/CHECKSUMS.json')
+    return max(int(path.parent.name) for path in complete)
 
 
 def compare(first, second):
@@ -280,17 +280,17 @@ def test_orbax_which_meets_the_others_too_is_not_called_within_a_block(
         'sync_global_processes',
         lambda *_, **__: met.append(distributed._BLOCK.get()),
     )
-    short = dict(steps=2, evaluate=dict(every=0, rate=0.15, most_rows=12))
+    short = dict(steps=2, evaluate=dict(every=0, rate=0.15, max_rows=12))
     config = settings(folder, **short, checkpoint=dict(every=1, keep=2))
     tiny.train(config, tmp_path / 'first')
-    begins = config | {'start': dict(path=str(tmp_path / 'first')), 'model': {}}
+    begins = config | {'init_from': dict(path=str(tmp_path / 'first')), 'model': {}}
     tiny.train(begins, tmp_path / 'second')
     tiny.train(begins, tmp_path / 'second')
     assert met and set(met) == {''}
 
 
 # Only process 0 seals; that it failed, both must say, in the same call.
-SEALING = """
+WRITING = """
     import pathlib
     import sys
     from types import SimpleNamespace
@@ -311,16 +311,16 @@ SEALING = """
         return State(jax.device_put(np.int32(step), NamedSharding(mesh, PartitionSpec())))
     def broken(folder):
         raise OSError(5, 'Input/output error')
-    whole, said = seal.seal, []
+    whole, said = seal.write, []
     with checkpoint.Checkpointer(pathlib.Path(sys.argv[1], 'run')) as store:
         store.save(state(1), {}, wait=True)
-        seal.seal = broken
+        seal.write = broken
         store.save(state(2), {})
         try:
             store.wait()
         except RuntimeError as raised:
             said.append(str(raised))
-        seal.seal = whole
+        seal.write = whole
         said.append(store.last_step)
         store.save(state(2), {}, wait=True)
         said.append(store.last_step)
@@ -332,7 +332,7 @@ SEALING = """
 @pytest.mark.slow
 @pytest.mark.xdist_group('jobs of several processes, one at a time')
 def test_a_save_that_one_process_could_not_end_failed_for_all(folder, tmp_path):
-    processes = pair(folder, '-c', textwrap.dedent(SEALING), str(tmp_path))
+    processes = pair(folder, '-c', textwrap.dedent(WRITING), str(tmp_path))
     codes, said = ends(processes)
     assert codes == [0, 0], said
     first, second = ((tmp_path / name).read_text().splitlines() for name in ('0', '1'))
@@ -358,7 +358,7 @@ def test_a_killed_process_is_joined_again_and_the_end_is_right(victim, tmp_path)
         tmp_path,
         steps=40,
         checkpoint=dict(every=10, keep=2),
-        evaluate=dict(every=0, rate=0.15, most_rows=16),
+        evaluate=dict(every=0, rate=0.15, max_rows=16),
         watchdog=dict(seconds=60, compile=180, pause=60),
     )
     tiny.train(config, tmp_path / 'straight')

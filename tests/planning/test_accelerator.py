@@ -16,7 +16,7 @@ from jepa_text.running import arithmetic
 ROOT = Path(__file__).parents[2]
 ONE = [dict(dtype='float32', head_width=16, causal=True, window=None)]
 TRAINED = dict(
-    preset='desk',
+    preset='toy',
     rows=16,
     length=64,
     steps=10,
@@ -112,6 +112,6 @@ def test_the_script_on_a_cpu(tmp_path):
     assert done.returncode == 0, done.stderr
     found = json.loads(path.read_text())
     assert found['training']['tokens_per_second'] > 0
-    assert found['training']['preset'] == 'desk' and found['training']['learns']
+    assert found['training']['preset'] == 'toy' and found['training']['learns']
     assert [p.name for p in tmp_path.iterdir()] == ['found.json']
     assert 'tokens/s' in done.stdout

@@ -41,9 +41,9 @@ def study():
 
 def flops_of_2507_00994(objective, size):
     """FLOPs of a step there: with the head at all positions, for MLM too."""
-    parts = pretrain(f'{objective},{size}', 'mi250x:192').phases[0].flops
+    microbatches = pretrain(f'{objective},{size}', 'mi250x:192').phases[0].flops
     return (
-        parts['encoder']
+        microbatches['encoder']
         + pretrain(f'clm,{size}', 'mi250x:192').phases[0].flops['lm_head']
     )
 
@@ -127,7 +127,7 @@ def test_state_of_a_device_is_what_the_compiler_takes_in(tmp_path):
         with jax.set_mesh(real.mesh):
             step = recipe.jitted(real, its).lower(state, batch).compile()
         taken = step.memory_analysis().argument_size_in_bytes
-        held = memory.estimate(made, phase, parts=1, fused=False)
+        held = memory.estimate(made, phase, microbatches=1, fused=False)
         rows = sum(v.size * v.dtype.itemsize for v in batch.values()) // 2
         # Counters are left out here, inputs that are not read there.
         assert abs(taken - sum(held.state.values())) < rows + 512
@@ -135,13 +135,13 @@ def test_state_of_a_device_is_what_the_compiler_takes_in(tmp_path):
 
 def test_what_is_kept_follows_from_shape_and_policy(tmp_path):
     def kept(fused=True, **model):
-        model = dict(name='transformer', preset='desk', dtype='bfloat16', **model)
+        model = dict(name='transformer', preset='toy', dtype='bfloat16', **model)
         data = dict(folder=tiny.rows(tmp_path), row_length=256, batch_size=8)
         phases = [dict(objective=dict(name='mlm'))]
         made = shapes(
             tmp_path, sharding.abstract_mesh(1), model=model, phases=phases, data=data
         )
-        return memory.estimate(made, made.phases[0], parts=1, fused=fused)
+        return memory.estimate(made, made.phases[0], microbatches=1, fused=fused)
 
     full, names, none = (kept(remat=policy).kept for policy in ('full', 'names', 'none'))
     length, width, ffn, depth = 256, 128, 384, 4
@@ -158,18 +158,18 @@ def test_what_is_kept_follows_from_shape_and_policy(tmp_path):
 
 def test_most_rows_fit_and_one_more_does_not(study):
     held, room = study.phases[0].memory, study.chip.memory
-    most = held.most_rows(room)
-    assert held.total(most) <= memory.USABLE * room < held.total(most + 1)
-    assert held.most_rows(1e6) == 0
+    maximum = held.max_rows(room)
+    assert held.total(maximum) <= memory.USABLE * room < held.total(maximum + 1)
+    assert held.max_rows(1e6) == 0
 
 
 def test_parts_add_gradients_and_offload_takes_moments_away():
     plain = pretrain('mlm,210m', 'h100:8')
-    parts = pretrain('mlm,210m', 'h100:8', accumulate=4)
+    microbatches = pretrain('mlm,210m', 'h100:8', accumulate=4)
     away = pretrain('mlm,210m', 'h100:8', offload='optimizer')
-    one, four, host = (p.phases[0].memory for p in (plain, parts, away))
+    one, four, host = (p.phases[0].memory for p in (plain, microbatches, away))
     assert four.gradients == 2 * one.gradients
-    assert (plain.rows_at_once, parts.rows_at_once) == (144, 36)
+    assert (plain.rows_at_once, microbatches.rows_at_once) == (144, 36)
     assert host.state['opt_state'] == 0 and host.state['params'] == one.state['params']
 
 
@@ -258,7 +258,7 @@ def test_the_command_needs_no_workdir_and_takes_flags(capsys):
         ('--hardware=h100:7', '1152 rows a step are not a multiple of 7'),
         ('--mfu=40', 'plan.mfu=40.0 must be a number above 0 and at most 1'),
         ('--price=-1', 'price=-1.0'),
-        ('--config.plan.vocab_size=0', 'How many words?'),
+        ('--config.plan.vocab_size=0', 'How many tokens has the vocabulary?'),
         ('--config.plan.hardwear=h100', 'hardwear'),
         ('--hardware=h100 --compile', 'this machine must have it'),
     ],
@@ -285,4 +285,4 @@ def test_a_study_is_planned_run_by_run(tmp_path, capsys):
         settings.of_runs(config)['mlm'],
         sharding.abstract_mesh(8),
     )
-    assert first.flops == recipe.cost(made, made.phases[0]).parts
+    assert first.flops == recipe.cost(made, made.phases[0]).microbatches

@@ -6,8 +6,8 @@ import pytest
 from jepa_text.report import diagrams
 
 pytest.importorskip('matplotlib')
-READS = [('You', 'read'), ('<mask>', 'hidden'), ('.', 'read')]
-PREDICTS = [('', ''), ('know', 'word predicted'), ('', '')]
+READS = [('You', 'read'), ('<mask>', 'masked'), ('.', 'read')]
+PREDICTS = [('', ''), ('know', 'token predicted'), ('', '')]
 
 
 def texts(figure):
@@ -20,7 +20,7 @@ def test_tokens_stand_line_by_line_under_their_headings():
     down = {t.get_text(): t.get_position()[1] for t in figure.axes[0].texts}
     assert down['reads'] < down['You'] < down['<mask>'] == down['know'] < down['.']
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels == ['hidden', 'word predicted']
+    assert labels == ['masked', 'token predicted']
 
 
 def test_who_sees_whom_is_drawn_as_given_beside_its_lines():

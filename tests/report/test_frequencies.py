@@ -28,7 +28,7 @@ def test_a_run_that_learned_nothing_warns(folder, tmp_path, capsys, learns):
         mesh=dict(data=-1),
         steps=80 if learns else 1,
         schedule=dict(name='constant', value=1e-2 if learns else 1e-9),
-        evaluate=dict(every=80, rate=0.15, most_rows=8),
+        evaluate=dict(every=80, rate=0.15, max_rows=8),
         telemetry=dict(every=0, on_collapse='warn'),
     )
     tiny.train(config, tmp_path / 'run')
@@ -50,10 +50,10 @@ def test_entropy_is_of_the_rows_that_are_scored(folder):
     words = [token for token in np.concatenate(seen) if token > 5]
     _, counts = np.unique(words, return_counts=True)
     share = counts / counts.sum()
-    found = heldout.unigram_entropy(rows, range(6), most_rows=4)
+    found = heldout.unigram_entropy(rows, range(6), max_rows=4)
     assert found == pytest.approx(-(share * np.log(share)).sum())
-    whole = heldout.unigram_entropy(rows, range(6), most_rows=10**9)
-    assert whole == heldout.unigram_entropy(rows, range(6), most_rows=len(rows))
+    whole = heldout.unigram_entropy(rows, range(6), max_rows=10**9)
+    assert whole == heldout.unigram_entropy(rows, range(6), max_rows=len(rows))
 
 
 @pytest.mark.parametrize(

@@ -51,14 +51,14 @@ def test_curves_draw_the_values_with_their_references():
     assert figure.axes[0].get_ylabel() == 'nats' and figure.get_suptitle() == 'Loss'
 
 
-def test_a_run_keeps_its_colour_when_others_are_empty_or_baselines_come_first():
+def test_a_run_keeps_its_color_when_others_are_empty_or_baselines_come_first():
     empty = {'mlm': ((), ()), 'clm': RUNS['clm']}
-    colours = [
+    colors = [
         lines(plots.curves(runs, '', ''))['clm'].get_color()
         for runs in (RUNS, empty, {'untrained': RUNS['mlm'], **RUNS})
     ]
-    assert len(set(colours)) == 1
-    assert lines(plots.curves(RUNS, '', ''))['mlm'].get_color() != colours[0]
+    assert len(set(colors)) == 1
+    assert lines(plots.curves(RUNS, '', ''))['mlm'].get_color() != colors[0]
 
 
 @pytest.mark.parametrize('points', [5, 30])
@@ -66,11 +66,11 @@ def test_no_two_runs_look_alike(points):
     steps = np.arange(points)
     many = {f'run {i}': (steps, steps * (i + 1.0)) for i in range(40)}
     drawn = lines(plots.curves(many, '', ''))
-    looks = {
+    styles = {
         (line.get_color(), str(line._dash_pattern), line.get_marker())
         for line in drawn.values()
     }
-    assert len(looks) == 40
+    assert len(styles) == 40
     # Where only colors can tell them apart, as in the charts of an analysis.
     assert len({plots.shade(place) for place in range(18)}) == 18
     # In gray, those of one hue are told apart by dashes and markers.

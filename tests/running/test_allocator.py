@@ -88,7 +88,7 @@ def test_who_computes_is_known_before_jax_starts(platforms, plugins, is_cpu):
         ('study', True, 1),
         ('train', False, 0),
         ('plan', True, 0),
-        ('analyse', True, 0),
+        ('analyze', True, 0),
     ],
 )
 def test_only_the_command_line_that_trains_on_a_cpu_keeps_memory(

@@ -15,7 +15,7 @@ import pytest
 import tiny
 
 from jepa_text import load
-from jepa_text.analysis import analyse
+from jepa_text.analysis import analyze
 from jepa_text.parallel import exits
 from jepa_text.planning import worker
 from jepa_text.running import arithmetic, patterns, xla_flags
@@ -129,11 +129,11 @@ def _called():
     [
         lambda: tiny.train({}, ''),
         lambda: study.study({}, ''),
-        lambda: analyse.analyse({}, ''),
+        lambda: analyze.analyze({}, ''),
         lambda: load.load(''),
         lambda: worker.main(),
     ],
-    ids=['train', 'study', 'analyse', 'load', 'benchmark'],
+    ids=['train', 'study', 'analyze', 'load', 'benchmark'],
 )
 def test_every_way_in_mends_before_all_else(monkeypatch, start):
     monkeypatch.setattr(xla_flags, 'mend', _called)

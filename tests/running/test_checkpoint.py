@@ -23,7 +23,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from jepa_text.files import seal
+from jepa_text.files import checksums
 from jepa_text.running import checkpoint, restore
 
 
@@ -259,21 +259,21 @@ def test_all_damaged_is_none_and_starts_again(tmp_path):
 def test_leftovers_are_cleaned_on_opening(tmp_path, caplog):
     _save(tmp_path, 1, 2, 3, 4)
     for step in ('2', '4'):
-        (tmp_path / step / seal.NAME).unlink()
+        (tmp_path / step / checksums.NAME).unlink()
     (tmp_path / '5.orbax-checkpoint-tmp' / 'state').mkdir(parents=True)
     (tmp_path / 'deleting-0' / 'state').mkdir(parents=True)
     with checkpoint.Checkpointer(tmp_path) as store:
         assert store.last_step == 3
-    assert 'no SEAL.json' in caplog.text
+    assert 'no CHECKSUMS.json' in caplog.text
     assert _steps(tmp_path) == ['3', 'damaged-2', 'damaged-4']
 
 
-def test_step_is_sealed_soon_without_another_call(tmp_path):
+def test_step_is_complete_soon_without_another_call(tmp_path):
     with checkpoint.Checkpointer(tmp_path) as store:
         store.save(_state(1), {})
         deadline = time.monotonic() + 10
         while restore.newest_good_step(tmp_path) != 1:
-            assert time.monotonic() < deadline, 'never sealed'
+            assert time.monotonic() < deadline, 'never complete'
             time.sleep(0.02)
 
 
@@ -335,28 +335,30 @@ def test_retention_keeps_the_newest_and_the_multiples(tmp_path):
     assert _steps(tmp_path) == ['3', '6', '7', '8']
 
 
-def test_only_good_step_is_never_removed_before_a_newer_one_is_sealed(
+def test_only_good_step_is_never_removed_before_a_newer_one_is_complete(
     tmp_path, monkeypatch
 ):
-    whole, seen = seal.seal, []
+    whole, seen = checksums.write, []
 
     def watch(folder):
         seen.append((folder.name, restore.newest_good_step(tmp_path)))
         whole(folder)
 
-    monkeypatch.setattr(seal, 'seal', watch)
+    monkeypatch.setattr(checksums, 'write', watch)
     _save(tmp_path, 1, 2, 3, keep=1)
     assert seen == [('1', None), ('2', 1), ('3', 2)]
     assert _steps(tmp_path) == ['3']
 
 
-def test_failed_seal_keeps_the_old_step_and_raises_on_the_next_call(
+def test_failed_checksums_keeps_the_old_step_and_raises_on_the_next_call(
     tmp_path, monkeypatch
 ):
     with checkpoint.Checkpointer(tmp_path, keep=1) as store:
         store.save(_state(1), {}, wait=True)
         with monkeypatch.context() as patch:
-            patch.setattr(seal, 'seal', _raise(OSError(errno.EIO, 'Input/output error')))
+            patch.setattr(
+                checksums, 'write', _raise(OSError(errno.EIO, 'Input/output error'))
+            )
             store.save(_state(2), {})
             with pytest.raises(RuntimeError, match='Step 2 could not be saved') as caught:
                 store.wait()
@@ -377,7 +379,9 @@ def _raise(error):
 def test_error_inside_the_block_is_not_hidden_by_that_of_the_last_save(
     tmp_path, monkeypatch, caplog
 ):
-    monkeypatch.setattr(seal, 'seal', _raise(OSError(errno.EIO, 'Input/output error')))
+    monkeypatch.setattr(
+        checksums, 'write', _raise(OSError(errno.EIO, 'Input/output error'))
+    )
     with (
         pytest.raises(ZeroDivisionError),
         checkpoint.Checkpointer(tmp_path) as store,

@@ -13,7 +13,7 @@ import tiny
 
 from jepa_text import load, main
 from jepa_text.data import tokenizers
-from jepa_text.files import seal
+from jepa_text.files import checksums
 from jepa_text.parallel import exits
 from jepa_text.running import anew, metrics, restore
 
@@ -21,7 +21,7 @@ CHANGES = dict(
     steps=4,
     phases=(dict(objective=dict(name='mlm')),),
     checkpoint=dict(every=2, keep=2),
-    evaluate=dict(every=0, rate=0.15, most_rows=16),
+    evaluate=dict(every=0, rate=0.15, max_rows=16),
 )
 
 
@@ -97,7 +97,7 @@ def test_restart_begins_anew_and_keeps_the_old_files(run, capsys):
 def test_a_run_that_saved_nothing_yet_begins_again_by_itself(run):
     config, workdir = run
     for step in (workdir / 'checkpoints').iterdir():
-        (step / seal.NAME).unlink()  # killed before the first was sealed
+        (step / checksums.NAME).unlink()  # killed before the first was recorded
     tiny.train(config, workdir)
     assert restore.steps(workdir / 'checkpoints') == [2, 4]
 

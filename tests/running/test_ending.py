@@ -24,7 +24,7 @@ def run(tmp_path_factory):
         folder,
         steps=1,
         phases=(dict(objective=dict(name='mlm')),),
-        evaluate=dict(every=0, rate=0.15, most_rows=0),
+        evaluate=dict(every=0, rate=0.15, max_rows=0),
     )
     command.run(config, folder / 'my run')
     return folder / 'my run'
@@ -49,7 +49,7 @@ def test_it_says_where_things_are(run, monkeypatch):
 def test_the_lines_parse(run, monkeypatch):
     encode, analyze, export = shown(run)
     compile(encode[2], 'encode', 'exec')
-    for line, name in ((analyze, 'analyse'), (export, 'export')):
+    for line, name in ((analyze, 'analyze'), (export, 'export')):
         command, config, workdir = main.parse(line[line.index(name) - 1 :])
         assert command == name
     assert main.parse(analyze[2:])[1]['models'] == [str(run)]
@@ -57,7 +57,7 @@ def test_the_lines_parse(run, monkeypatch):
     assert analyze[1:3] == ['-m', 'jepa_text.main']
     # As the person called it.
     monkeypatch.setattr(sys, 'argv', ['/bin/jepa-text', 'train'])
-    assert shown(run)[1][:2] == ['/bin/jepa-text', 'analyse']
+    assert shown(run)[1][:2] == ['/bin/jepa-text', 'analyze']
 
 
 def test_a_name_that_no_list_can_hold_is_left_out(run):
@@ -68,9 +68,9 @@ def test_a_name_that_no_list_can_hold_is_left_out(run):
 
 @pytest.mark.slow
 def test_the_lines_run(run):
-    small = ['--config.test=8', '--config.train=8', '--config.halves=0']
+    small = ['--config.test=8', '--config.train=8', '--config.half_samples=0']
     for line in shown(run):
-        command = [*line, *small] if 'analyse' in line else line
+        command = [*line, *small] if 'analyze' in line else line
         environment = os.environ | {'PYTHONPATH': str(ROOT)}
         done = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True

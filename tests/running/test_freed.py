@@ -49,4 +49,4 @@ def test_a_model_that_was_used_is_freed(model):
 def test_a_function_of_a_model_is_compiled_once(model):
     assert model._encode(1, 'mean') is model._encode(1, 'mean')
     assert model._encode(1, 'mean') is not model._encode(0, 'mean')
-    assert model._words is model._words
+    assert model._probabilities is model._probabilities

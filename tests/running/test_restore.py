@@ -9,7 +9,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from jepa_text.files import seal
+from jepa_text.files import checksums
 from jepa_text.parallel import exits
 from jepa_text.running import checkpoint, restore
 
@@ -124,8 +124,8 @@ def test_absent_step_is_named_with_those_that_exist(folder, read):
 def test_damaged_step_is_not_restored(folder, tmp_path):
     with checkpoint.Checkpointer(tmp_path) as store:
         store.save(_state(), {}, wait=True)
-    (tmp_path / '5' / seal.NAME).unlink()
-    with pytest.raises(ValueError, match='cannot be trusted: it has no SEAL.json'):
+    (tmp_path / '5' / checksums.NAME).unlink()
+    with pytest.raises(ValueError, match='cannot be trusted: it has no CHECKSUMS.json'):
         restore.state(tmp_path, 5, _wanted())
     with pytest.raises(ValueError, match='cannot be trusted'):
         restore.part(tmp_path, 5, {})
@@ -135,13 +135,13 @@ def test_step_that_vanishes_while_it_is_looked_at_is_a_reason(folder, monkeypatc
     def gone(path):
         raise FileNotFoundError(2, 'No such file or directory')
 
-    monkeypatch.setattr(seal, 'stamp', gone)
+    monkeypatch.setattr(checksums, 'stamp', gone)
     assert 'it cannot be read' in restore.why_not(folder / '5')
 
 
 def test_unchanged_step_is_hashed_once(folder, monkeypatch):
     restore.why_not(folder / '5')
-    monkeypatch.setattr(seal, 'verify', None)
+    monkeypatch.setattr(checksums, 'verify', None)
     assert restore.why_not(folder / '5') is None
 
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import tiny
 
-from jepa_text.files import seal
+from jepa_text.files import checksums
 from jepa_text.parallel import exits
 from jepa_text.study import study
 
@@ -26,7 +26,7 @@ def config(folder):
         steps=4,
         phases=(dict(objective=dict(name='mlm')),),
         checkpoint=dict(every=1, keep=2),
-        evaluate=dict(every=0, rate=0.15, most_rows=16),
+        evaluate=dict(every=0, rate=0.15, max_rows=16),
     )
 
 
@@ -37,7 +37,7 @@ def test_a_state_that_could_not_be_saved_is_not_said_to_be(tmp_path, monkeypatch
     settings = config(tmp_path)
     with monkeypatch.context() as patch:
         # Behind the check for room, as when another process fills the disk.
-        patch.setattr(seal, 'seal', full)
+        patch.setattr(checksums, 'write', full)
         with pytest.raises(OSError, match='disk was full') as caught:
             tiny.train(settings, tmp_path / 'run', stop=ASKED)
     assert exits.code_of(caught.value) == exits.FAILED

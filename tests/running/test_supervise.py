@@ -24,7 +24,7 @@ CHILD = """
         code = code[:-1]
         step = folder / 'checkpoints' / str(count)
         step.mkdir(parents=True)
-        (step / 'SEAL.json').touch()
+        (step / 'CHECKSUMS.json').touch()
     if int(code) < 0:
         os.kill(os.getpid(), -int(code))
     os._exit(int(code))
@@ -35,7 +35,7 @@ def run(folder, codes, restarts=2):
     """(exit code, how often the child was started)."""
     command = [sys.executable, '-c', textwrap.dedent(CHILD), str(folder), codes]
     code = supervise.supervise(
-        command, restarts, lambda: supervise.sealed(folder), pause=0.01
+        command, restarts, lambda: supervise.complete(folder), pause=0.01
     )
     return code, len(list(folder.glob('started-*')))
 

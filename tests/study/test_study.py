@@ -28,15 +28,15 @@ NAN = math.nan
         (dict(a=5.0, b=5.5), 'best: 5.00 nats per token, 1.40 better', 'W'),
         (dict(a=7.05), 'that token frequencies do not give: `a`.', 'Worse than untr'),
         (dict(a=7.05), '0.65 worse than token frequencies alone', '-0.65'),
-        (dict(a=5.0, b=7.7), 'untrained at naming hidden tokens: `b`.', '`a`,'),
-        (dict(a=NAN, b=5.0), 'untrained at naming hidden tokens: `a`.', '-'),
-        (dict(a=NAN, b=5.0), '`b` names hidden tokens best', 'nan'),
+        (dict(a=5.0, b=7.7), 'untrained at naming masked tokens: `b`.', '`a`,'),
+        (dict(a=NAN, b=5.0), 'untrained at naming masked tokens: `a`.', '-'),
+        (dict(a=NAN, b=5.0), '`b` names masked tokens best', 'nan'),
     ],
 )
 def test_the_headline_says_what_the_runs_are_worth(losses, said, unsaid):
     headline = report.headline(results(untrained=7.6, **losses))
     assert said in headline and unsaid not in headline
-    # The untrained network is no run: it never names hidden tokens best.
+    # The untrained network is no run: it never names masked tokens best.
     assert '`untrained` names' not in report.headline(results(untrained=4.0, a=5.0))
 
 
@@ -46,7 +46,7 @@ def test_a_run_is_judged_by_its_own_masked_loss():
     mntp = {'heldout/mntp_loss': 2.0, 'heldout/mntp_accuracy': 0.5}
     found['models']['b'] = SHAPE | mntp
     found['models']['c'] = SHAPE
-    assert '`b` names hidden tokens best: 2.00' in report.headline(found)
+    assert '`b` names masked tokens best: 2.00' in report.headline(found)
     rows = {row[0]: row[1:] for row in report._losses(found)['table']['rows']}
     assert rows['b'][0] == 2.0 and rows['b'][2] == 0.5
     assert rows['c'] == [None] * 4
@@ -182,9 +182,9 @@ def test_what_was_measured_of_a_model_is_not_lost(own_text, monkeypatch, capsys)
     assert study.study(config, folder / 'kept') == found
     assert 'evaluating' not in capsys.readouterr().out
     # Another checkpoint is another model.
-    seal = next((folder / 'kept' / 'b' / 'checkpoints').glob('*/SEAL.json'))
+    checksums = next((folder / 'kept' / 'b' / 'checkpoints').glob('*/CHECKSUMS.json'))
     before = study._question(config, folder / 'kept', 'b')
-    seal.write_text(seal.read_text() + ' ')
+    checksums.write_text(checksums.read_text() + ' ')
     assert study._question(config, folder / 'kept', 'b') != before
 
 
@@ -198,7 +198,7 @@ SENTENCE = ['The whale saw the <mask>.', 'captain']
         (dict(names=('a', 'a')), "'a' is no name for a run"),
         (dict(names=('a', 'rows')), "'rows' is no name for a run"),
         (dict(names=('a', 'b/c')), "'b/c' is no name for a run"),
-        (dict(sentences=[('No hidden token.', 'x')]), 'with one <mask>'),
+        (dict(sentences=[('No masked token.', 'x')]), 'with one <mask>'),
         (dict(sentences=[('<mask> ' + 'whale ' * 99, 'x')]), 'but the runs read 30'),
         (dict(second=dict(name='mlm', rate=7)), "run 'b': .*rate"),
     ],

@@ -12,7 +12,7 @@ from jepa_text.training import extend, settle
 
 MLM = dict(objective=dict(name='mlm'))
 WSD = dict(name='wsd', peak=1e-2, warmup=0.25, decay=0.5)
-NONE = dict(every=0, rate=0.15, most_rows=16)
+NONE = dict(every=0, rate=0.15, max_rows=16)
 
 
 @pytest.fixture(scope='module')
@@ -79,7 +79,7 @@ def extended(folder, steps, at, config):
     """The config of so many steps for a run that `config` has brought to step `at`."""
     (folder / 'checkpoints' / str(at) / 'meta').mkdir(parents=True, exist_ok=True)
     (folder / 'checkpoints' / str(at) / 'meta' / 'metadata').write_text('{}')
-    (folder / 'checkpoints' / str(at) / 'SEAL.json').write_text('{}')
+    (folder / 'checkpoints' / str(at) / 'CHECKSUMS.json').write_text('{}')
     (folder / 'config.json').write_text(json.dumps(config))
     return settle.extended(config | {'steps': steps, 'extended': []}, folder)
 

@@ -69,7 +69,7 @@ def test_mntp_is_scored_as_it_predicts(folder, tmp_path):
     steps = 60
     schedule = dict(name='wsd', peak=1e-2, warmup=0.1, decay=0.3)
     objective = dict(name='mntp', rate=0.15)
-    section = dict(every=steps, rate=0.15, most_rows=99)
+    section = dict(every=steps, rate=0.15, max_rows=99)
     changes = dict(steps=steps, schedule=schedule, log_every=steps, evaluate=section)
     tiny.train(config(folder, objective, **changes), tmp_path / 'run')
     log = heldout_of(metrics.read(tmp_path / 'run'))
@@ -134,10 +134,10 @@ def test_a_section_is_judged_as_its_objective_says(section):
 
 
 def test_the_reading_of_an_objective_is_that_of_its_score():
-    left = heldout.scorings([network_of(dict(name='mlm', attends='left', rate=0.4))])
-    assert left['mlm']['attends'] == 'left' and left['mlm']['rate'] == 0.15
-    inside = dict(name='hybrid', mlm=dict(attends='left'))
-    assert heldout.scorings([network_of(inside)])['mlm']['attends'] == 'left'
+    left = heldout.scorings([network_of(dict(name='mlm', attends='causal', rate=0.4))])
+    assert left['mlm']['attends'] == 'causal' and left['mlm']['rate'] == 0.15
+    inside = dict(name='hybrid', mlm=dict(attends='causal'))
+    assert heldout.scorings([network_of(inside)])['mlm']['attends'] == 'causal'
     prefix = heldout.scorings([network_of(dict(name='clm', prefix=(0.2, 0.5)))])
     assert list(prefix) == ['prefix', 'clm', 'mlm']
     assert prefix['prefix']['prefix'] == (0.2, 0.5)
@@ -149,14 +149,14 @@ def test_the_last_phase_says_how_a_run_is_scored():
         (
             dict(name='clm'),
             dict(name='mntp'),
-            dict(name='mlm', attends='left'),
+            dict(name='mlm', attends='causal'),
             dict(name='mlm'),
         ),
     )
     assert list(heldout.scorings([clm, mntp])) == ['mntp', 'clm']
     assert list(heldout.scorings([mntp, clm, mlm])) == ['mlm', 'clm', 'mntp']
-    assert heldout.scorings([mlm, left])['mlm']['attends'] == 'left'
-    assert heldout.scorings([left, mlm])['mlm']['attends'] == 'both'
+    assert heldout.scorings([mlm, left])['mlm']['attends'] == 'causal'
+    assert heldout.scorings([left, mlm])['mlm']['attends'] == 'bidirectional'
 
 
 class Wordless(Objective):
@@ -188,7 +188,7 @@ def test_a_run_without_words_is_told_and_goes_on(folder, tmp_path, monkeypatch, 
     """Its phase is not scored, in words; the phase that names tokens is."""
     monkeypatch.setattr(mntp, 'make', lambda tokenizer, length, steps: Wordless())
     changes = dict(steps=3, checkpoint=dict(every=1, keep=3))
-    changes |= dict(evaluate=dict(every=1, rate=0.15, most_rows=16))
+    changes |= dict(evaluate=dict(every=1, rate=0.15, max_rows=16))
     tiny.train(
         config(folder, dict(name='mntp'), dict(name='mlm'), **changes), tmp_path / 'run'
     )
@@ -199,7 +199,7 @@ def test_a_run_without_words_is_told_and_goes_on(folder, tmp_path, monkeypatch, 
     first = load.load(tmp_path / 'run', step=1)
     assert 'lm_head' not in first.params
     assert np.isfinite(first.encode(['The whale'])).all()
-    with pytest.raises(ValueError, match='has no word head'):
+    with pytest.raises(ValueError, match='has no LM head'):
         first.fill('The <mask>')
     assert said.count('phase 0: its objective has no lm_head') == 1
     assert (
@@ -233,9 +233,9 @@ def test_bits_per_byte_are_of_the_bytes_predicted(folder):
     network = network_of(dict(name='clm'))
     params = jax.jit(functools.partial(network.init, 0))()
     mesh = sharding.make_mesh(devices=jax.devices()[:1])
-    most = 6
+    maximum = 6
     evaluator = heldout.Evaluator(
-        [network], rows, tokenizer, mesh, batch_size=4, most_rows=most
+        [network], rows, tokenizer, mesh, batch_size=4, max_rows=maximum
     )
     found = evaluator.run(params, network)
     texts, nats = [], 0.0
@@ -249,7 +249,7 @@ def test_bits_per_byte_are_of_the_bytes_predicted(folder):
         scores_LV = jax.nn.log_softmax(logits_LV)
         return -jnp.take_along_axis(scores_LV[:-1], row['tokens'][1:, None], axis=1)[:, 0]
 
-    for index in range(most):
+    for index in range(maximum):
         row = rows[index]
         loss_L = np.asarray(surprise(params, row), np.float64)
         for piece in range(1, row['segment_ids'].max() + 1):

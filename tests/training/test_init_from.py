@@ -49,7 +49,7 @@ def old(folder):
         steps=6,
         model=dict(name='transformer', preset='tiny', scan=True),
         phases=(dict(objective=dict(name='clm')),),
-        evaluate=dict(every=6, rate=0.15, most_rows=16),
+        evaluate=dict(every=6, rate=0.15, max_rows=16),
     )
     tiny.train(config, folder / 'old')
     return folder / 'old'
@@ -57,9 +57,9 @@ def old(folder):
 
 def config_of(folder, old, steps=4, **changes):
     """A run of MLM that begins with the old one; what is not given, that decides."""
-    section = dict(path=str(old)) | changes.pop('start', {})
-    given = dict(start=section, model={}, phases=MLM, steps=steps, log_every=1)
-    given |= dict(evaluate=dict(every=4, rate=0.15, most_rows=16))
+    section = dict(path=str(old)) | changes.pop('init_from', {})
+    given = dict(init_from=section, model={}, phases=MLM, steps=steps, log_every=1)
+    given |= dict(evaluate=dict(every=4, rate=0.15, max_rows=16))
     return tiny.config(folder, **(given | changes))
 
 
@@ -99,7 +99,7 @@ def test_a_run_goes_on_where_another_ended(folder, old, tmp_path, capsys):
     """What begins measures what CLM measured at its end, on the same rows."""
     made, state = begun(config_of(folder, old), tmp_path / 'new')
     last = tiny.log(old)[-1]
-    section = heldout.Config(every=4, rate=0.15, most_rows=16)
+    section = heldout.Config(every=4, rate=0.15, max_rows=16)
     found = heldout.make(made, section).run(state.params, made.phases[0].network)
     assert len(found) == 6 and last['step'] == 6
     assert found == {name: last[name] for name in found}
@@ -109,20 +109,20 @@ def test_a_run_goes_on_where_another_ended(folder, old, tmp_path, capsys):
     assert 'old at step 6: clm' in said and all(line in said for line in record['lines'])
 
 
-def test_resuming_is_exact_and_asks_the_start_nothing(folder, old, tmp_path, monkeypatch):
+def test_resuming_is_exact_and_asks_init_from_nothing(folder, old, tmp_path, monkeypatch):
     config = config_of(folder, old, steps=6, checkpoint=dict(every=2, keep=3))
     config['evaluate'] = dict(every=0)
     straight = tiny.train(config, tmp_path / 'straight')
     # As if killed between steps 4 and 6.
     shutil.copytree(tmp_path / 'straight', tmp_path / 'cut')
     shutil.rmtree(tmp_path / 'cut' / 'checkpoints' / '6')
-    for module, name in ((init_from, 'look'), (init_from, 'begin')):
+    for module, name in ((init_from, 'describe'), (init_from, 'begin')):
         monkeypatch.setattr(module, name, _never)
     again = tiny.train(config, tmp_path / 'cut')
     assert tiny.fingerprint(again) == tiny.fingerprint(straight)
     assert tiny.log(tmp_path / 'cut') == tiny.log(tmp_path / 'straight')
-    with pytest.raises(ValueError, match='start.head'):
-        changed = config | {'start': config['start'] | {'head': 'new'}}
+    with pytest.raises(ValueError, match='init_from.head'):
+        changed = config | {'init_from': config['init_from'] | {'head': 'new'}}
         tiny.train(changed, tmp_path / 'cut')
     # The run can be loaded, and so be a start itself.
     assert load.load(tmp_path / 'cut').network.encoder.depth == 2
@@ -173,34 +173,36 @@ def test_old_words_keep_their_scores_in_a_larger_vocabulary(folder, old, tmp_pat
     rng = np.random.default_rng(0)
     ids = jnp.asarray(rng.integers(8, count, (2, 16)), jnp.int32)
 
-    def scores(network, params):
-        ones, places = jnp.ones_like(ids), jnp.broadcast_to(jnp.arange(16), ids.shape)
-        hidden = network.apply('encoder', params, ids, ones, places, causal=False)
+    def logits(network, params):
+        ones, positions = jnp.ones_like(ids), jnp.broadcast_to(jnp.arange(16), ids.shape)
+        hidden = network.apply('encoder', params, ids, ones, positions, causal=False)
         return network.apply('lm_head', params, hidden, params['encoder']['embedding'])
 
-    found = jax.jit(functools.partial(scores, made.phases[0].network))(state.params)
-    wanted = jax.jit(functools.partial(scores, model.network))(model.params)
+    found = jax.jit(functools.partial(logits, made.phases[0].network))(state.params)
+    wanted = jax.jit(functools.partial(logits, model.network))(model.params)
     # Wider products add up in another order: equal rows, scores equal but for that.
     assert_allclose(found[..., :count], wanted, atol=1e-6)
 
 
 def test_words_are_found_by_their_text(tmp_path):
-    def words(name, listed):
+    def tokenizer_with(name, listed):
         (tmp_path / name).mkdir()
         hf_cases.write_tokenizer(tmp_path / name, listed)
         return tokenizers.load(tmp_path / name / 'tokenizer.json')
 
-    first = words('a', ['<pad>', '<bos>', '<eos>', '<mask>', 'w4', 'w5', 'w6'])
-    other = words('b', ['<mask>', '<pad>', '<bos>', '<eos>', 'w6', 'w4', 'x', 'y'])
-    rows_V = convert.word_rows(first, other, have=8, want=10)
+    first = tokenizer_with('a', ['<pad>', '<bos>', '<eos>', '<mask>', 'w4', 'w5', 'w6'])
+    other = tokenizer_with(
+        'b', ['<mask>', '<pad>', '<bos>', '<eos>', 'w6', 'w4', 'x', 'y']
+    )
+    rows_V = convert.token_rows(first, other, have=8, want=10)
     assert rows_V.tolist() == [3, 0, 1, 2, 6, 4, -1, -1, -1, -1]
     # A row that is there for no word keeps its place.
-    assert convert.word_rows(first, first, 9, 9).tolist() == list(range(9))
+    assert convert.token_rows(first, first, 9, 9).tolist() == list(range(9))
     params = {
         'encoder': {'embedding': jnp.arange(16.0).reshape(8, 2)},
         'lm_head': {'output': {'kernel': jnp.arange(8.0)[None]}, 'bias': jnp.arange(8.0)},
     }
-    moved = convert.with_words(params, rows_V, known=7)
+    moved = convert.with_token_rows(params, rows_V, known=7)
     expected = [3, 0, 1, 2, 6, 4, 3, 3, 3, 3]
     assert_allclose(moved['encoder']['embedding'][:, 0] / 2, expected, atol=1e-6)
     assert_allclose(moved['lm_head']['output']['kernel'][0], expected, atol=1e-6)
@@ -233,7 +235,7 @@ def test_ways_that_do_not_lead_there_are_told():
 
 def test_identity_copies_change_nothing(folder, old, tmp_path):
     section = dict(depth=5, scan=False)
-    config = config_of(folder, old, model=section, start=dict(layers='identity'))
+    config = config_of(folder, old, model=section, init_from=dict(layers='identity'))
     made, state = begun(config, tmp_path / 'new')
     model = load.load(old)
     rows = [model.row(text) for text in ('The whale saw.', 'A captain of the union.')]
@@ -293,7 +295,7 @@ def test_what_is_listed_by_layer_goes_with_the_layers(changes, how, theta, windo
     assert (found['rope_theta'], found['window']) == (theta, window)
     assert found['depth'] == len(theta)
     if len(theta) == 4:
-        with pytest.raises(ValueError, match='say how, start.layers='):
+        with pytest.raises(ValueError, match='say how, init_from.layers='):
             init_from._changed(section, changes, None)
 
 
@@ -308,7 +310,7 @@ def test_what_is_listed_by_layer_goes_with_the_layers(changes, how, theta, windo
         (dict(name='mixture', parts=(dict(name='clm'), dict(name='mntp'))), 1),
     ],
 )
-def test_where_a_hidden_token_is_named(section, shift):
+def test_where_a_masked_token_is_named(section, shift):
     tokenizer = tokenizers.load(tokenizers.BUNDLED)
     objective = resolve.build(
         'objectives', section, tokenizer=tokenizer, length=16, steps=1
@@ -316,7 +318,7 @@ def test_where_a_hidden_token_is_named(section, shift):
     assert load._shift(objective) == shift
 
 
-def test_a_run_of_clm_is_read_to_the_left(folder, old, tmp_path):
+def test_a_run_of_clm_is_read_causally(folder, old, tmp_path):
     """By load as by what is exported; words are then named one before them."""
     model, (exported, _) = load.load(old), export.of_run(old)
     for one in (model, exported, load.untrained(old)):
@@ -335,7 +337,10 @@ def test_a_run_of_clm_is_read_to_the_left(folder, old, tmp_path):
 
 def test_what_did_not_fit_can_be_corrected_in_the_same_folder(folder, old, tmp_path):
     """Until a step is saved; what the run that failed had found is not believed."""
-    path, seal = tmp_path / 'run', tmp_path / 'run' / 'checkpoints' / '1' / 'SEAL.json'
+    path, checksums = (
+        tmp_path / 'run',
+        tmp_path / 'run' / 'checkpoints' / '1' / 'CHECKSUMS.json',
+    )
     wrong = settings.plain(config_of(folder, old, model=dict(depth=3)))
 
     def opened(config):
@@ -345,47 +350,49 @@ def test_what_did_not_fit_can_be_corrected_in_the_same_folder(folder, old, tmp_p
     opened(wrong)
     stale = {'model': {'name': 'nothing'}, 'tied': True, 'family': None, 'lines': []}
     (path / init_from.FILE).write_text(json.dumps(stale))
-    right = wrong | {'start': wrong['start'] | {'layers': 'interleave'}}
+    right = wrong | {'init_from': wrong['init_from'] | {'layers': 'interleave'}}
     assert settle.completed(right, path)['model']['preset'] == 'tiny'
-    assert opened(right)['start']['layers'] == 'interleave'
+    assert opened(right)['init_from']['layers'] == 'interleave'
     # Times that a baseline was matched by are those of the config there.
     timed = right | {'baseline': {'by': 'time', 'ratios': [1.5]}}
     with pytest.raises(ValueError, match='belongs to a run with another config'):
         opened(timed)
-    seal.parent.mkdir(parents=True)
-    seal.write_text('')
+    checksums.parent.mkdir(parents=True)
+    checksums.write_text('')
     with pytest.raises(ValueError, match='belongs to a run with another config'):
         opened(wrong)
     assert settle.completed(right, path)['model']['name'] == 'nothing'
 
 
-def test_rows_in_the_words_of_another_start_are_told(folder, foreign, tmp_path):
+def test_rows_in_the_words_of_another_model_are_told(folder, foreign, tmp_path):
     rows = dict(source=dict(name='bundled'), row_length=tiny.LENGTH)
-    config = config_of(folder, f'hf:{foreign}', prepare=dict(rows, tokenizer='start'))
+    config = config_of(folder, f'hf:{foreign}', prepare=dict(rows, tokenizer='init_from'))
     with pytest.raises(
-        ValueError, match='The rows in .* are not in the words.*Name another data.folder'
+        ValueError, match='The rows in .* are not in the tokens.*Name another data.folder'
     ):
         tiny.train(config, tmp_path / 'run')
     assert not (tmp_path / 'run').exists()
     # A run that is resumed, or names its words itself, asks the start nothing.
     place = config['data']['folder']
-    init_from.check_rows(config['start'], 'bundled', place, tmp_path / 'run')
+    init_from.check_rows(config['init_from'], 'bundled', place, tmp_path / 'run')
     (tmp_path / 'run' / 'checkpoints' / '1').mkdir(parents=True)
-    for file in (init_from.FILE, 'checkpoints/1/SEAL.json'):
+    for file in (init_from.FILE, 'checkpoints/1/CHECKSUMS.json'):
         (tmp_path / 'run' / file).write_text('')
-    init_from.check_rows(dict(path='hf:gone'), 'start', place, tmp_path / 'run')
+    init_from.check_rows(dict(path='hf:gone'), 'init_from', place, tmp_path / 'run')
 
 
 def test_heads(folder, old, tmp_path):
     """Kept, made anew, or, where it was tied, a copy of the embedding."""
     kept = load.load(old).params
-    config = config_of(folder, old, start=dict(head='new'))
+    config = config_of(folder, old, init_from=dict(head='new'))
     _, anew = begun(config, tmp_path / 'a', modules=())
     kernels = [np.asarray(x['lm_head']['output']['kernel']) for x in (anew.params, kept)]
     assert np.abs(kernels[0] - kernels[1]).max() > 1e-3
     same(anew.params['encoder'], kept['encoder'])
     tied = (dict(objective=dict(name='mlm', tied=True)),)
-    with pytest.raises(ValueError, match="tied=True would throw away.*start.head='new'"):
+    with pytest.raises(
+        ValueError, match="tied=True would throw away.*init_from.head='new'"
+    ):
         begun(config_of(folder, old, phases=tied), tmp_path / 'b')
     params = {'encoder': {'embedding': jnp.ones((4, 2))}, 'lm_head': {}}
     shapes = {'lm_head': {'output': {'kernel': jnp.zeros((2, 4))}}}
@@ -393,14 +400,14 @@ def test_heads(folder, old, tmp_path):
     assert_array_equal(made['lm_head']['output']['kernel'], np.ones((2, 4)))
 
 
-def test_new_weights_are_those_of_a_run_without_a_start(folder, old, tmp_path, capsys):
+def test_new_weights_are_those_of_a_run_without_init_from(folder, old, tmp_path, capsys):
     """The same model from scratch: what a start is worth is measured against it."""
-    config = config_of(folder, old, start=dict(weights='new'))
+    config = config_of(folder, old, init_from=dict(weights='new'))
     _, state = begun(config, tmp_path / 'a', modules=())
     made = assemble.make(settle.completed(settings.plain(config)))
     fresh = jax.jit(functools.partial(made.phases[0].network.init, made.seed))()
     same(state.params, fresh)
-    assert 'shape and words alone' in capsys.readouterr().out
+    assert 'shape and tokenizer alone' in capsys.readouterr().out
 
 
 def test_moments_are_kept_where_they_fit(folder, old, tmp_path):
@@ -409,7 +416,7 @@ def test_moments_are_kept_where_they_fit(folder, old, tmp_path):
     config = config_of(
         folder,
         old,
-        start=dict(optimizer='kept'),
+        init_from=dict(optimizer='kept'),
         phases=(dict(objective=section),),
     )
     _, state = begun(config, tmp_path / 'new')
@@ -427,7 +434,9 @@ def test_moments_are_kept_where_they_fit(folder, old, tmp_path):
         (dict(optimizer=dict(name='sgd')), 'was trained by'),
         (dict(model=dict(depth=3)), r'encoder/layers/.* is \(2, .* there and \(3, '),
     ):
-        config = config_of(folder, old, **{**changes, 'start': dict(optimizer='kept')})
+        config = config_of(
+            folder, old, **{**changes, 'init_from': dict(optimizer='kept')}
+        )
         with pytest.raises(ValueError, match=says):
             begun(config, tmp_path / 'bad')
 
@@ -442,7 +451,7 @@ def test_moments_are_kept_with_another_scan(folder, tmp_path, name, scan):
         model=dict(name='transformer', preset='tiny', scan=not scan),
         optimizer=dict(name=name),
         phases=MLM,
-        evaluate=dict(every=0, rate=0.15, most_rows=16),
+        evaluate=dict(every=0, rate=0.15, max_rows=16),
     )
     tiny.train(config, tmp_path / 'old')
     after = []
@@ -450,7 +459,7 @@ def test_moments_are_kept_with_another_scan(folder, tmp_path, name, scan):
         changed = config_of(
             folder,
             tmp_path / 'old',
-            start=dict(optimizer='kept'),
+            init_from=dict(optimizer='kept'),
             optimizer=dict(name=name),
             model=dict(scan=now),
         )
@@ -483,12 +492,12 @@ def test_layers_of_different_ages_are_not_scanned_with_their_moments():
         (dict(path='x', head='new', optimizer='kept'), "head='new' has no moments"),
         (dict(path='x', layers='twice'), "layers='twice'"),
         (dict(path='hf:x', step=3), 'neither steps nor moments'),
-        (dict(path='x', become=dict(mask='auto')), 'about models of others'),
+        (dict(path='x', adapt=dict(mask='auto')), 'about models of others'),
         (dict(path='nowhere'), 'holds no config.json'),
     ],
 )
 def test_sections_that_mean_nothing(folder, section, says):
-    config = tiny.config(folder, start=section, model={})
+    config = tiny.config(folder, init_from=section, model={})
     with pytest.raises((ValueError, FileNotFoundError), match=says):
         settle.completed(settings.plain(config))
 
@@ -496,7 +505,7 @@ def test_sections_that_mean_nothing(folder, section, says):
 def test_a_model_of_another_shape_is_told(folder, old, tmp_path):
     with pytest.raises(ValueError, match='ffn/up/kernel is .* there and .* here'):
         begun(config_of(folder, old, model=dict(ffn_width=96)), tmp_path / 'a')
-    with pytest.raises(ValueError, match='start.layers='):
+    with pytest.raises(ValueError, match='init_from.layers='):
         begun(config_of(folder, old, model=dict(depth=3)), tmp_path / 'b')
     whole = dict(name='transformer', preset='tiny', qk_norm=True)
     with pytest.raises(ValueError, match='q_norm/scale is not in the start'):
@@ -521,17 +530,17 @@ def test_a_decoder_of_others_becomes_an_encoder(folder, foreign, tmp_path):
     config = config_of(
         folder,
         f'hf:{foreign}',
-        start=dict(become=dict(mask='auto')),
+        init_from=dict(adapt=dict(mask='auto')),
         steps=2,
-        prepare=dict(source=source, tokenizer='start', row_length=16, shards=1),
+        prepare=dict(source=source, tokenizer='init_from', row_length=16, shards=1),
         data=dict(folder=str(tmp_path / 'rows'), row_length=16, batch_size=8),
         phases=(dict(objective=dict(name='mntp')),),
-        optimizer=dict(name='adamw', rates=(('layer_[01]/', 0.0),)),
+        optimizer=dict(name='adamw', lr_multipliers=(('layer_[01]/', 0.0),)),
         schedule=1e-3,
         evaluate=dict(every=0),
     )
     state = tiny.train(config, tmp_path / 'run')
-    imported = load.load(f'hf:{foreign}', become={})
+    imported = load.load(f'hf:{foreign}', adapt={})
     model = load.load(tmp_path / 'run')
     assert model.tokenizer.fingerprint == imported.tokenizer.fingerprint
     assert (model.shift, model.params['lm_head']) == (1, {})
@@ -570,7 +579,7 @@ unstacked = convert.transformer.unstack_layers
 def test_rates_multiply_updates_exactly(name, scan):
     params = params_of(scan)
     grads = jax.tree.map(jnp.cos, params)
-    rates = (
+    lr_multipliers = (
         ('layer_0/', 0.0),
         ('layer_1/', 0.5),
         ('kernel$', 0.25),
@@ -582,7 +591,7 @@ def test_rates_multiply_updates_exactly(name, scan):
         return jax.jit(optimizer.update)(grads, optimizer.init(params), params)
 
     plain, state = updates({'name': name})
-    scaled, its = updates({'name': name, 'rates': rates})
+    scaled, its = updates({'name': name, 'lr_multipliers': lr_multipliers})
     same(state, its)
     if scan:
         plain, scaled = ({'encoder': unstacked(x['encoder'])} for x in (plain, scaled))
@@ -595,15 +604,17 @@ def test_rates_multiply_updates_exactly(name, scan):
 
 
 def test_rates_that_match_nothing_are_told():
-    section = {'name': 'adamw', 'rates': (('layer_7/', 0.0),)}
+    section = {'name': 'adamw', 'lr_multipliers': (('layer_7/', 0.0),)}
     with pytest.raises(ValueError, match="'layer_7/' matches no parameter.*encoder/"):
-        optimizers.check_rates(section, [params_of(True)])
+        optimizers.check_lr_multipliers(section, [params_of(True)])
     # One pair is not a list of pairs.
-    for rates in (('embedding$', 0.0), 'embedding$', 0.0):
+    for lr_multipliers in (('embedding$', 0.0), 'embedding$', 0.0):
         with pytest.raises(
             ValueError, match=r"pairs of a pattern.*\(\('embedding\$', 0.1"
         ):
-            optimizers.check_rates({'rates': rates}, [params_of(True)])
+            optimizers.check_lr_multipliers(
+                {'lr_multipliers': lr_multipliers}, [params_of(True)]
+            )
 
 
 # The config.
@@ -630,14 +641,14 @@ def test_the_config_of_continued_pretraining(old, foreign, tmp_path):
         assert float(schedule(steps - 2001 if steps > 2000 else 0)) > 0
         objective = config['phases'][0]['objective']['name']
         assert objective == ('mntp' if 'mntp' in argument else 'mlm')
-    desk = settings.plain(cpt.get_config(f'{old},300,mlm,desk'))
-    assert desk['data']['folder'].startswith('runs/rows-128-old-')
-    assert desk['steps'] == 300
+    toy = settings.plain(cpt.get_config(f'{old},300,mlm,toy'))
+    assert toy['data']['folder'].startswith('runs/rows-128-old-')
+    assert toy['steps'] == 300
     # Rows are of the words of one start, whatever else is called so.
     arguments = [
         f'{path},2k,mlm{size}'
         for path in ('hf:a/x', 'hf:b/x', 'runs/x')
-        for size in ('', ',desk')
+        for size in ('', ',toy')
     ]
     folders = [cpt.get_config(one).data.folder for one in arguments]
     assert len(set(folders)) == 6 and 'runs/rows-cpt-x-' in folders[0]

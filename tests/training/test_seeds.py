@@ -43,7 +43,7 @@ def test_a_config_may_have_any_of_them(seed, tmp_path_factory):
 
 @pytest.mark.parametrize('name', ['sigreg', 'visreg'])
 def test_directions_are_those_of_the_seed_and_the_step(name):
-    latent = dict(regularise=dict(name=name, weight=0.1, directions=2))
+    latent = dict(regularizer=dict(name=name, weight=0.1, directions=2))
     objective = test_objectives.build('hybrid', latent=latent)
     network = test_objectives.network_of(objective)
     params = test_objectives.init(network)

@@ -40,7 +40,9 @@ def setup(*given, **options):
     return MADE[key]
 
 
-def make(name, accumulate=1, clip_norm=1.0, optimizer=None, look_every=0, **section):
+def make(
+    name, accumulate=1, clip_norm=1.0, optimizer=None, diagnostics_every=0, **section
+):
     objective = resolve.build(
         'objectives', {'name': name, **section}, tokenizer=TOKENIZER, length=L, steps=50
     )
@@ -54,7 +56,7 @@ def make(name, accumulate=1, clip_norm=1.0, optimizer=None, look_every=0, **sect
         optimizer,
         schedule,
         phase_start=0,
-        look_every=look_every,
+        diagnostics_every=diagnostics_every,
         clip_norm=clip_norm,
         accumulate=accumulate,
     )
@@ -95,18 +97,18 @@ def equal(a, b):
 @pytest.mark.parametrize('name', ['clm', 'mlm', 'hybrid'])
 def test_accumulated_is_whole(name):
     plain = dict(name='sgd')
-    whole, parts = setup(name, optimizer=plain), setup(name, 4, optimizer=plain)
+    whole, microbatches = setup(name, optimizer=plain), setup(name, 4, optimizer=plain)
     batch = batch_of(whole.objective)
     one, one_metrics = whole.step(whole.create(), batch)
-    four, four_metrics = parts.step(parts.create(), batch)
+    four, four_metrics = microbatches.step(microbatches.create(), batch)
     close(four.params, one.params, atol=1e-6)
     for key in ('train/loss', 'train/grad_norm'):
         assert_allclose(four_metrics[key], one_metrics[key], rtol=1e-5)
 
 
-def test_parts_save_memory_in_steps_with_a_closer_look_too():
+def test_microbatches_save_memory_in_steps_with_a_diagnostics_too():
     def taken(accumulate):
-        run = setup('hybrid', accumulate, look_every=1)
+        run = setup('hybrid', accumulate, diagnostics_every=1)
         batch = {
             key: np.concatenate([rows] * 16)
             for key, rows in batch_of(run.objective).items()
@@ -117,37 +119,37 @@ def test_parts_save_memory_in_steps_with_a_closer_look_too():
     assert taken(8) < taken(1) / 3
 
 
-@pytest.mark.parametrize('look_every', [0, 2])
-def test_the_gradients_wait_for_the_closer_look(look_every):
+@pytest.mark.parametrize('diagnostics_every', [0, 2])
+def test_the_gradients_wait_for_the_diagnostics(diagnostics_every):
     """A compiler may else hold the gradients of both; CPU's does either way (LOG.md)."""
-    run = setup('hybrid', look_every=look_every)
+    run = setup('hybrid', diagnostics_every=diagnostics_every)
     state, batch = jax.eval_shape(run.create), batch_of(run.objective)
     program = jax.make_jaxpr(run.raw)(state, batch).jaxpr
     names = [equation.primitive.name for equation in program.eqns]
-    assert names.count('optimization_barrier') == bool(look_every)
-    if look_every:
+    assert names.count('optimization_barrier') == bool(diagnostics_every)
+    if diagnostics_every:
         after = program.eqns[names.index('optimization_barrier') + 1 :]
         read = {id(x) for equation in after for x in equation.invars}
         given = program.invars[: len(jax.tree.leaves(state))]
         assert not read & {id(x) for x in given}
 
 
-@pytest.mark.parametrize('rule', ['softmin', 'normalised'])
-def test_parts_of_the_first_step_weigh_both_losses_the_same(rule):
+@pytest.mark.parametrize('rule', ['softmin', 'normalized'])
+def test_microbatches_of_the_first_step_weigh_both_losses_the_same(rule):
     plain = dict(optimizer=dict(name='sgd'), balance=dict(name=rule))
-    whole, parts = setup('hybrid', **plain), setup('hybrid', 4, **plain)
+    whole, microbatches = setup('hybrid', **plain), setup('hybrid', 4, **plain)
     batch = batch_of(whole.objective)
     one, one_metrics = whole.step(whole.create(), batch)
-    four, four_metrics = parts.step(parts.create(), batch)
+    four, four_metrics = microbatches.step(microbatches.create(), batch)
     close(four.params, one.params, atol=1e-6)
     assert_allclose(four_metrics['jepa/lambda'], one_metrics['jepa/lambda'], rtol=1e-5)
 
 
 @pytest.mark.parametrize('on, sample', [('rows', 1024), ('tokens', 1024), ('tokens', 24)])
-def test_sigreg_weighs_the_same_in_parts(on, sample):
+def test_sigreg_weighs_the_same_in_microbatches(on, sample):
     """Of vectors that are all the same, where it is N times a constant."""
     rule = dict(name='sigreg', weight=0.1, directions=8, on=on, sample=sample)
-    objective = setup('hybrid', latent=dict(regularise=rule)).objective
+    objective = setup('hybrid', latent=dict(regularizer=rule)).objective
     where_BM = np.random.default_rng(0).random((B, 6)) < 0.8
     where_BM[:, 0] = True
 
@@ -161,8 +163,8 @@ def test_sigreg_weighs_the_same_in_parts(on, sample):
         return float(objective.penalty(view, made)['sigreg'])
 
     whole = where_BM.sum()
-    parts = sum(penalty(where_BM[part::4]) for part in range(4))
-    assert_allclose(parts, penalty(where_BM), rtol=0.15)
+    microbatches = sum(penalty(where_BM[part::4]) for part in range(4))
+    assert_allclose(microbatches, penalty(where_BM), rtol=0.15)
 
 
 def test_target_moves_by_one_minus_momentum_exactly():
@@ -258,12 +260,12 @@ def test_devices_agree():
         losses.append(metrics['train/loss'])
     for sizes in MESHES[jax.device_count()]:
         mesh = sharding.make_mesh(**sizes)
-        places = sharding.shardings(jax.eval_shape(run.create), mesh)
-        state = jax.jit(run.create, out_shardings=places)()
+        shardings = sharding.shardings(jax.eval_shape(run.create), mesh)
+        state = jax.jit(run.create, out_shardings=shardings)()
         go = jax.jit(
             run.raw,
-            in_shardings=(places, sharding.batch_sharding(mesh)),
-            out_shardings=(places, sharding.replicated(mesh)),
+            in_shardings=(shardings, sharding.batch_sharding(mesh)),
+            out_shardings=(shardings, sharding.replicated(mesh)),
             donate_argnums=0,
         )
         go = sharding.within(mesh, go)
@@ -332,7 +334,7 @@ def test_what_is_new_after_a_switch_first_moves_by_the_rate(name, b2):
     new, metrics = after.step(state, batch_of(after.objective, 9))
     rate = float(metrics['train/learning_rate'])
 
-    def largest(*parts):
+    def largest(*microbatches):
         """Of what Adam moves; entries whose gradient is tiny move less, beside eps."""
         moved = jax.tree.map(lambda a, b: jnp.abs(a - b).max() / rate, new, old)
         leaves = jax.tree_util.tree_leaves_with_path(moved)
@@ -340,7 +342,7 @@ def test_what_is_new_after_a_switch_first_moves_by_the_rate(name, b2):
         return [
             move
             for path, move in named.items()
-            if path.split('/')[0] in parts
+            if path.split('/')[0] in microbatches
             and not (name == 'muon' and re.search(optimizers.HIDDEN, path))
         ]
 
@@ -368,8 +370,8 @@ def test_state_is_all_there_is():
 
 
 @pytest.mark.parametrize('section', ['hybrid', 'ijepa', 'sentence'])
-def test_the_closer_look_is_at_the_gradient_of_each_loss(section):
-    run = setup(section, look_every=1)
+def test_the_diagnostics_is_at_the_gradient_of_each_loss(section):
+    run = setup(section, diagnostics_every=1)
     state, batch = run.create(), batch_of(run.objective)
     view = View(
         apply=run.network.apply,
@@ -390,32 +392,35 @@ def test_the_closer_look_is_at_the_gradient_of_each_loss(section):
         return jax.flatten_util.ravel_pytree(tree)[0]
 
     latent, tokens = (gradient(row) for row in jnp.eye(2))
-    looked = jax.jit(run.objective.look)(state.params, view)
-    assert set(looked) == set(run.objective.look_names)
-    assert {x.dtype for x in looked.values()} == {jnp.dtype('float32')}
+    measured = jax.jit(run.objective.diagnostics)(state.params, view)
+    assert set(measured) == set(run.objective.diagnostic_names)
+    assert {x.dtype for x in measured.values()} == {jnp.dtype('float32')}
     norms = np.linalg.norm(latent), np.linalg.norm(tokens)
     cosine = latent @ tokens / (norms[0] * norms[1])
-    found = [looked[name] for name in diagnostics.GRADIENTS]
+    found = [measured[name] for name in diagnostics.GRADIENTS]
     assert_allclose(found, [*norms, cosine], rtol=1e-4, atol=1e-5)
     assert abs(norms[0] - norms[1]) > 1e-2
 
 
-def test_the_closer_look_is_taken_when_due_and_kept_until_the_next():
-    run = setup('hybrid', look_every=2)
+def test_the_diagnostics_is_taken_when_due_and_kept_until_the_next():
+    run = setup('hybrid', diagnostics_every=2)
     state, seen = run.create(), []
     for seed in range(4):
         state, metrics = run.step(state, batch_of(run.objective, seed))
-        seen.append([float(metrics[name]) for name in run.objective.look_names])
+        seen.append([float(metrics[name]) for name in run.objective.diagnostic_names])
     assert seen[0] == seen[1] and seen[2] == seen[3] and seen[0] != seen[2]
     assert np.isfinite(seen).all()
 
 
 def test_what_is_not_measured_is_no_number():
     """Without looks, in a batch without latents, and after a first step that failed."""
-    never, due = setup('hybrid', look_every=0), setup('hybrid', look_every=9)
+    never, due = (
+        setup('hybrid', diagnostics_every=0),
+        setup('hybrid', diagnostics_every=9),
+    )
     batch = batch_of(never.objective)
     _, metrics = never.step(never.create(), batch)
-    assert not set(never.objective.look_names) & set(metrics)
+    assert not set(never.objective.diagnostic_names) & set(metrics)
     empty = batch | {'target_mask': np.zeros_like(batch['target_mask'])}
     state, metrics = never.step(never.create(), empty)
     signs = [metrics[f'jepa/{name}'] for name in ('target_std', 'cosine', 'lambda')]
@@ -425,15 +430,15 @@ def test_what_is_not_measured_is_no_number():
     failed, _ = due.step(broken, batch)
     assert int(failed.skipped) == 1
     _, metrics = due.step(failed.replace(params=due.create().params), batch)
-    assert np.isnan([metrics[name] for name in due.objective.look_names]).all()
+    assert np.isnan([metrics[name] for name in due.objective.diagnostic_names]).all()
     assert diagnostics.collapse(metrics) == {}
 
 
 @pytest.mark.parametrize(
-    'rule, accumulate', [('softmin', 1), ('normalised', 4), ('gradient_ratio', 1)]
+    'rule, accumulate', [('softmin', 1), ('normalized', 4), ('gradient_ratio', 1)]
 )
 def test_balances_with_a_memory_learn_it_outside_the_gradient(rule, accumulate):
-    run = setup('hybrid', accumulate, look_every=1, balance=dict(name=rule))
+    run = setup('hybrid', accumulate, diagnostics_every=1, balance=dict(name=rule))
     state = run.create()
     for seed in range(4):
         state, metrics = run.step(state, batch_of(run.objective, seed))
@@ -442,7 +447,7 @@ def test_balances_with_a_memory_learn_it_outside_the_gradient(rule, accumulate):
     moved = {
         name
         for name, value in state.memory.items()
-        if name != 'look' and not np.array_equal(value, before[name])
+        if name != 'diagnostics' and not np.array_equal(value, before[name])
     }
     assert moved
 
@@ -453,11 +458,13 @@ def test_balances_with_a_memory_learn_it_outside_the_gradient(rule, accumulate):
 def test_a_balance_is_measured_as_often_as_it_asks(asked, every, wanted):
     balance = dict(name='gradient_ratio', every=every) if every else 0.5
     objective = setup('hybrid', balance=balance).objective
-    assert objective.look_every(asked) == wanted
+    assert objective.diagnostics_every(asked) == wanted
 
 
 def test_gradient_ratio_learns_without_telemetry():
-    run = setup('hybrid', look_every=0, balance=dict(name='gradient_ratio', ratio=0.5))
+    run = setup(
+        'hybrid', diagnostics_every=0, balance=dict(name='gradient_ratio', ratio=0.5)
+    )
     state, _ = run.step(run.create(), batch_of(run.objective))
     _, metrics = run.step(state, batch_of(run.objective, 1))
     assert float(metrics['jepa/lambda']) != 0.5
@@ -466,7 +473,9 @@ def test_gradient_ratio_learns_without_telemetry():
 
 def test_gradient_ratio_keeps_its_ratio():
     balance = dict(name='gradient_ratio', ratio=1.0, momentum=0.0)
-    run = setup('hybrid', look_every=1, balance=balance, optimizer=dict(name='sgd'))
+    run = setup(
+        'hybrid', diagnostics_every=1, balance=balance, optimizer=dict(name='sgd')
+    )
     state = run.create()
     for _ in range(8):
         state, metrics = run.step(state, batch_of(run.objective, 0))
@@ -486,12 +495,12 @@ def test_the_embedding_is_shared_when_only_layers_are_averaged():
     assert moved['layer_0']['ffn']['up']['kernel'] > 0
 
 
-def test_without_ema_there_is_no_target_and_a_regulariser_joins():
+def test_without_ema_there_is_no_target_and_a_regularizer_joins():
     latent = dict(
         momentum=None,
         stop_gradient=False,
         distance='mse',
-        regularise=dict(name='sigreg', weight=0.1, directions=8),
+        regularizer=dict(name='sigreg', weight=0.1, directions=8),
     )
     run = setup('hybrid', latent=latent)
     state = run.create()
@@ -500,7 +509,7 @@ def test_without_ema_there_is_no_target_and_a_regulariser_joins():
     assert np.isfinite(metrics['train/loss']) and metrics['jepa/sigreg'] > 0
 
 
-def test_prototypes_move_their_centre():
+def test_prototypes_move_their_center():
     run = setup('hybrid', latent=dict(distance='prototypes', prototypes=8))
     state, _ = run.step(run.create(), batch_of(run.objective))
-    assert (np.asarray(state.memory['centre']) != 0).any()
+    assert (np.asarray(state.memory['center']) != 0).any()

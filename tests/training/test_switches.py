@@ -32,7 +32,7 @@ def made(folder, *sections, at_switch=None, **changes):
         folder,
         steps=2 * len(phases),
         phases=phases,
-        evaluate=dict(every=0, rate=0.15, most_rows=0),
+        evaluate=dict(every=0, rate=0.15, max_rows=0),
         telemetry=dict(every=2, on_collapse='warn'),
         **changes,
     )
@@ -92,9 +92,9 @@ def draw(rng):
         ema=['all', 'layers'][rng.integers(2)],
         distance=['prototypes', 'info_nce', 'mse'][rng.integers(3)],
         prototypes=int(rng.choice([4, 8])),
-        regularise=dict(name=str(rng.choice(['sigreg', 'vicreg'])), weight=0.1),
+        regularizer=dict(name=str(rng.choice(['sigreg', 'vicreg'])), weight=0.1),
     )
-    rules = ('fixed', 'sigmoid', 'softmin', 'normalised', 'gradient_ratio')
+    rules = ('fixed', 'sigmoid', 'softmin', 'normalized', 'gradient_ratio')
     rule = str(rng.choice(rules))
     both = dict(
         mlm=token,

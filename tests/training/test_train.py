@@ -208,7 +208,7 @@ def test_nan_stops_the_run_with_the_state_saved(folder, tmp_path):
         phases=(dict(objective=dict(name='mlm')),),
         schedule=dict(name='constant', value=1e30),
         checkpoint=dict(every=100, keep=2),
-        evaluate=dict(every=0, rate=0.15, most_rows=0),
+        evaluate=dict(every=0, rate=0.15, max_rows=0),
     )
     with pytest.raises(FloatingPointError, match='3 times in a row'):
         tiny.train(config, tmp_path / 'run')
@@ -224,14 +224,14 @@ def watched(folder, **changes):
         steps=3,
         phases=(dict(objective=objective),),
         telemetry=dict(every=changes.pop('every'), on_collapse='stop'),
-        evaluate=dict(every=0, rate=0.15, most_rows=0),
+        evaluate=dict(every=0, rate=0.15, max_rows=0),
         **changes,
     )
 
 
 @pytest.mark.parametrize(
     'balance, every',
-    [(0.95, 0), (dict(name='normalised', weight=0.97), 2), (dict(name='sigmoid'), 0)],
+    [(0.95, 0), (dict(name='normalized', weight=0.97), 2), (dict(name='sigmoid'), 0)],
 )
 def test_a_healthy_run_is_not_stopped_for_collapse(
     folder, tmp_path, capsys, monkeypatch, balance, every
@@ -247,7 +247,7 @@ def test_a_healthy_run_is_not_stopped_for_collapse(
 
 
 def test_a_collapsed_run_is_stopped_where_it_is_measured(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr('jepa_text.objectives.latent.diagnostics.LEAST_RANK', 1.1)
+    monkeypatch.setattr('jepa_text.objectives.latent.diagnostics.MIN_RANK', 1.1)
     unseen = watched(folder, balance=0.5, every=0)
     assert int(tiny.train(unseen, tmp_path / 'unseen').step) == 3
     with pytest.raises(exits.Diverged, match='step 1: the targets span .* is saved'):

@@ -53,7 +53,7 @@ def capacity(rate, length):
 
 
 def fixed_count(maskable_L, rate, rng):
-    """Hides single tokens, every set of them equally likely.
+    """Masks single tokens, every set of them equally likely.
 
     >>> mask_L = fixed_count(np.arange(512) > 0, 0.3, np.random.default_rng(0))
     >>> int(mask_L.sum()) in (153, 154), bool(mask_L[0])
@@ -65,7 +65,7 @@ def fixed_count(maskable_L, rate, rng):
 
 
 def iid(maskable_L, rate, rng):
-    """Hides each maskable position with probability `rate`, as arXiv 2507.00994 does;
+    """Masks each maskable position with probability `rate`, as arXiv 2507.00994 does;
     how many is binomial, see `overflow`.
 
     >>> iid(np.array([True, False, True]), 1.0, np.random.default_rng(0))
@@ -75,7 +75,7 @@ def iid(maskable_L, rate, rng):
 
 
 def whole_word(maskable_L, rate, rng, starts_word_L):
-    """Hides whole words, drawn in random order as long as they fit into the count.
+    """Masks whole words, drawn in random order as long as they fit into the count.
 
     A word is a start (`word_starts`) and the maskable tokens behind it up to the next
     start or special. When no word is left that fits, fewer are hidden than the count;
@@ -107,7 +107,7 @@ def word_starts(tokens_L, segment_ids_L, starts_word_V):
 
 
 def sentence(maskable_L, rate, rng, sentence_L):
-    """Hides whole sentences, as `whole_word` does words; so it falls short of the count
+    """Masks whole sentences, as `whole_word` does words; so it falls short of the count
     more often, by less than the shortest sentence left visible.
 
     >>> sentence_L = np.array([1, 1, 1, 2, 2, 2])
@@ -135,7 +135,7 @@ def sentence_ids(tokens_L, segment_ids_L, ends_sentence_V):
 
 
 def span(maskable_L, rate, rng, p=0.2, longest=10, fixed_length=None):
-    """Hides spans, with a visible token between any two as long as there are enough.
+    """Masks spans, with a visible token between any two as long as there are enough.
 
     Their lengths are geometric, P(l) ~ p (1 - p)^(l - 1), l = 1..`longest`: SpanBERT's,
     mean 3.80 (arXiv 1907.10529, 3.1); or all `fixed_length`, 4 in data2vec (arXiv
@@ -171,32 +171,32 @@ def span(maskable_L, rate, rng, p=0.2, longest=10, fixed_length=None):
     return _at(maskable_L, candidates[_ring(lengths, len(candidates), rng)])
 
 
-def limit(mask_L, most, rng):
+def limit(mask_L, maximum, rng):
     """Drops random positions of a mask until at most `most` are left.
 
     >>> int(limit(np.ones(5, bool), 3, np.random.default_rng(0)).sum())
     3
     """
     chosen = np.flatnonzero(mask_L)
-    if len(chosen) <= most:
+    if len(chosen) <= maximum:
         return mask_L
     mask_L = mask_L.copy()
-    mask_L[rng.choice(chosen, len(chosen) - most, replace=False)] = False
+    mask_L[rng.choice(chosen, len(chosen) - maximum, replace=False)] = False
     return mask_L
 
 
-def overflow(mask_L, most):
+def overflow(mask_L, maximum):
     """How many positions `limit` drops: to be counted, never to pass in silence.
 
     >>> overflow(np.ones(5, bool), 3), overflow(np.zeros(5, bool), 3)
     (2, 0)
     """
-    return max(0, int(np.count_nonzero(mask_L)) - most)
+    return max(0, int(np.count_nonzero(mask_L)) - maximum)
 
 
 def replace(tokens_L, mask_L, rng, *, mask_id, random_ids, mask_share, random_share):
-    """inputs_L: of the hidden positions a share becomes the mask token, a share a
-    random word of `random_ids`, and the rest keeps its token.
+    """inputs_L: of the masked positions a share becomes the mask token, a share a
+    random token of `random_ids`, and the rest keeps its token.
 
     BERT (arXiv 1810.04805, 3.1) has shares 0.8 and 0.1; arXiv 2507.00994 has 1 and 0. The
     dtype is that of the tokens.
@@ -211,10 +211,10 @@ def replace(tokens_L, mask_L, rng, *, mask_id, random_ids, mask_share, random_sh
         inputs_L[mask_L] = mask_id
         return inputs_L
     draw_L = rng.random(len(tokens_L))
-    words_L = rng.choice(random_ids, len(tokens_L))
+    drawn_L = rng.choice(random_ids, len(tokens_L))
     inputs_L[mask_L & (draw_L < mask_share)] = mask_id
     is_random_L = mask_L & (draw_L >= mask_share) & (draw_L < mask_share + random_share)
-    inputs_L[is_random_L] = words_L[is_random_L]
+    inputs_L[is_random_L] = drawn_L[is_random_L]
     return inputs_L
 
 
@@ -234,7 +234,7 @@ def _document_starts(segment_ids_L):
 
 
 def _whole(maskable_L, rate, rng, unit_L):
-    """Hides all members of units (words, sentences), never more than the count."""
+    """Masks all members of units (words, sentences), never more than the count."""
     candidates = np.flatnonzero(maskable_L)
     left = _count(len(candidates), rate, rng)
     unit_N = unit_L[candidates]
@@ -244,16 +244,16 @@ def _whole(maskable_L, rate, rng, unit_L):
         members = candidates[unit_N == order[0]]
         start = rng.integers(len(members) - left + 1)
         return _at(maskable_L, members[start : start + left])
-    is_hidden = np.zeros(len(sizes), bool)
+    is_masked = np.zeros(len(sizes), bool)
     while left and len(order):
         total = np.cumsum(sizes[order])
         taken = np.searchsorted(total, left, side='right')
-        is_hidden[order[:taken]] = True
+        is_masked[order[:taken]] = True
         left -= total[taken - 1]
         # Units that are too large now are passed over: all that stay fit, alone.
         order = order[taken:]
         order = order[sizes[order] <= left]
-    return _at(maskable_L, candidates[is_hidden[unit_N]])
+    return _at(maskable_L, candidates[is_masked[unit_N]])
 
 
 def _ring(lengths, size, rng):
@@ -262,10 +262,10 @@ def _ring(lengths, size, rng):
     # A piece is a span and the visible token behind it, or a visible token.
     gaps = np.arange(len(lengths)) < visible
     singles = max(0, visible - len(lengths))
-    hidden = np.append(lengths, np.zeros(singles, int))
+    masked = np.append(lengths, np.zeros(singles, int))
     pieces = np.append(lengths + gaps, np.ones(singles, int))
     order = rng.permutation(len(pieces))
-    pieces, hidden = pieces[order], hidden[order]
+    pieces, masked = pieces[order], masked[order]
     start = np.cumsum(pieces) - pieces
     offset_N = np.arange(size) - np.repeat(start, pieces)
-    return np.roll(offset_N < np.repeat(hidden, pieces), rng.integers(size))
+    return np.roll(offset_N < np.repeat(masked, pieces), rng.integers(size))

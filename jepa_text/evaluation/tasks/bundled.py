@@ -7,7 +7,7 @@ from jepa_text.evaluation.paragraphs import paragraphs
 
 def make(title='bundled'):
     """Paragraphs of 40 to 80 words; all presidents are one author, as the last ones are
-    held out. Whole documents are held out, so no paragraph's neighbour was seen. `title`
+    held out. Whole documents are held out, so no paragraph's neighbor was seen. `title`
     names the task in tables."""
     sides = []
     for split in ('train', 'heldout'):

@@ -29,10 +29,10 @@ def make(
     train, test = tables.splits(path)
     sides = [_side(rows, fields, f'{title} in {path}') for rows in (train, test)]
     if sides[1] is None:
-        sides = tasks.halves(sides[0], seed)
+        sides = tasks.train_test_split(sides[0], seed)
     if not score:
         where = f'{title} in {path}'
-        sides = [_with_strangers(side, seed, where) for side in sides]
+        sides = [_with_negatives(side, seed, where) for side in sides]
         return tasks.Task(title, 'scores', 'spearman', *sides, positive=1.0)
     if positive is None:
         positive = float(np.quantile(sides[0].target, 0.75))
@@ -49,10 +49,10 @@ def _side(rows, fields, where):
     return tasks.examples(first, second, values, where)
 
 
-def _with_strangers(side, seed, where):
+def _with_negatives(side, seed, where):
     group, count = tasks.roots(side), len(side)
     order = np.random.default_rng(seed).permutation(count)
-    strangers = []
+    negatives = []
     for i in range(count):
         # From another place for each, so that all second texts are used about as often.
         others = (order[(i + step) % count] for step in range(count))
@@ -63,6 +63,6 @@ def _with_strangers(side, seed, where):
                 f'itself or by way of others, among {count} pairs. Give pairs of more '
                 'texts, or a field of scores.'
             )
-        strangers.append(side.second[other])
+        negatives.append(side.second[other])
     target = np.repeat([1.0, 0.0], len(side))
-    return tasks.Examples(side.first * 2, side.second + strangers, target)
+    return tasks.Examples(side.first * 2, side.second + negatives, target)

@@ -24,7 +24,7 @@ TEST_SHARE = 0.4
 SEEDED = ('bigram_shift', 'word_order', 'odd_word')
 
 
-def make(made, path='', text='text', most=6000, seed=0, title=''):
+def make(made, path='', text='text', max_texts=6000, seed=0, title=''):
     """`made` is one of SETS (see sentence_sets.py), from the texts at `path`, dealt by
     `seed`; or from paragraphs of the bundled corpus: to learn from, of its training
     documents, to be scored on, of those held out. Of at most so many texts. `title`:
@@ -32,9 +32,9 @@ def make(made, path='', text='text', most=6000, seed=0, title=''):
     if made not in SETS:
         raise ValueError(f'sentences: made={made!r}.{resolve.nearest(made, SETS)}')
     if path:
-        texts = _some(_texts(path, text), most)
+        texts = _some(_texts(path, text), max_texts)
     else:
-        shares = (1 - TEST_SHARE) * most, TEST_SHARE * most
+        shares = (1 - TEST_SHARE) * max_texts, TEST_SHARE * max_texts
         sides = [_some(_bundled(split), n) for split, n in zip(bundled.SPLITS, shares)]
         texts = [*sides[0], *sides[1]]
     found = SETS[made](texts, **seeded(made, seed))
@@ -42,7 +42,7 @@ def make(made, path='', text='text', most=6000, seed=0, title=''):
     where = f'{made} of {path or "the bundled corpus"}'
     whole = tasks.examples(found.texts, None, labels, where)
     if path:
-        sides = tasks.halves(whole, seed, TEST_SHARE)
+        sides = tasks.train_test_split(whole, seed, TEST_SHARE)
     else:
         is_test_N = found.sources_N >= len(sides[0])
         sides = (whole.take(np.flatnonzero(side_N)) for side_N in (~is_test_N, is_test_N))
@@ -54,9 +54,9 @@ def seeded(made, seed):
     return {'seed': seed} if made in SEEDED else {}
 
 
-def _some(texts, most):
+def _some(texts, max_texts):
     """At most so many of them, evenly spaced."""
-    return texts[:: max(1, math.ceil(len(texts) / most))]
+    return texts[:: max(1, math.ceil(len(texts) / max_texts))]
 
 
 def _bundled(split):

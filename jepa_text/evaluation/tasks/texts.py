@@ -1,4 +1,4 @@
-"""Any text file, unlabelled: geometry, and which words a vector keeps."""
+"""Any text file, unlabeled: geometry, and which words a vector keeps."""
 
 from pathlib import Path
 
@@ -20,4 +20,4 @@ def make(path, text='text', title='', seed=0):
     else:
         found = tables.column(tables.splits(path)[0], text, where)
     whole = tasks.examples(list(dict.fromkeys(found)), where=where)
-    return tasks.Task(title, 'texts', '', *tasks.halves(whole, seed))
+    return tasks.Task(title, 'texts', '', *tasks.train_test_split(whole, seed))

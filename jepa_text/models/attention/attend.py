@@ -38,7 +38,7 @@ FASTEST = {
     'tpu': ('splash', 'xla', 'blockwise'),
 }
 # Above so many bytes of scores on a device, blockwise goes before xla.
-MOST_SCORES = 4 * 2**30
+MAX_LOGITS = 4 * 2**30
 
 _SEEN = contextvars.ContextVar('seen', default=None)
 
@@ -172,7 +172,7 @@ def order(request):
     """Names of the backends of the request's platform, the fastest first."""
     names = FASTEST.get(request.platform, FASTEST['cpu'])
     cells = request.batch * request.heads * request.length**2
-    if 4 * cells / (request.rows * request.tensor) <= MOST_SCORES:
+    if 4 * cells / (request.rows * request.tensor) <= MAX_LOGITS:
         return names
     return (*(n for n in names if n not in ('xla', 'blockwise')), 'blockwise', 'xla')
 
@@ -214,7 +214,7 @@ def available(request):
 def explain(request, backend='auto'):
     """Lines for people: what was chosen, and of each other one why it was not."""
     chosen = choose(backend, request)
-    ways = 'to the left' if request.causal else 'both ways'
+    ways = 'causal' if request.causal else 'bidirectional'
     ways += '' if request.window is None else f' within {request.window}'
     ways += ', an order by row' if request.order else ''
     ways += ', of rows with gaps' if request.gaps else ''

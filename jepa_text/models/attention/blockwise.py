@@ -41,21 +41,21 @@ def attend(
         rearrange(q_BLHK, 'B L (G R) K -> B G R L K', G=groups),
         rearrange(k_BLGK, 'B M G K -> B G M K'),
         rearrange(v_BLGK, 'B M G K -> B G M K'),
-        visible.places(segment_ids_BL, order_BL, positions_BL),
+        visible.positions(segment_ids_BL, order_BL, positions_BL),
     )
     return rearrange(out_BGRLK, 'B G R L K -> B L (G R) K')
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _attend(causal, window, q_BGRLK, k_BGMK, v_BGMK, places):
-    return _forward(causal, window, q_BGRLK, k_BGMK, v_BGMK, places)[0]
+def _attend(causal, window, q_BGRLK, k_BGMK, v_BGMK, positions):
+    return _forward(causal, window, q_BGRLK, k_BGMK, v_BGMK, positions)[0]
 
 
-def _forward(causal, window, q_BGRLK, k_BGMK, v_BGMK, places):
+def _forward(causal, window, q_BGRLK, k_BGMK, v_BGMK, positions):
     def block(carry, part):
         out_BGRLK, sum_BGRL, top_BGRL = carry
         k_BGNK, v_BGNK, keys = part
-        scores_BGRLN = _scores(q_BGRLK, k_BGNK, places, keys, causal, window)
+        scores_BGRLN = _scores(q_BGRLK, k_BGNK, positions, keys, causal, window)
         new_top_BGRL = jnp.maximum(top_BGRL, jnp.max(scores_BGRLN, axis=-1))
         # A block without visible keys adds weights of 1, which the factor of the first
         # block that has one makes 0: a position sees itself, so there is one.
@@ -69,22 +69,22 @@ def _forward(causal, window, q_BGRLK, k_BGMK, v_BGMK, places):
 
     fill = functools.partial(jnp.full, q_BGRLK.shape[:-1], dtype=jnp.float32)
     carry = (jnp.zeros(q_BGRLK.shape, jnp.float32), fill(0), fill(_HIDDEN))
-    carry, _ = jax.lax.scan(block, carry, _blocks(k_BGMK, v_BGMK, places))
+    carry, _ = jax.lax.scan(block, carry, _blocks(k_BGMK, v_BGMK, positions))
     out_BGRLK, sum_BGRL, top_BGRL = carry
     out_BGRLK = (out_BGRLK / sum_BGRL[..., None]).astype(q_BGRLK.dtype)
     z_BGRL = top_BGRL + jnp.log(sum_BGRL)
-    return out_BGRLK, (q_BGRLK, k_BGMK, v_BGMK, places, out_BGRLK, z_BGRL)
+    return out_BGRLK, (q_BGRLK, k_BGMK, v_BGMK, positions, out_BGRLK, z_BGRL)
 
 
 def _backward(causal, window, saved, d_out_BGRLK):
     """d score = p (d out . v - d out . out), with p = exp(score - z)."""
-    q_BGRLK, k_BGMK, v_BGMK, places, out_BGRLK, z_BGRL = saved
+    q_BGRLK, k_BGMK, v_BGMK, positions, out_BGRLK, z_BGRL = saved
     dtype = q_BGRLK.dtype
     own_BGRL = _product('BGRLK,BGRLK->BGRL', d_out_BGRLK, out_BGRLK)
 
     def block(d_q_BGRLK, part):
         k_BGNK, v_BGNK, keys = part
-        scores_BGRLN = _scores(q_BGRLK, k_BGNK, places, keys, causal, window)
+        scores_BGRLN = _scores(q_BGRLK, k_BGNK, positions, keys, causal, window)
         p_BGRLN = jnp.exp(scores_BGRLN - z_BGRL[..., None])
         d_v_BGNK = _product('BGRLN,BGRLK->BGNK', p_BGRLN.astype(dtype), d_out_BGRLK)
         d_p_BGRLN = _product('BGRLK,BGNK->BGRLN', d_out_BGRLK, v_BGNK)
@@ -97,7 +97,7 @@ def _backward(causal, window, saved, d_out_BGRLK):
     d_q_BGRLK, d_parts = jax.lax.scan(
         block,
         jnp.zeros(q_BGRLK.shape, jnp.float32),
-        _blocks(k_BGMK, v_BGMK, places),
+        _blocks(k_BGMK, v_BGMK, positions),
     )
     d_k_BGMK, d_v_BGMK = (rearrange(d, 'C B G N K -> B G (C N) K') for d in d_parts)
     return d_q_BGRLK.astype(dtype), d_k_BGMK, d_v_BGMK, None
@@ -108,19 +108,19 @@ _attend.defvjp(_forward, _backward)
 _HIDDEN = -1e30
 
 
-def _blocks(k_BGMK, v_BGMK, places):
+def _blocks(k_BGMK, v_BGMK, positions):
     """Keys, values and places of every block, stacked in front."""
     length = k_BGMK.shape[2]
     size = next(size for size in BLOCKS if length % size == 0)
     starts = jnp.arange(0, length, size)
-    keys = jax.vmap(lambda start: places.cut(start, size))(starts)
+    keys = jax.vmap(lambda start: positions.cut(start, size))(starts)
     split = functools.partial(rearrange, pattern='B G (C N) K -> C B G N K', N=size)
     return split(k_BGMK), split(v_BGMK), keys
 
 
-def _scores(q_BGRLK, k_BGNK, places, keys, causal, window):
+def _scores(q_BGRLK, k_BGNK, positions, keys, causal, window):
     scores_BGRLN = _product('BGRLK,BGNK->BGRLN', q_BGRLK, k_BGNK)
-    mask_BLN = visible.between(places, keys, causal, window)
+    mask_BLN = visible.between(positions, keys, causal, window)
     width = q_BGRLK.shape[-1]
     return jnp.where(mask_BLN[:, None, None], scores_BGRLN * width**-0.5, _HIDDEN)
 

@@ -51,15 +51,15 @@ def _missing():
     return ''
 
 
-def most_documents(length):
+def max_documents(length):
     """How many documents a row may have. Memory grows with it: [documents, H, L]."""
     return max(8, length // 64)
 
 
 def fits(segment_ids_BL):
-    """Whether no row has more documents than `most_documents`, padding being one."""
-    most = most_documents(segment_ids_BL.shape[1])
-    return jnp.all(_number(segment_ids_BL)[:, -1] < most)
+    """Whether no row has more documents than `max_documents`, padding being one."""
+    maximum = max_documents(segment_ids_BL.shape[1])
+    return jnp.all(_number(segment_ids_BL)[:, -1] < maximum)
 
 
 def attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *, causal, window):
@@ -93,9 +93,9 @@ def documents(segment_ids_BL):
     -1 where a row has fewer; so there is at least one such offset, which cuDNN takes for
     the end.
     """
-    most = most_documents(segment_ids_BL.shape[1])
+    maximum = max_documents(segment_ids_BL.shape[1])
     number_BL = _number(segment_ids_BL)
-    is_in_BLN = number_BL[:, :, None] == jnp.arange(most)[None, None]
+    is_in_BLN = number_BL[:, :, None] == jnp.arange(maximum)[None, None]
     lengths_BN = jnp.sum(is_in_BLN, axis=1, dtype=jnp.int32)
     offsets_BN = jnp.cumsum(lengths_BN, axis=1) - lengths_BN
     none_BN = lengths_BN == 0

@@ -63,7 +63,7 @@ def _on_mesh(attend, request):
     """`attend` on each device's rows and heads; rows that do not divide stay whole."""
     axes = None if request.batch % request.rows else sharding.ROWS
     rows = PartitionSpec(axes)
-    heads = PartitionSpec(axes, None, sharding.WORDS)
+    heads = PartitionSpec(axes, None, sharding.TENSOR)
 
     def split(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL):
         return jax.shard_map(

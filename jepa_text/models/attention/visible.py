@@ -5,9 +5,9 @@ padding is segment 0 and sees padding, so no row of the softmax is ever empty), 
 `causal`, the same for all, or `order_BL`: a position sees those of its own or a lower
 order. So rows of one batch may differ:
 
-    order    0 0 0 0 0     both ways (MLM)
-             0 1 2 3 4     to the left (CLM)
-             0 0 0 1 2     a prefix both ways, then to the left (prefix-LM)
+    order    0 0 0 0 0     bidirectional (MLM)
+             0 1 2 3 4     causal (CLM)
+             0 0 0 1 2     a prefix bidirectionally, then causally (prefix-LM)
 
 A window narrows this to positions that are near: |i - j| <= window. Of a whole row i and
 j are places in it, as a document's positions are consecutive there; of a row that was cut
@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 
-class Places(NamedTuple):
+class Positions(NamedTuple):
     """What decides about positions: their index in the row, document, and order; and
     where windows are measured, None for the index."""
 
@@ -36,10 +36,10 @@ class Places(NamedTuple):
         )
 
 
-def places(segment_ids_BL, order_BL=None, positions_BL=None):
+def positions(segment_ids_BL, order_BL=None, positions_BL=None):
     """The Places of all of a row."""
     index_L = jnp.arange(segment_ids_BL.shape[1])
-    return Places(index_L, segment_ids_BL, order_BL, positions_BL)
+    return Positions(index_L, segment_ids_BL, order_BL, positions_BL)
 
 
 def between(queries, keys, causal, window=None):
@@ -59,5 +59,5 @@ def between(queries, keys, causal, window=None):
 
 def visible(segment_ids_BL, causal, order_BL=None, window=None, positions_BL=None):
     """mask_BLM over whole rows: may position L look at position M? [B, L, L] bool."""
-    whole = places(segment_ids_BL, order_BL, positions_BL)
+    whole = positions(segment_ids_BL, order_BL, positions_BL)
     return between(whole, whole, causal, window)

@@ -5,7 +5,7 @@
     schedule        Scheduled      w(step) and 1 - w(step)
     sigmoid         Sigmoid        sigmoid(learned), clipped, and the rest
     softmin         Softmin        minimize their sum + temperature KL
-    normalised      Normalised     w / mean loss, (1 - w) / mean loss
+    normalized      Normalized     w / mean loss, (1 - w) / mean loss
     gradient_ratio  GradientRatio  from the ratio of two gradient norms
 
 lambda = latent_weight / (latent_weight + token_weight). `make` gives a rule: a frozen
@@ -25,7 +25,7 @@ LATENT, TOKENS, SEEN = 'balance_latent', 'balance_tokens', 'balance_seen'  # mem
 # What a setting may be, in words; its least and its most.
 RANGES = {
     **dict.fromkeys(('weight', 'low', 'high'), ('in [0, 1]', 0, 1)),
-    **dict.fromkeys(('temperature', 'least', 'ratio'), ('above 0', 1e-12, 1e12)),
+    **dict.fromkeys(('temperature', 'minimum', 'ratio'), ('above 0', 1e-12, 1e12)),
     'initial': ('inside (0, 1)', 1e-12, 1 - 1e-12),
     'momentum': ('in [0, 1)', 0, 1 - 1e-12),
     'every': ('a whole number, at least 1', 1, 1e9),
@@ -135,10 +135,10 @@ class Sigmoid(Balance):
     """lambda = clip(sigmoid(w), low, high), w learned on the loss itself.
 
     This is arXiv 2606.05173's rule, clamped. It has no optimum inside (0, 1): the
-    gradient lambda (1 - lambda) (latent - tokens) always favours the smaller loss, and
+    gradient lambda (1 - lambda) (latent - tokens) always favors the smaller loss, and
     under Adam w(t) is about the sum of the learning rates. Outside the clamp the
     gradient is zero, so lambda comes to rest there, for good. Its steps are those of
-    the optimizer times `balance_rate` (optimizers.py), without weight decay.
+    the optimizer times `balance_lr_multiplier` (optimizers.py), without weight decay.
 
     >>> print(*Sigmoid(high=0.75).weights({'balance': {'logit': 9.0}}, {}, step=0))
     0.75 0.25
@@ -216,13 +216,13 @@ class Softmin(Running):
 
 
 @dataclasses.dataclass(frozen=True)
-class Normalised(Running):
+class Normalized(Running):
     """weight / mean(latent) and (1 - weight) / mean(tokens), means over past steps.
 
     Either loss counts as about its weight, whatever its unit (but in the first step), but
     below `least`: a collapsed loss must not gain all the weight.
 
-    >>> rule = Normalised()
+    >>> rule = Normalized()
     >>> memory = rule.update(rule.memory(), {'latent_loss': 0.25, 'token_loss': 4.0})
     >>> print(*rule.weights({}, memory, step=1))
     2.0 0.125
@@ -230,13 +230,13 @@ class Normalised(Running):
 
     weight: float = 0.5
     momentum: float = 0.99
-    least: float = 1e-2
+    minimum: float = 1e-2
 
     def weights(self, params, memory, step):
         latent, tokens = self.means(memory, 1.0, 1.0)
         return (
-            self.weight / jnp.maximum(latent, self.least),
-            (1 - self.weight) / jnp.maximum(tokens, self.least),
+            self.weight / jnp.maximum(latent, self.minimum),
+            (1 - self.weight) / jnp.maximum(tokens, self.minimum),
         )
 
 
@@ -284,9 +284,9 @@ def _check(rule, name, value):
     """Raises ValueError for a value that the setting `name` of a rule cannot have."""
     if name not in RANGES:
         return
-    words, least, most = RANGES[name]
+    words, minimum, maximum = RANGES[name]
     right = isinstance(value, int | float) and not isinstance(value, bool)
-    if not right or not least <= value <= most or (name == 'every' and value % 1):
+    if not right or not minimum <= value <= maximum or (name == 'every' and value % 1):
         raise ValueError(f'balance {rule}: {name}={value!r} is not {words}.')
 
 
@@ -295,6 +295,6 @@ RULES = {
     'schedule': Scheduled,
     'sigmoid': Sigmoid,
     'softmin': Softmin,
-    'normalised': Normalised,
+    'normalized': Normalized,
     'gradient_ratio': GradientRatio,
 }

@@ -20,10 +20,10 @@ from jepa_text.objectives.mlm import MLM
 RANGES = {
     **dict.fromkeys(
         ('predictor_width', 'predictor_depth', 'predictor_heads', 'documents'),
-        dict(whole=True, least=1),
+        dict(whole=True, minimum=1),
     ),
     # Each is a forward pass of its own; the paper has 1, 2 or 4.
-    'masks': dict(whole=True, least=1, most=16),
+    'masks': dict(whole=True, minimum=1, maximum=16),
 }
 
 
@@ -41,7 +41,7 @@ def masked(what, section, **given):
     made = resolve.build('objectives', section, **given)
     if not isinstance(made, MLM) or made.shift:
         raise ValueError(
-            f'{what}: mlm={section} does not predict words where the mask token stands, '
+            f'{what}: mlm={section} does not predict tokens where the mask token stands, '
             "which the latents need; use name='mlm' with shift=0."
         )
     return made
@@ -87,7 +87,7 @@ class LatentObjective(Objective):
     balance: balances.Balance
     latent: latents.Latent
     predictor: heads.PredictorSizes
-    look_names = diagnostics.GRADIENTS + diagnostics.LATENTS
+    diagnostic_names = diagnostics.GRADIENTS + diagnostics.LATENTS
 
     @property
     def token_objective(self):
@@ -124,10 +124,10 @@ class LatentObjective(Objective):
     def memory(self):
         return {**self.latent.memory(), **self.balance.memory()}
 
-    def remember(self, memory, seen, look):
+    def remember(self, memory, seen, diagnostics):
         observed = {name: seen[name] for name in ('latent_loss', 'token_loss')}
         for name in ('latent_grad_norm', 'token_grad_norm'):
-            observed[name] = look[f'jepa/{name}']
+            observed[name] = diagnostics[f'jepa/{name}']
         return self.balance.update(self.latent.remember(memory, seen), observed)
 
     def loss(self, params, view):
@@ -135,8 +135,8 @@ class LatentObjective(Objective):
         terms, metrics, seen, _ = self.forward(params, view)
         latent, tokens = self.balance.weights(params, view.memory, view.step)
         weights = {'tokens': tokens, 'latent': latent}
-        if self.latent.regularise is not None:
-            weights[self.latent.regularise.name] = self.latent.regularise.weight
+        if self.latent.regularizer is not None:
+            weights[self.latent.regularizer.name] = self.latent.regularizer.weight
         loss = sum(weights[name] * term for name, term in terms.items())
         # Of a batch without latents nothing is measured: a 0 would be a value.
         own, count = self.count_latents(view.batch), view.counts['latent']
@@ -164,10 +164,10 @@ class LatentObjective(Objective):
         with jax.named_scope('distance'):
             distance_BM, seen = self.latent.compare(params, view, *given)
         count = view.counts['latent']
-        most = jnp.maximum(count, 1)
-        loss = losses.masked_sum(distance_BM, made.where_BM) / most
+        maximum = jnp.maximum(count, 1)
+        loss = losses.masked_sum(distance_BM, made.where_BM) / maximum
         # Of a batch without latents nothing is measured, and 0 would look like collapse.
-        share = jnp.where(count > 0, jnp.sum(made.where_BM) / most, jnp.nan)
+        share = jnp.where(count > 0, jnp.sum(made.where_BM) / maximum, jnp.nan)
         signs = diagnostics.cheap(*given)
         if self.has_target:
             signs['jepa/momentum'] = self.latent.momentum(view.step)
@@ -177,10 +177,10 @@ class LatentObjective(Objective):
     def penalty(self, view, made):
         """{name: this part's share} of the regularizer, or {}.
 
-        A regularizer sees the vectors of one part of a batch at a time. SIGReg, which
+        A regularizer sees the vectors of one microbatch at a time. SIGReg, which
         grows with their number, counts as if it had seen those of the whole batch.
         """
-        rule, where_BM = self.latent.regularise, made.where_BM
+        rule, where_BM = self.latent.regularizer, made.where_BM
         if rule is None:
             return {}
         key = step_key(view)
@@ -195,8 +195,10 @@ class LatentObjective(Objective):
             vectors_ND = vectors_BMD.reshape(-1, vectors_BMD.shape[-1])
             where_N = where_BM.reshape(-1)
             # How many a sample holds, of the part and of the batch.
-            most = count * (rule.sample / len(where_N))
-            times = jnp.minimum(whole, most) / jnp.maximum(jnp.minimum(count, most), 1)
+            maximum = count * (rule.sample / len(where_N))
+            times = jnp.minimum(whole, maximum) / jnp.maximum(
+                jnp.minimum(count, maximum), 1
+            )
             take = jax.random.permutation(key, len(where_N))[: rule.sample]
             vectors_ND, where_N = vectors_ND[take], where_N[take]
         if rule.name == 'sigreg':
@@ -204,10 +206,10 @@ class LatentObjective(Objective):
         with jax.named_scope(rule.name):
             return {rule.name: rule(vectors_ND, where_N, key) * share}
 
-    def look_every(self, every):
+    def diagnostics_every(self, every):
         return min((n for n in (every, self.balance.every) if n), default=0)
 
-    def look(self, params, view):
+    def diagnostics(self, params, view):
         def both(encoder):
             terms, _, _, found = self.forward({**params, 'encoder': encoder}, view)
             return (terms['latent'], terms['tokens']), found
@@ -224,13 +226,13 @@ class LatentObjective(Objective):
         )
         return diagnostics.gradients(latent, tokens) | vectors
 
-    def derived(self, metrics, look):
+    def derived(self, metrics, diagnostics):
         """The latent term's share of both gradients on the encoder, as weighed."""
-        if not look:
+        if not diagnostics:
             return {}
         weight = metrics['jepa/lambda']
-        latent = weight * look['jepa/latent_grad_norm']
-        both = latent + (1 - weight) * look['jepa/token_grad_norm']
+        latent = weight * diagnostics['jepa/latent_grad_norm']
+        both = latent + (1 - weight) * diagnostics['jepa/token_grad_norm']
         return {'jepa/grad_ratio': latent / jnp.maximum(both, 1e-20)}
 
     def collapse(self, values):

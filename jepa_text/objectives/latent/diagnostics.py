@@ -1,6 +1,6 @@
 """Signs of collapse, and who moves the encoder: measured on the device, read in words.
 
-Cheap signs are in every step's metrics; the closer look of an objective takes `gradients`
+Cheap signs are in every step's metrics; the diagnostics of an objective take `gradients`
 of each term and `latents` with their eigenvalues, every hundred steps or so.
 """
 
@@ -20,23 +20,25 @@ LATENTS = (
     'jepa/rank_share',
     'jepa/pooled_rank',
     'jepa/mean_cosine',
-    'jepa/mean_cosine_centred',
+    'jepa/mean_cosine_centered',
     'jepa/trivial_mean',
     'jepa/trivial_embedding',
     'jepa/trivial_position',
 )
 # Beyond these something is said.
 LAMBDA = (0.1, 0.9)
-LEAST_GRADIENT = 0.05
-LEAST_STD = 0.1
-LEAST_RANK = 0.05
+MIN_GRADIENT = 0.05
+MIN_STD = 0.1
+MIN_RANK = 0.05
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
     """The section `telemetry`."""
 
-    every: int = schema.field(100, 'steps from one closer look to the next', least=0)
+    every: int = schema.field(
+        100, 'steps from one run of the diagnostics to the next', minimum=0
+    )
     on_collapse: str = schema.field(
         'warn',
         "what a collapse does: 'warn', or 'stop' the run",
@@ -51,7 +53,7 @@ def gradients(latent, tokens):
     return dict(zip(GRADIENTS, (*norms, cosine), strict=True))
 
 
-def spread(x_BMD, where_BM):
+def std_of(x_BMD, where_BM):
     """How far vectors point apart: the standard deviation of each coordinate of the unit
     vectors, times sqrt(D), averaged over D. Near 1 when they point everywhere, 0 when
     they are one vector; NaN of a single one."""
@@ -71,8 +73,8 @@ def cheap(prediction_BMD, target_BMD, where_BM):
     cosine_BM = 1 - losses.cosine_distance(prediction_BMD, target_BMD)
     return {
         'jepa/cosine': losses.masked_mean(cosine_BM, where_BM),
-        'jepa/target_std': spread(target_BMD, where_BM),
-        'jepa/prediction_std': spread(prediction_BMD, where_BM),
+        'jepa/target_std': std_of(target_BMD, where_BM),
+        'jepa/prediction_std': std_of(prediction_BMD, where_BM),
     }
 
 
@@ -88,13 +90,13 @@ def latents(target_BMD, embedding_BMD, positions_BM, pooled_BD, where_BM):
     where_N, positions_N = where_BM.reshape(-1), positions_BM.reshape(-1)
     every_B = jnp.ones(pooled_BD.shape[:1], bool)
     mean_D = _mean(flat_ND, where_N)
-    places = jnp.where(where_N, positions_N, 0)
+    positions = jnp.where(where_N, positions_N, 0)
     weight_N1 = where_N[:, None].astype(jnp.float32)
     length = flat_ND.shape[0]
-    sums = jax.ops.segment_sum(flat_ND * weight_N1, places, length)
-    counts = jax.ops.segment_sum(weight_N1, places, length)
+    sums = jax.ops.segment_sum(flat_ND * weight_N1, positions, length)
+    counts = jax.ops.segment_sum(weight_N1, positions, length)
     # Without itself: else a position that occurs once would predict perfectly.
-    others_ND = (sums[places] - flat_ND) / jnp.maximum(counts[places] - 1, 1)
+    others_ND = (sums[positions] - flat_ND) / jnp.maximum(counts[positions] - 1, 1)
     embedding_ND = embedding_BMD.reshape(flat_ND.shape)
     rank = effective_rank(flat_ND, where_N)
     values = (
@@ -105,13 +107,13 @@ def latents(target_BMD, embedding_BMD, positions_BM, pooled_BD, where_BM):
         _mean_cosine(flat_ND - mean_D[None], where_N),
         _agreement(jnp.broadcast_to(mean_D, flat_ND.shape), flat_ND, where_N),
         _agreement(embedding_ND, flat_ND, where_N),
-        _agreement(others_ND, flat_ND, where_N & (counts[places][:, 0] > 1)),
+        _agreement(others_ND, flat_ND, where_N & (counts[positions][:, 0] > 1)),
     )
     return dict(zip(LATENTS, values, strict=True))
 
 
 def effective_rank(x_ND, where_N):
-    """exp(entropy of the normalised singular values) of the centred rows (Roy &
+    """exp(entropy of the normalized singular values) of the centered rows (Roy &
     Vetterli 2007), from the covariance: accurate to about 1e-3 of the largest."""
     x_ND = x_ND.astype(jnp.float32)
     kept_ND = jnp.where(where_N[:, None], x_ND - _mean(x_ND, where_N)[None], 0.0)
@@ -171,17 +173,17 @@ def collapse(values):
     is no vector. What was not measured, and so is absent or NaN, has not collapsed.
     """
     found = {}
-    spread_of = values.get('jepa/target_std', math.nan)
-    if spread_of < LEAST_STD:
+    std = values.get('jepa/target_std', math.nan)
+    if std < MIN_STD:
         found['target_std'] = (
             f'the targets nearly collapsed to one vector (jepa/target_std '
-            f'{spread_of:.3f} < {LEAST_STD}). Lower lambda, slow the EMA, or add a '
+            f'{std:.3f} < {MIN_STD}). Lower lambda, slow the EMA, or add a '
             'regularizer.'
         )
-    if values.get('jepa/rank_share', math.nan) < LEAST_RANK:
+    if values.get('jepa/rank_share', math.nan) < MIN_RANK:
         found['rank'] = (
             f'the targets span {values["jepa/effective_rank"]:.1f} directions, below '
-            f'{LEAST_RANK:.0%} of their width: a dimensional collapse. Add a '
+            f'{MIN_RANK:.0%} of their width: a dimensional collapse. Add a '
             'regularizer, or lower lambda.'
         )
     return found
@@ -206,16 +208,16 @@ def notes(values, learned=False):
     }
     for name, part in pull.items():
         # At 0 or 1 a loss was switched off.
-        if 0 < weight < 1 and part < LEAST_GRADIENT * sum(pull.values()):
+        if 0 < weight < 1 and part < MIN_GRADIENT * sum(pull.values()):
             found[f'{name} gradient'] = (
                 f'the {name} loss has {part / sum(pull.values()):.1%} of the encoder '
-                f'gradient, below {LEAST_GRADIENT:.0%}: it trains its own head only.'
+                f'gradient, below {MIN_GRADIENT:.0%}: it trains its own head only.'
             )
-    spread_of = values.get('jepa/prediction_std', math.nan)
-    if spread_of < LEAST_STD:
+    std = values.get('jepa/prediction_std', math.nan)
+    if std < MIN_STD:
         found['prediction_std'] = (
             f'the predictions are nearly one vector (jepa/prediction_std '
-            f'{spread_of:.3f} < {LEAST_STD}): as yet, or again, the predictor says the '
+            f'{std:.3f} < {MIN_STD}): as yet, or again, the predictor says the '
             'mean of the targets.'
         )
     return found

@@ -1,4 +1,4 @@
-"""The latent target: which vectors are predicted, how they are normalised and compared.
+"""The latent target: which vectors are predicted, how they are normalized and compared.
 
 Shared by the objectives that predict latents; each of them decides what is hidden and
 who predicts.
@@ -19,10 +19,10 @@ from jepa_text.optim import schedules
 
 CHOICES = {
     'distance': ('cosine', 'smooth_l1', 'mse', 'info_nce', 'prototypes'),
-    'normalise': ('layer', 'instance', 'none'),
+    'normalize': ('layer', 'instance', 'none'),
     'ema': ('all', 'layers'),
 }
-REGULARISERS = ('sigreg', 'vicreg', 'visreg')
+REGULARIZERS = ('sigreg', 'vicreg', 'visreg')
 PAPER_MOMENTUM = {'name': 'linear', 'start': 0.996, 'end': 1.0}
 
 # What the numbers of a section may be.
@@ -31,13 +31,13 @@ RANGES = {
     'beta': dict(above=0),
     'temperature': dict(above=0),
     'teacher_temperature': dict(above=0),
-    'prototypes': dict(whole=True, least=1),
-    'negatives': dict(whole=True, least=1),
+    'prototypes': dict(whole=True, minimum=1),
+    'negatives': dict(whole=True, minimum=1),
 }
-REGULARISER_RANGES = {
-    'weight': dict(least=0),
-    'sample': dict(whole=True, least=1),
-    'directions': dict(whole=True, least=1),
+REGULARIZER_RANGES = {
+    'weight': dict(minimum=0),
+    'sample': dict(whole=True, minimum=1),
+    'directions': dict(whole=True, minimum=1),
 }
 
 
@@ -45,15 +45,15 @@ def make(section, steps):
     """A Latent from a section of its keywords; `steps` is the phase's length.
 
     `momentum` is a number or a section of schedules.py; None: no EMA copy.
-    `regularise={'name': 'sigreg', 'weight': 0.05, 'on': 'rows'}` adds a term. Raises
+    `regularizer={'name': 'sigreg', 'weight': 0.05, 'on': 'rows'}` adds a term. Raises
     ValueError for an unknown keyword or choice, and a number out of range.
     """
     made = {'momentum': PAPER_MOMENTUM, **section}
     if made['momentum'] is not None:
         made['momentum'] = _momentum(made['momentum'], steps)
-    if made.get('regularise') is not None:
-        made['regularise'] = resolve.call(
-            'latent regularise', Regulariser, made['regularise']
+    if made.get('regularizer') is not None:
+        made['regularizer'] = resolve.call(
+            'latent regularizer', Regularizer, made['regularizer']
         )
     return resolve.call('latent', Latent, made)
 
@@ -63,7 +63,7 @@ def _momentum(section, steps):
     schedule = schedules.make(section, steps, 'latent: momentum')
     for step in (0, steps // 2, steps):
         value = float(schedule(step))
-        ranges.number(f'latent: momentum at step {step}', value, least=0, most=1)
+        ranges.number(f'latent: momentum at step {step}', value, minimum=0, maximum=1)
     return schedule
 
 
@@ -80,10 +80,10 @@ def check(what, values, asked):
 
 
 @dataclasses.dataclass(frozen=True)
-class Regulariser:
+class Regularizer:
     """A term against collapse, on at most `sample` vectors a step.
 
-    `on` is 'tokens', the latents at hidden positions, or 'rows', the mean of a row's.
+    `on` is 'tokens', the latents at masked positions, or 'rows', the mean of a row's.
     """
 
     name: str
@@ -93,12 +93,12 @@ class Regulariser:
     directions: int = 256
 
     def __post_init__(self):
-        if self.name not in REGULARISERS or self.on not in ('tokens', 'rows'):
+        if self.name not in REGULARIZERS or self.on not in ('tokens', 'rows'):
             raise ValueError(
-                f'latent: regularise name={self.name!r} on={self.on!r}; there are '
-                f'{", ".join(REGULARISERS)} on tokens or rows.'
+                f'latent: regularizer name={self.name!r} on={self.on!r}; there are '
+                f'{", ".join(REGULARIZERS)} on tokens or rows.'
             )
-        check('latent: regularise', vars(self), REGULARISER_RANGES)
+        check('latent: regularizer', vars(self), REGULARIZER_RANGES)
 
     def __call__(self, vectors_ND, where_N, key):
         """The penalty, a float32 scalar."""
@@ -115,11 +115,11 @@ class Regulariser:
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Latent:
     """The target is the encoder's `layer` (-1: the last, after its norm; 1: the first; 0:
-    the embedding), or the average of the `top` last ones, each normalised. Layers are
+    the embedding), or the average of the `top` last ones, each normalized. Layers are
     the outputs of whole blocks, where data2vec, which averages them too, takes those of
     the feed-forward networks, before they are added to the residual stream.
     `distance` compares; `beta` is smooth_l1's, `temperature` that of info_nce and of the
-    student of `prototypes`. InfoNCE sees one part of a batch at a time, and of it at most
+    student of `prototypes`. InfoNCE sees one microbatch at a time, and of it at most
     `negatives` targets, drawn anew in every step.
 
     Without `momentum` the target is the encoder itself, with or without
@@ -128,7 +128,7 @@ class Latent:
 
     layer: int = -1
     top: int | None = None
-    normalise: str = 'layer'
+    normalize: str = 'layer'
     distance: str = 'cosine'
     beta: float = 1.0
     temperature: float = 0.1
@@ -138,7 +138,7 @@ class Latent:
     momentum: Callable | None
     ema: str = 'all'
     stop_gradient: bool = True
-    regularise: Regulariser | None = None
+    regularizer: Regularizer | None = None
 
     def __post_init__(self):
         for what, known in CHOICES.items():
@@ -148,13 +148,13 @@ class Latent:
                 )
         check('latent', vars(self), RANGES)
         if self.top is not None:
-            check('latent', vars(self), {'top': dict(whole=True, least=1)})
+            check('latent', vars(self), {'top': dict(whole=True, minimum=1)})
 
     def modules(self, encoder):
         """Raises ValueError for a layer that the encoder does not have."""
         depth = encoder.depth
-        ranges.number('latent: layer', self.layer, least=-depth, most=depth)
-        ranges.number('latent: top', self.top or 1, most=depth)
+        ranges.number('latent: layer', self.layer, minimum=-depth, maximum=depth)
+        ranges.number('latent: top', self.top or 1, maximum=depth)
         if self.distance != 'prototypes':
             return {}
         return {'prototypes': Prototypes(encoder.width, self.prototypes)}
@@ -162,7 +162,7 @@ class Latent:
     def memory(self):
         if self.distance != 'prototypes':
             return {}
-        return {'centre': jnp.zeros((self.prototypes,), jnp.float32)}
+        return {'center': jnp.zeros((self.prototypes,), jnp.float32)}
 
     @jax.named_scope('target')
     def targets(self, params, view):
@@ -182,25 +182,25 @@ class Latent:
         if self.top:
             # Without the embedding, which comes first.
             target_BLD = losses.average_layers(
-                hidden[1][1:], self.top, lambda x: self._normalised(x, segment_ids_BL)
+                hidden[1][1:], self.top, lambda x: self._normalized(x, segment_ids_BL)
             )
         elif deep:
-            target_BLD = self._normalised(hidden[1][self.layer], segment_ids_BL)
+            target_BLD = self._normalized(hidden[1][self.layer], segment_ids_BL)
         else:
-            target_BLD = self._normalised(hidden, segment_ids_BL)
+            target_BLD = self._normalized(hidden, segment_ids_BL)
         if self.momentum is not None or self.stop_gradient:
             target_BLD = jax.lax.stop_gradient(target_BLD)
         return target_BLD
 
-    def _normalised(self, x_BLD, segment_ids_BL):
-        if self.normalise == 'layer':
-            return losses.layer_normalise(x_BLD)
-        if self.normalise == 'instance':
-            return losses.instance_normalise(x_BLD, segment_ids_BL)
+    def _normalized(self, x_BLD, segment_ids_BL):
+        if self.normalize == 'layer':
+            return losses.layer_normalize(x_BLD)
+        if self.normalize == 'instance':
+            return losses.instance_normalize(x_BLD, segment_ids_BL)
         return x_BLD.astype(jnp.float32)
 
     def compare(self, params, view, prediction_BMD, target_BMD, where_BM):
-        """The distance at every position, and what the centre wants to see."""
+        """The distance at every position, and what the center wants to see."""
         if self.distance == 'cosine':
             return losses.cosine_distance(prediction_BMD, target_BMD), {}
         if self.distance == 'smooth_l1':
@@ -218,7 +218,7 @@ class Latent:
         loss_BM = losses.prototype_cross_entropy(
             student_BMP,
             teacher_BMP,
-            view.memory['centre'],
+            view.memory['center'],
             self.temperature,
             self.teacher_temperature,
         )
@@ -237,10 +237,10 @@ class Latent:
         return jax.lax.top_k(order_N, self.negatives)[1]
 
     def remember(self, memory, seen):
-        """The centre moves a tenth of the way to the teacher's mean scores (DINO)."""
+        """The center moves a tenth of the way to the teacher's mean scores (DINO)."""
         if self.distance != 'prototypes':
             return memory
         mean_P = seen['teacher'] / jnp.maximum(seen['count'], 1)
-        moved_P = 0.9 * memory['centre'] + 0.1 * mean_P
-        centre_P = jnp.where(seen['count'] > 0, moved_P, memory['centre'])
-        return {**memory, 'centre': centre_P}
+        moved_P = 0.9 * memory['center'] + 0.1 * mean_P
+        center_P = jnp.where(seen['count'] > 0, moved_P, memory['center'])
+        return {**memory, 'center': center_P}

@@ -16,15 +16,15 @@ MEASURES = {
     name: geometry.METRICS[name]
     for name in ('uniformity', 'mean_cosine', 'effective_rank', 'participation_ratio')
 }
-FORMS = ('raw', 'length_controlled')
+FORMS = ('raw', 'length_residualized')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
     """The section `geometry`: uniformity and ranks of held-out vectors as they form."""
 
-    every: int = schema.field(0, 'steps, and where a phase ends; 0: never', least=0)
-    texts: int = schema.field(512, 'held-out texts that are measured', least=2)
+    every: int = schema.field(0, 'steps, and where a phase ends; 0: never', minimum=0)
+    texts: int = schema.field(512, 'held-out texts that are measured', minimum=2)
 
 
 def make(recipe, section):
@@ -45,7 +45,7 @@ class Evaluator:
     """Vectors of the same held-out texts at any parameters; compiled once.
 
     A text is the first piece of a document in a row, mean-pooled as `encode` does, so
-    there is one of each of the first `texts` rows; read both ways, whatever the
+    there is one of each of the first `texts` rows; read bidirectionally, whatever the
     objective, so that the phases of a run compare.
     """
 
@@ -64,7 +64,7 @@ class Evaluator:
         self._pooled = sharding.within(mesh, jax.jit(pooled, out_shardings=whole))
 
     def run(self, params, network=None):
-        """{geometry/uniformity, ...; geometry/uniformity_length_controlled, ...}.
+        """{geometry/uniformity, ...; geometry/uniformity_length_residualized, ...}.
 
         Those of one encoder, whatever the `network` of a phase. NaN for all of them where
         vectors are not finite: a run is not ended by being looked at.
@@ -77,7 +77,7 @@ class Evaluator:
         }
         if not np.isfinite(vectors_ND).all():
             return dict.fromkeys(names.values(), float('nan'))
-        controlled_ND = forms.length_controlled(vectors_ND, lengths_N)
+        controlled_ND = forms.length_residualized(vectors_ND, lengths_N)
         clouds = {
             form: cloud.of(rows_ND)
             for form, rows_ND in zip(FORMS, (vectors_ND, controlled_ND))
@@ -99,7 +99,7 @@ class Evaluator:
             _as_they_are,
             batch_size=self.batch_size,
             seed=0,
-            most_rows=self.texts,
+            max_rows=self.texts,
             process_index=index,
             process_count=parts,
         )
@@ -116,5 +116,5 @@ class Evaluator:
 
 
 def _as_they_are(example, rng, step):
-    """Nothing is hidden."""
+    """Nothing is masked."""
     return example

@@ -6,8 +6,8 @@ token and hits per token, are named
 
     mlm     masked tokens (all of them mask tokens), predicted where they stand
     mntp    the same tokens, predicted one position before
-    clm     the next token, reading to the left
-    prefix  the next token behind a prefix that is read both ways
+    clm     the next token, read causally
+    prefix  the next token behind a prefix that is read bidirectionally
 """
 
 import dataclasses
@@ -33,15 +33,15 @@ COUNT, BYTES = 'count', 'bytes'
 class Config:
     """The section `evaluate`."""
 
-    every: int = schema.field(2000, 'steps, and where a phase ends; 0: never', least=0)
+    every: int = schema.field(2000, 'steps, and where a phase ends; 0: never', minimum=0)
     rate: float = schema.field(
-        0.15, 'of held-out tokens that are masked', above=0, most=1
+        0.15, 'of held-out tokens that are masked', above=0, maximum=1
     )
-    most_rows: int = schema.field(2048, 'held-out rows that are scored', least=0)
+    max_rows: int = schema.field(2048, 'held-out rows that are scored', minimum=0)
 
     def __post_init__(self):
         if self.every:
-            ranges.number('evaluate.most_rows', self.most_rows, whole=True, least=1)
+            ranges.number('evaluate.max_rows', self.max_rows, whole=True, minimum=1)
 
 
 def scorings(networks, rate=0.15):
@@ -77,7 +77,7 @@ def make(recipe, section):
         recipe.mesh,
         batch_size=recipe.batch_size,
         rate=section.rate,
-        most_rows=section.most_rows,
+        max_rows=section.max_rows,
         every=section.every,
     )
 
@@ -86,7 +86,7 @@ class Evaluator:
     """Token losses of parameters on held-out rows; compiled once for each network.
 
     `networks` are those of the phases of a run, in order. `rate` of the tokens is masked,
-    always the same ones (seed 0); `most_rows` limits the rows (all if 0).
+    always the same ones (seed 0); `max_rows` limits the rows (all if 0).
     """
 
     def __init__(
@@ -98,13 +98,13 @@ class Evaluator:
         *,
         batch_size,
         rate=Config.rate,
-        most_rows=0,
+        max_rows=0,
         every=0,
     ):
         self.every = every
         self.rows, self.mesh, self.batch_size = rows, mesh, batch_size
         self.special_ids = tokenizer.special_ids
-        self.most_rows = most_rows or len(rows)
+        self.max_rows = max_rows or len(rows)
         given = dict(tokenizer=tokenizer, length=rows.row_length, steps=1)
         self.objectives = {
             name: resolve.build('objectives', section, **given)
@@ -116,7 +116,7 @@ class Evaluator:
     @functools.cached_property
     def unigram(self):
         """unigram_entropy of the rows that are scored."""
-        return unigram_entropy(self.rows, self.special_ids, self.most_rows)
+        return unigram_entropy(self.rows, self.special_ids, self.max_rows)
 
     def run(self, params, network):
         """{heldout/mlm_loss, mlm_accuracy, clm_loss, clm_accuracy, bits_per_byte,
@@ -158,7 +158,7 @@ class Evaluator:
             objective.corrupt,
             batch_size=self.batch_size,
             seed=0,
-            most_rows=self.most_rows,
+            max_rows=self.max_rows,
             process_index=index,
             process_count=parts,
         )
@@ -234,10 +234,10 @@ def _letters(token):
     return token.removeprefix('##').replace('▁', ' ')
 
 
-def token_counts(rows, most_rows):
+def token_counts(rows, max_rows):
     """How often each token is in the first rows, int64 [V]."""
     counts = np.zeros(rows.manifest['vocab_size'], np.int64)
-    for index in range(min(most_rows, len(rows))):
+    for index in range(min(max_rows, len(rows))):
         row = rows[index]
         counts += np.bincount(
             row['tokens'][row['segment_ids'] > 0], minlength=len(counts)
@@ -245,13 +245,13 @@ def token_counts(rows, most_rows):
     return counts
 
 
-def unigram_entropy(rows, special_ids, most_rows):
+def unigram_entropy(rows, special_ids, max_rows):
     """-sum p log p of the tokens of the first rows under their own frequencies, in nats.
 
     What a model that knows the frequencies and reads nothing else would score, per token
     that is not special.
     """
-    counts = token_counts(rows, most_rows)
+    counts = token_counts(rows, max_rows)
     counts[list(special_ids)] = 0
     share = counts[counts > 0] / counts.sum()
     return float(-(share * np.log(share)).sum())

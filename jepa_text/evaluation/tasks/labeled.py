@@ -16,7 +16,7 @@ def make(path, text='text', label='label', title='', seed=0):
     train, test = tables.splits(path)
     sides = [_side(rows, text, label, f'{title} in {path}') for rows in (train, test)]
     if sides[1] is None:
-        sides = tasks.halves(sides[0], seed)
+        sides = tasks.train_test_split(sides[0], seed)
     return tasks.Task(title, 'labels', 'accuracy', *sides)
 
 

@@ -1,6 +1,6 @@
-"""One run on the bundled corpus, at a desk: about two minutes on two cores.
+"""One run on the bundled corpus, at toy scale: about two minutes on two cores.
 
-    jepa-text train --config=configs/desk.py:clm_mlm --workdir=runs/clm_mlm
+    jepa-text train --config=configs/toy.py:clm_mlm --workdir=runs/clm_mlm
 
 The argument is one of PRESETS, the phases of configs/presets.py at the size of the
 quickstart. With --config.baseline=flops (or time), phases with a latent loss become MLM

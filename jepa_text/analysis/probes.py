@@ -21,7 +21,7 @@ def answers(task, found, seed=0, token_labels=None):
 
     The second are for paired tests: their mean is the metric. Right or wrong, or what an
     example does to a metric that is no mean (its influence), or the AUC of a text.
-    `token_labels` are (train, test) of lexical.author_token_labels, for the paper's
+    `token_labels` are (train, test) of lexical.paper_token_labels, for the paper's
     probe. A metric that these texts cannot give is left out.
     """
     values, single = {}, {}
@@ -137,11 +137,11 @@ def _of_the_paper(found, token_labels, semantic, seed):
         seed,
     )
     token = Interval(probe['accuracy'], probe['low'], probe['high'])
-    gap = lexical.author_probe_gap(semantic.value, token.value)
+    gap = lexical.paper_probe_gap(semantic.value, token.value)
     reach = math.hypot(semantic.high - semantic.low, token.high - token.low) / 2
     return {
-        'author_token_accuracy': token,
-        'author_probe_gap': Interval(gap, gap - reach, gap + reach),
+        'paper_token_accuracy': token,
+        'paper_probe_gap': Interval(gap, gap - reach, gap + reach),
     }
 
 

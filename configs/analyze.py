@@ -1,6 +1,6 @@
 """What vectors of models look like, and what can be read off them, with controls.
 
-    jepa-text analyse --config=configs/analyse.py:models=runs/a,hf:NAME --workdir=runs/x
+    jepa-text analyze --config=configs/analyze.py:models=runs/a,hf:NAME --workdir=runs/x
 
 The argument names models and tasks, as in
 
@@ -8,7 +8,7 @@ The argument names models and tasks, as in
 
 A model is the workdir of a run, or hf: and a name or folder; runs that differ by a last
 number are seeds of one. A task is a file of jepa_text/evaluation/tasks, or a task of its
-glue.py, with @ and its path. Tasks that take more, as the fields of `labelled`, are
+glue.py, with @ and its path. Tasks that take more, as the fields of `labeled`, are
 written into this file.
 """
 

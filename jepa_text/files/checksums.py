@@ -1,8 +1,9 @@
-"""A seal says that a folder is whole: the size and sha256 of every file, on the disk.
+"""A manifest of checksums says that a folder is whole: the size and sha256 of every file,
+on the disk.
 
 The checkpoint library restores a file with a flipped byte without an error and does not
-flush all that it writes, so a checkpoint counts only once it is sealed, and is believed
-only while its seal still fits.
+flush all that it writes, so a checkpoint counts only once it has its checksums, and is
+believed only while its checksums still fit.
 """
 
 import hashlib
@@ -13,13 +14,13 @@ from pathlib import Path
 
 from jepa_text.files import atomic
 
-NAME = 'SEAL.json'
+NAME = 'CHECKSUMS.json'
 
 
-def seal(folder):
-    """Flushes every file of a folder to the disk, then writes SEAL.json into it.
+def write(folder):
+    """Flushes every file of a folder to the disk, then writes CHECKSUMS.json into it.
 
-    The seal appears in one step and last, so a folder that has one was whole when the
+    The manifest appears in one step and last, so a folder that has one was whole when the
     power went. Raises OSError when a file can't be read or the disk is full.
     """
     folder = Path(folder)
@@ -33,7 +34,7 @@ def seal(folder):
 
 
 def verify(folder):
-    """None when what was sealed in the folder is as it was, else the reason in words.
+    """None when what was recorded in the folder is as it was, else the reason in words.
 
     Files that others put there (a file manager, a tool of backups) are no damage. Raises
     OSError, which is no damage either, for what is there and cannot be read.
@@ -95,7 +96,7 @@ def free_name(path):
 
 
 def _files(folder):
-    """Relative name -> path of every file under the folder but the seal itself."""
+    """Relative name -> path of every file under the folder but the manifest itself."""
     own = {NAME, NAME + '.tmp'}
     named = {path.relative_to(folder).as_posix(): path for path in _paths(folder)}
     return {name: path for name, path in sorted(named.items()) if name not in own}
@@ -123,7 +124,7 @@ def _first_difference(folder, sizes, hashes):
     with ThreadPoolExecutor(_threads()) as pool:
         for name, found in zip(files, pool.map(sha256, files.values()), strict=True):
             if found != hashes[name]:
-                return f'the contents of {name} are not those that were sealed'
+                return f'the contents of {name} are not those that were recorded'
     return None
 
 

@@ -1,7 +1,7 @@
 """One cell of an analysis: the geometry of one task's texts, with intervals.
 
 A cell is a task, a model or control, a layer and a pooling. What can be read off its
-vectors is in readouts.py.
+vectors is in probes.py.
 """
 
 import math
@@ -13,10 +13,10 @@ from jepa_text.measures import class_geometry, forms, geometry, statistics
 from jepa_text.measures.statistics import Interval
 
 HALVED_ROWS = 1000  # of so many texts the halves are taken
-SPECTRUM_FORMS = ('raw', 'length_controlled')
+SPECTRUM_FORMS = ('raw', 'length_residualized')
 
 
-class Cell(NamedTuple):
+class Result(NamedTuple):
     """Where a value belongs; `control` is '' for the model itself."""
 
     task: str
@@ -47,7 +47,7 @@ def split(rows_ND, task):
 
 
 class Once(NamedTuple):
-    """The test texts of a task, each once: as repeated rows would be neighbours.
+    """The test texts of a task, each once: as repeated rows would be neighbors.
 
     `index_M`: their places in task.test.texts(); `units_M`: the example of each;
     `positives_P2`: which of them make a pair that says the same, or None.
@@ -71,13 +71,19 @@ def once(task):
         is_score = task.kind == 'scores'
         same_N = target_N >= task.positive if is_score else target_N == task.positive
         pairs = zip(task.test.first, task.test.second)
-        places_N2 = np.array([[number[text] for text in pair] for pair in pairs])
-        pairs_P2 = places_N2[same_N] if same_N.sum() >= 2 else None
+        positions_N2 = np.array([[number[text] for text in pair] for pair in pairs])
+        pairs_P2 = positions_N2[same_N] if same_N.sum() >= 2 else None
     return Once(index_M, index_M % len(task.test), pairs_P2)
 
 
 def geometry_values(
-    rows_ND, lengths_NF, labels_N=None, halves=0, seed=0, units_N=None, pairs_P2=None
+    rows_ND,
+    lengths_NF,
+    labels_N=None,
+    half_samples=0,
+    seed=0,
+    units_N=None,
+    pairs_P2=None,
 ):
     """({(metric, form): Interval}, {(metric, form): deviations_R}).
 
@@ -94,12 +100,12 @@ def geometry_values(
     values = _summary(rows_ND, lengths_NF, labels_N, pairs_P2, seed)
     units_N = np.arange(len(rows_ND)) if units_N is None else np.asarray(units_N)
     units, deviations = np.unique(units_N), {}
-    if halves and len(units) >= 8:
+    if half_samples and len(units) >= 8:
         rng = np.random.default_rng(seed)
-        most = max(8, HALVED_ROWS * len(units) // len(rows_ND))
-        chosen_U = rng.permutation(units)[:most]
+        maximum = max(8, HALVED_ROWS * len(units) // len(rows_ND))
+        chosen_U = rng.permutation(units)[:maximum]
         found = []
-        for _ in range(halves):
+        for _ in range(half_samples):
             drawn_U = rng.permutation(chosen_U)[: len(chosen_U) // 2]
             index_M = np.flatnonzero(np.isin(units_N, drawn_U))
             labels_M = None if labels_N is None else np.asarray(labels_N)[index_M]
@@ -107,8 +113,8 @@ def geometry_values(
             found.append(_summary(*part, _within(pairs_P2, index_M)))
         scale = math.sqrt(len(chosen_U) / len(units))
         for key in values:
-            halves_R = np.array([one[key] for one in found])
-            deviations[key] = scale * (halves_R - halves_R.mean())
+            values_R = np.array([one[key] for one in found])
+            deviations[key] = scale * (values_R - values_R.mean())
     intervals = {}
     for key, value in values.items():
         reach = math.nan
@@ -141,19 +147,19 @@ def _within(pairs_P2, index_M):
         return None
     place = np.full(max(pairs_P2.max(), index_M.max()) + 1, -1)
     place[index_M] = np.arange(len(index_M))
-    places_P2 = place[pairs_P2]
-    return places_P2[(places_P2 >= 0).all(axis=1)]
+    positions_P2 = place[pairs_P2]
+    return positions_P2[(positions_P2 >= 0).all(axis=1)]
 
 
 def _by_form(summary):
     return {tuple(name.split('/')): value for name, value in summary.items()}
 
 
-def spectra(rows_ND, lengths_NF, most=64):
+def spectra(rows_ND, lengths_NF, maximum=64):
     """{form: eigenvalues of the covariance, largest first}, at most so many."""
     clouds = forms.clouds(rows_ND, lengths_NF)
     return {
-        form: geometry.eigenspectrum(one)[:most].tolist()
+        form: geometry.eigenspectrum(one)[:maximum].tolist()
         for form, one in clouds
         if form in SPECTRUM_FORMS
     }

@@ -1,7 +1,7 @@
-"""`analyse(config, workdir)`: models x layers x poolings x tasks -> values one can trust.
+"""`analyze(config, workdir)`: models x layers x poolings x tasks -> values one can trust.
 
 workdir/
-  analysis.json   what was analysed, every value, tests and warnings
+  analysis.json   what was analyzed, every value, tests and warnings
   analysis.csv    the values, one a row
   analysis.html   the page
   features/       vectors, computed once (or the folder that config.cache names)
@@ -26,7 +26,7 @@ from jepa_text.config import schema
 from jepa_text.config.schema import field
 from jepa_text.evaluation import controls, tasks
 from jepa_text.evaluation import task as examples
-from jepa_text.files import atomic, paths, seal
+from jepa_text.files import atomic, checksums, paths
 from jepa_text.report import console
 from jepa_text.running import compilation, xla_flags
 
@@ -39,7 +39,7 @@ NOT_LEARNED = (
     *('name', 'seed', 'checkpoint', 'compilation_cache', 'evaluate', 'geometry'),
     *('log_every', 'mesh', 'profile_steps', 'telemetry', 'watchdog'),
 )
-LEAST_TEST = 8  # examples, without which there is nothing to correlate
+MIN_TEST = 8  # examples, without which there is nothing to correlate
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Config:
     """The config of an analysis."""
 
     name: str = field('analysis', 'of the page')
-    seed: int = field(0, 'of what is drawn', least=0)
+    seed: int = field(0, 'of what is drawn', minimum=0)
     models: tuple[str, ...] = field(
         doc="workdirs of runs, and 'hf:' with a name or folder"
     )
@@ -59,10 +59,12 @@ class Config:
         ('mean', 'max', 'cls', 'last4', 'attention'),
         'of tokens; the first is measured in every layer',
     )
-    train: int = field(1500, 'examples that probes learn from; drawn by seed', least=2)
-    test: int = field(1000, 'examples that all is measured on', least=LEAST_TEST)
-    halves: int = field(
-        16, 'random halves of the test texts behind intervals; 0: no intervals', least=0
+    train: int = field(1500, 'examples that probes learn from; drawn by seed', minimum=2)
+    test: int = field(1000, 'examples that all is measured on', minimum=MIN_TEST)
+    half_samples: int = field(
+        16,
+        'random half-samples of the test texts behind intervals; 0: no intervals',
+        minimum=0,
     )
     controls: tuple[str, ...] = field(
         ('untrained', 'bag of embeddings', 'TF-IDF'),
@@ -72,21 +74,22 @@ class Config:
     cache: str = field(
         '', "of features: a folder; '': in the workdir; 'private': of the user"
     )
-    threads: int = field(0, 'that compute; 0: as many as there are cores', least=0)
+    threads: int = field(0, 'that compute; 0: as many as there are cores', minimum=0)
 
     def __post_init__(self):
         if not self.models or not self.tasks:
             raise ValueError(
-                'analyse needs models and tasks: '
-                '--config=configs/analyse.py:models=runs/a,hf:NAME,tasks=bundled'
+                'analyze needs models and tasks: '
+                '--config=configs/analyze.py:models=runs/a,hf:NAME,tasks=bundled'
             )
-        if self.halves == 1:
+        if self.half_samples == 1:
             raise ValueError(
-                'halves=1: one has no standard deviation. Take 16, or 0 for no intervals.'
+                'half_samples=1: one has no standard deviation. Take 16, or 0 for no '
+                'intervals.'
             )
 
 
-def analyse(config, workdir):
+def analyze(config, workdir):
     """Runs, or reads from its cache, an analysis; returns its results.
 
     Raises ValueError and FileNotFoundError, before any model is read, for tasks that
@@ -108,8 +111,8 @@ def analyse(config, workdir):
             tell.say(f'{name}{f" seed {seed}" if seed else ""}: {path}')
             found.model(load.load(path), name, seed)
         found.tf_idf()
-        with tell.part('likeness of layers'):
-            found.likeness()
+        with tell.part('similarity of layers'):
+            found.similarity()
         with tell.part('comparing'):
             compared = findings.compare(found.rows, found.deviations, found.single)
     results = {
@@ -154,7 +157,7 @@ def named(paths):
 def _recipe(path, number):
     """What a run learns by, as text, but for its seed and the `number` of its folder."""
     file = Path(path) / 'config.json'
-    config = seal.read_json(file) if file.is_file() else {}
+    config = checksums.read_json(file) if file.is_file() else {}
     # What it starts from may be a run of the same seed, and its rows be named by that.
     own = re.compile(rf'[-_](seed)?({number}|{config.get("seed", number)})$')
 
@@ -207,10 +210,10 @@ def _tasks(config):
     for section in config['tasks']:
         task = tasks.build(section)
         task = examples.sample(task, config['train'], config['test'], config['seed'])
-        if len(task.test) < LEAST_TEST:
+        if len(task.test) < MIN_TEST:
             raise ValueError(
                 f'{task.name} has {len(task.test)} test examples, but needs '
-                f'{LEAST_TEST}. Give more, or another task.'
+                f'{MIN_TEST}. Give more, or another task.'
             )
         labels = set(task.train.target.tolist()) if task.kind == 'labels' else ()
         if len(labels) == 1:
@@ -222,7 +225,7 @@ def _tasks(config):
         if task.name in [other.name for other in made]:
             raise ValueError(
                 f'Two tasks are called {task.name!r}, and their values would be one. '
-                "Give one a `title`, as in dict(name='labelled', path='...', "
+                "Give one a `title`, as in dict(name='labeled', path='...', "
                 "title='other'), or leave it out."
             )
         made.append(task)
