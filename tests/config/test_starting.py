@@ -9,7 +9,7 @@ import pytest
 import tiny
 
 from jepa_text import commands, load, main
-from jepa_text.config import config_file, overrides, schema, starting
+from jepa_text.config import config_file, overrides, schema, shown, starting
 from jepa_text.parallel import exits
 
 PRESETS = [*starting.OTHERS, *config_file.shared('toy').PRESETS]
@@ -111,7 +111,7 @@ def test_adapting_trains(tmp_path, tmp_path_factory, capsys):
     assert main.main(['jepa-text', 'train', *words]) == 0
     lines = capsys.readouterr().out.splitlines()
     (line,) = [line for line in lines if line.startswith("  model.preset = 'tiny'")]
-    assert line.endswith(' start')
+    assert line.endswith(f' {shown.START}')
 
 
 def test_an_installed_package_has_the_files_inside(tmp_path):
