@@ -17,6 +17,7 @@ from jepa_text.files import checksums
 from jepa_text.parallel import exits
 from jepa_text.running import anew, metrics, restore
 
+TOY = Path(__file__).parents[2] / 'configs' / 'desk.py'
 CHANGES = dict(
     steps=4,
     phases=(dict(objective=dict(name='mlm')),),
@@ -134,15 +135,12 @@ def test_an_error_of_the_disk_is_no_damage(run, monkeypatch):
     assert int(tiny.train(config, workdir).step) == 4
 
 
-def test_the_flag_reaches_the_run(monkeypatch, tmp_path):
-    (tmp_path / 'c.py').write_text(
-        'from ml_collections import ConfigDict\ndef get_config(): return ConfigDict()'
-    )
+def test_the_flag_reaches_the_run(monkeypatch):
     seen = []
     monkeypatch.setattr(
         'jepa_text.training.train.train', lambda *_, **given: seen.append(given)
     )
-    command = ['jepa-text', 'train', f'--config={tmp_path}/c.py', '--workdir=x']
+    command = ['jepa-text', 'train', f'--config={TOY}', '--workdir=x']
     for words in ([], ['--restart'], ['--restart=false'], ['--norestart']):
         assert main.main([*command, *words]) == exits.DONE
     assert seen == [{}, {'restart': True}, {}, {}]
