@@ -37,28 +37,28 @@ def answers(task, found, seed=0, token_labels=None):
             values['balance'] = lexical.balance_interval(
                 values['probe_accuracy'], majority, recovered, 0.5
             )
-    if (
-        token_labels is not None
-        and task.kind == 'labels'
-        and found.train_second_ND is None
-    ):
+    if token_labels is not None and 'probe_accuracy' in values:
         values |= _of_the_paper(found, token_labels, values['probe_accuracy'], seed)
     return values, single
 
 
 def _classified(task, found, seed):
     train, test = (
-        _probed(found.train_ND, found.train_second_ND),
-        _probed(found.test_ND, found.test_second_ND),
+        first_ND if second_ND is None else probes.pair_features(first_ND, second_ND)
+        for first_ND, second_ND in found.sides
     )
     probe = probes.linear_probe(train, task.train.target, test, task.test.target, seed)
     said_N = np.array(probe['said'])
-    values = {'probe_accuracy': Interval(probe['accuracy'], probe['low'], probe['high'])}
+    values = {'probe_accuracy': _interval(probe, 'accuracy')}
     if task.metric in SCORES:
         values[f'probe_{task.metric}'] = statistics.bootstrap_interval(
             SCORES[task.metric], said_N, task.test.target, resamples=500, seed=seed
         )
     return values, _one_each(task, said_N)
+
+
+def _interval(found, name):
+    return Interval(found[name], found['low'], found['high'])
 
 
 def _one_each(task, said_N):
@@ -71,38 +71,31 @@ def _one_each(task, said_N):
     return single
 
 
-def _probed(first_ND, second_ND):
-    return first_ND if second_ND is None else probes.pair_features(first_ND, second_ND)
-
-
 def _compared(task, found):
     human_N = task.test.target
-    similarity_N = probes.pair_cosine(found.test_ND, found.test_second_ND)
+    similarity_N = probes.pair_cosine(*found.sides[1])
     overlap_N = words.overlap(task.test.first, task.test.second)
-    values = {}
+    width = found.train_ND.shape[1]
+    train_ND, test_ND = (
+        probes.pair_features(*pair)[:, 2 * width :] for pair in found.sides
+    )
+    said_N = ridge.fit(train_ND, task.train.target).predict(test_ND)[:, 0]
 
     def interval(statistic, *samples):
         return statistics.bootstrap_interval(statistic, *samples, resamples=300)
 
-    values['cosine_spearman'] = interval(correlations.spearman, similarity_N, human_N)
-    values['cosine_given_overlap'] = interval(
-        correlations.partial_spearman, similarity_N, human_N, overlap_N
-    )
-    values['overlap_spearman'] = interval(correlations.spearman, overlap_N, human_N)
+    values = {
+        'cosine_spearman': interval(correlations.spearman, similarity_N, human_N),
+        'cosine_given_overlap': interval(
+            correlations.partial_spearman, similarity_N, human_N, overlap_N
+        ),
+        'overlap_spearman': interval(correlations.spearman, overlap_N, human_N),
+    }
     if task.positive is not None:
         positive_N = human_N >= task.positive
         high = lexical.high_overlap(similarity_N, positive_N, overlap_N)
         if math.isfinite(high['auc']):
-            values['high_overlap_auc'] = Interval(high['auc'], high['low'], high['high'])
-    width = found.train_ND.shape[1]
-    train_ND, test_ND = (
-        probes.pair_features(*pair)[:, 2 * width :]
-        for pair in (
-            (found.train_ND, found.train_second_ND),
-            (found.test_ND, found.test_second_ND),
-        )
-    )
-    said_N = ridge.fit(train_ND, task.train.target).predict(test_ND)[:, 0]
+            values['high_overlap_auc'] = _interval(high, 'auc')
     values['probe_spearman'] = interval(correlations.spearman, said_N, human_N)
     influence_N = correlations.spearman_influence(similarity_N, human_N)
     return values, {'cosine_spearman': influence_N}
@@ -121,7 +114,7 @@ def _words(task, found, seed):
         if 'content word' in str(error):
             raise _TooFewWords(str(error)) from error
         raise
-    return Interval(auc['auc'], auc['low'], auc['high']), auc['values']
+    return _interval(auc, 'auc'), auc['values']
 
 
 def _of_the_paper(found, token_labels, semantic, seed):
@@ -136,7 +129,7 @@ def _of_the_paper(found, token_labels, semantic, seed):
         test_labels[known],
         seed,
     )
-    token = Interval(probe['accuracy'], probe['low'], probe['high'])
+    token = _interval(probe, 'accuracy')
     gap = lexical.paper_probe_gap(semantic.value, token.value)
     reach = math.hypot(semantic.high - semantic.low, token.high - token.low) / 2
     return {

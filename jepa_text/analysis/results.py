@@ -35,15 +35,20 @@ class Vectors(NamedTuple):
     train_second_ND: np.ndarray | None = None
     test_second_ND: np.ndarray | None = None
 
+    @property
+    def sides(self):
+        """((first, second) to learn from, (first, second) to be scored on)."""
+        train = self.train_ND, self.train_second_ND
+        return train, (self.test_ND, self.test_second_ND)
+
 
 def split(rows_ND, task):
     """Vectors from rows in the order of task.train.texts(), then task.test.texts()."""
-    sizes = [len(task.train)] * (1 + (task.train.second is not None))
-    sizes += [len(task.test)] * (1 + (task.test.second is not None))
-    parts = np.split(rows_ND, np.cumsum(sizes)[:-1])
-    if len(parts) == 2:
-        return Vectors(*parts)
-    return Vectors(parts[0], parts[2], parts[1], parts[3])
+    train_ND, test_ND = np.split(rows_ND, [len(task.train.texts())])
+    if task.train.second is None:
+        return Vectors(train_ND, test_ND)
+    train, test = np.split(train_ND, 2), np.split(test_ND, 2)
+    return Vectors(train[0], test[0], train[1], test[1])
 
 
 class Once(NamedTuple):

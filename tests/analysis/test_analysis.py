@@ -1,6 +1,8 @@
 """An analysis end to end: rows, page and cache; and what its numbers may be taken for."""
 
+import contextlib
 import csv
+import io
 import json
 import math
 import re
@@ -68,37 +70,39 @@ def config(folder, **changes):
 
 
 @pytest.fixture(scope='module')
-def results(folder):
-    return analyze.analyze(config(folder), folder / 'out')
-
-
-def test_every_part_is_told_while_it_goes(folder, results, tmp_path, monkeypatch, capsys):
-    """No part is silent, the last one ends at 100 %, and steps within are told."""
-    update = console.Progress.update
-    told = []
+def whole(folder):
+    """(results of an analysis, what it told while it went, what stood on the screen)."""
+    update, told, screen = console.Progress.update, [], io.StringIO()
 
     def record(self, step, **given):
         told.append((step, given['description']))
         self._shown_at = -1e9  # as if ten seconds had gone
         update(self, step, **given)
 
-    monkeypatch.setattr(console.Progress, 'update', record)
-    kept = dict(cache=str(folder / 'out' / 'features'), half_samples=0)
-    analyze.analyze(config(folder, models=[str(folder / 'a-0')], **kept), tmp_path)
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(screen):
+        patch.setattr(console.Progress, 'update', record)
+        found = analyze.analyze(config(folder), folder / 'out')
+    return found, told, screen.getvalue().splitlines()
+
+
+@pytest.fixture
+def results(whole):
+    return whole[0]
+
+
+def test_every_part_is_told_while_it_goes(whole):
+    """No part is silent, the last one ends at 100 %, and steps within are told."""
+    results, told, lines = whole
     steps = [step for step, _ in told]
-    # Three of the model, TF-IDF, similarity, comparison; each is told when it begins.
-    assert steps == sorted(steps) and set(steps) == set(range(7))
+    # Three of each model, TF-IDF, similarity, comparison; each is told when it begins.
+    assert steps == sorted(steps) and set(steps) == set(range(10))
     (task,) = results['tasks']
-    for part in ('a-0, untrained', 'a-0, bag of embeddings', 'TF-IDF'):
+    for part in ('a, untrained', 'a, bag of embeddings', 'TF-IDF'):
         assert any(text == f'{part}, {task["name"]}' for _, text in told)
-    assert any('measured 2 of' in text for _, text in told)
-    err = capsys.readouterr().err
-    assert '6/6' in err.splitlines()[-1] and len(err.splitlines()) >= len(told)
-    # What is not kept yet is told by the batch.
-    said = []
-    model = load.load(folder / 'a-0')
-    features.of(model, ['The whale.'] * 70, layers=[-1], tell=said.append)
-    assert said == ['vectors of 64 of 70 texts', 'vectors of 70 of 70 texts']
+    texts = task['train'] + task['test']
+    for words in ('measured 2 of', 'vectors of 64 of', f'vectors of {texts} of {texts}'):
+        assert any(words in text for _, text in told)
+    assert '9/9' in lines[-1] and len(lines) >= len(told)
 
 
 def chosen(results, **wanted):
@@ -363,7 +367,6 @@ def test_geometry_is_written_while_training(folder):
 
 
 def test_geometry_in_training_is_that_of_the_texts(folder):
-    from jepa_text import load
 
     model = load.load(folder / 'a-0')
     rows = pipeline.Rows(tiny.rows(folder), 'heldout')
