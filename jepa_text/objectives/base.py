@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text import losses
+from jepa_text.config import ranges
 from jepa_text.models.heads import lm_head, lm_head_loss
 
 Row = dict[str, np.ndarray]
@@ -152,6 +153,10 @@ class TokenObjective(Objective):
     z_weight: float = 0.0
     label: str = 'mlm'
     can_drop = False
+
+    def __post_init__(self):
+        for name in ('logits_mib', 'z_weight'):
+            ranges.number(f'{self.label}: {name}', getattr(self, name), minimum=0)
 
     @property
     def token_objective(self):

@@ -16,8 +16,6 @@ def make(tokenizer, length, steps, prefix=None, tied=False, logits_mib=512, z_we
     MiB at a time; `z_weight` weighs the z-loss. Raises ValueError for a prefix out of
     range.
     """
-    ranges.number('clm: logits_mib', logits_mib, minimum=0)
-    ranges.number('clm: z_weight', z_weight, minimum=0)
     if prefix is not None:
         if not isinstance(prefix, list | tuple) or len(prefix) != 2:
             raise ValueError(f'clm: prefix={prefix!r} is not (low, high), two fractions.')

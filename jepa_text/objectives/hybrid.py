@@ -45,16 +45,9 @@ def make(
         predictor_depth=predictor_depth,
         predictor_heads=predictor_heads,
     )
+    given = dict(tokenizer=tokenizer, length=length, steps=steps)
     return Hybrid(
-        **parts(
-            'hybrid',
-            mlm,
-            balance,
-            latent,
-            tokenizer=tokenizer,
-            length=length,
-            steps=steps,
-        ),
+        **parts('hybrid', mlm, balance, latent, **given),
         predictor=heads.PredictorSizes(
             predictor, predictor_width, predictor_depth, predictor_heads
         ),

@@ -66,16 +66,9 @@ def make(
     # Each of a handful of short documents rounds its blocks up: room for eight.
     kept = blocks.capacity(max(context_scale), length, documents=8)
     hidden = blocks.capacity(min(1.0, target_blocks * max(target_scale)), length, 8)
+    given = dict(tokenizer=tokenizer, length=length, steps=steps)
     return IJEPA(
-        **parts(
-            'ijepa',
-            mlm,
-            balance,
-            latent,
-            tokenizer=tokenizer,
-            length=length,
-            steps=steps,
-        ),
+        **parts('ijepa', mlm, balance, latent, **given),
         predictor=heads.PredictorSizes(
             'transformer', predictor_width, predictor_depth, predictor_heads
         ),

@@ -42,8 +42,6 @@ def make(
     Raises ValueError for what is out of range.
     """
     _check(sampler, mask_share, random_share, attends, shift)
-    ranges.number('mlm: logits_mib', logits_mib, minimum=0)
-    ranges.number('mlm: z_weight', z_weight, minimum=0)
     if span_length is not None:
         ranges.number('mlm: span_length', span_length, whole=True, minimum=1)
         if sampler != 'span':

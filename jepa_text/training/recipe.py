@@ -9,7 +9,6 @@ import numpy as np
 
 from jepa_text.data import pipeline, tokenizers
 from jepa_text.models.network import Network
-from jepa_text.objectives.base import View
 from jepa_text.parallel import sharding
 from jepa_text.running import outlets
 from jepa_text.training import state as states
@@ -178,15 +177,9 @@ def loss(phase, network=None):
     network = network or phase.network
 
     def run(params, state, batch):
-        view = View(
-            apply=network.apply,
-            target=state.target,
-            memory=state.memory,
-            batch=batch,
-            step=state.step,
-            counts=phase.objective.counts(batch),
-        )
-        return steps.loss_of(phase.objective, params, view)[0]
+        objective = phase.objective
+        view = steps.view_of(network, objective, state, batch, state.step)
+        return steps.loss_of(objective, params, view)[0]
 
     return run
 

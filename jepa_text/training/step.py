@@ -40,7 +40,7 @@ def make_step(
 
     def step(state, batch):
         phase_step = state.step - phase_start
-        view = _view(network, objective, state, batch, phase_step)
+        view = view_of(network, objective, state, batch, phase_step)
         measured, fresh, state, view = _diagnose(
             objective, state, view, diagnostics_every, accumulate
         )
@@ -116,14 +116,15 @@ def cost(network, objective, batch):
     state = jax.eval_shape(create)
 
     def run(params, state, batch):
-        view = _view(plain, objective, state, batch, state.step)
+        view = view_of(plain, objective, state, batch, state.step)
         return loss_of(objective, params, view)
 
     gradients = jax.value_and_grad(run, has_aux=True)
     return flops.traced(gradients, state.params, state, batch)
 
 
-def _view(network, objective, state, batch, step):
+def view_of(network, objective, state, batch, step):
+    """What the objective looks at in a step of the phase."""
     return View(
         apply=network.apply,
         target=state.target,

@@ -14,7 +14,6 @@ from jepa_text.cost import flops
 from jepa_text.data import tokenizers
 from jepa_text.models.network import Network
 from jepa_text.objectives import hybrid, sentence
-from jepa_text.objectives.base import View
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
 
@@ -217,14 +216,7 @@ def test_the_count_is_within_two_percent_of_xla(name):
     state = jax.eval_shape(lambda: states.create(network, objective, optax.identity(), 0))
 
     def run(params, state, batch):
-        view = View(
-            apply=network.apply,
-            target=state.target,
-            memory=state.memory,
-            batch=batch,
-            step=state.step,
-            counts=objective.counts(batch),
-        )
+        view = steps.view_of(network, objective, state, batch, state.step)
         return steps.loss_of(objective, params, view)
 
     gradients = jax.jit(jax.value_and_grad(run, has_aux=True))
