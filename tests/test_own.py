@@ -47,13 +47,13 @@ OTHERS = {
         @dataclasses.dataclass(frozen=True)
         class Late(Balance):
             steps: int
-            most: float
+            top: float
 
             def share(self, params, memory, step):
-                return self.most * step / self.steps
+                return self.top * step / self.steps
 
-        def make(steps, maximum=0.5):
-            return Late(steps, most)
+        def make(steps, top=0.5):
+            return Late(steps, top)
     """,
     'schedule': """
         def make(steps, peak):
@@ -140,7 +140,7 @@ def test_others_are_made_by_their_names():
     assert next(source)['text'] == 'train a whale'
     task = resolve.build('evaluation/tasks', {'name': 'my_lab.task'})
     assert task.name == 'mine' and len(task.train) == 4
-    rule = balance.make({'name': 'my_lab.balance', 'maximum': 0.4}, steps=10)
+    rule = balance.make({'name': 'my_lab.balance', 'top': 0.4}, steps=10)
     np.testing.assert_allclose(rule.weights({}, {}, jnp.float32(5)), (0.2, 0.8))
     schedule = schedules.make({'name': 'my_lab.schedule', 'peak': 2.0}, steps=4)
     assert schedule(3) == 0.5

@@ -136,7 +136,7 @@ def make(config, options):
                 name=phase.name,
                 steps=phase.stop - phase.start,
                 parameters=parameters(phase),
-                flops=count.microbatches,
+                flops=count.parts,
                 factor=count.model / plain(made, phase),
                 computed=count.held / count.model,
                 memory=takes,

@@ -285,4 +285,4 @@ def test_a_study_is_planned_run_by_run(tmp_path, capsys):
         settings.of_runs(config)['mlm'],
         sharding.abstract_mesh(8),
     )
-    assert first.flops == recipe.cost(made, made.phases[0]).microbatches
+    assert first.flops == recipe.cost(made, made.phases[0]).parts
