@@ -114,7 +114,7 @@ def config_lines(argv):
         raise ValueError(f'{command} has no config; its flags are all that it takes.')
     root = commands.root(command, config)
     made = before = schema.read(root, config)
-    if getattr(made, 'start', None) is not None and 'phases' in config:
+    if getattr(made, 'init_from', None) is not None and 'phases' in config:
         settle = importlib.import_module('jepa_text.training.settle')
         whole = settle.completed(schema.as_dict(made), workdir)
         made = schema.read(root, whole)

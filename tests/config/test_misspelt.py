@@ -86,7 +86,7 @@ def build(command, config):
         optimizers.make(run['optimizer'])
         schedules.make(run['schedule'], 10_000)
         # What a start leaves to the model is this, or another such.
-        started = {'name': 'transformer', 'preset': 'tiny'} if 'start' in run else {}
+        started = {'name': 'transformer', 'preset': 'tiny'} if 'init_from' in run else {}
         resolve.build('models', started | run['model'], vocab_size=8)
     given = dict(tokenizer=tokenizers.load(tokenizers.BUNDLED), length=64, steps=10)
     for section in phases:

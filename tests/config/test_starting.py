@@ -111,7 +111,7 @@ def test_adapting_trains(tmp_path, tmp_path_factory, capsys):
     assert main.main(['jepa-text', 'train', *words]) == 0
     lines = capsys.readouterr().out.splitlines()
     (line,) = [line for line in lines if line.startswith("  model.preset = 'tiny'")]
-    assert line.endswith(f' {shown.START}')
+    assert line.endswith(f' {shown.INIT_FROM}')
 
 
 def test_an_installed_package_has_the_files_inside(tmp_path):
