@@ -7,9 +7,12 @@ Data flows one way:
 Arrays are named after their shape. One letter an axis, the same letter everywhere,
 also in einsum strings:
 
-    B batch     L length    V vocabulary   D width       F feed-forward width
-    H heads     G key/value heads          K head width  M positions in the loss
-    N examples  S members of a sweep       1 a broadcast axis
+    B batch      L length              V vocabulary    D width      F features
+    H heads      G key/value heads     K width of a head, or components of a fit
+    M positions or examples that are chosen            N all of them
+    C classes or columns               J blocks        P prototypes or table rows
+    R repeats    S samples             T targets       X contexts
+    1 a broadcast axis                 2 the two of a pair
 
 So `hidden_BLD` is [batch, length, width] and `mask_B1LL` broadcasts over heads.
 Importing this package imports nothing else.

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text.config import resolve
+from jepa_text.config import renamed, resolve
 from jepa_text.data import as_read, tokenizers
 from jepa_text.files import checksums, paths
 from jepa_text.hf import load as hf_load
@@ -265,7 +265,9 @@ def _read(workdir):
             f'{workdir} holds no config.json, so no run of jepa-text: give the --workdir '
             'of a training run.'
         )
+    renamed.check_folder(folder)
     config = checksums.read_json(folder / 'config.json')
+    renamed.check(config, str(folder / 'config.json'))
     return config, tokenizers.load(folder / 'tokenizer.json')
 
 

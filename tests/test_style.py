@@ -216,3 +216,115 @@ def test_the_places_that_it_finds():
     assert not PLACES.search('https://site/work' + '/x') and not PLACES.search(
         'a/opt' + '/b'
     )
+
+
+# What was called otherwise before, in names, config keys, metrics, commands and files: as
+# whole words between underscores. Plain English in texts is free.
+OLD_NAMES = re.compile(
+    r'(?:.*[_./-])?(?:'
+    # tokens, LM head, masked
+    r'word_(?:head|scores|rows|bias)|words_(?:first|axis)|over_words|check_words'
+    r'|encode_hidden|hidden_(?:tokens?|words?)'
+    # diagnostics, microbatches, causal and bidirectional
+    r'|look_(?:every|names)|both_ways|is_left(?!_out)|reads_left'
+    # init_from, adapt, convert, toy
+    r'|become|becoming|transplant(?:ed)?|desk|start\.json'
+    # multipliers of the learning rate, max and min
+    r'|(?:check|balance)_rates?|most|least|(?:most|least)_\w+'
+    # similarity, probes, checksums, split, negatives, residualized, the papers'
+    r'|likeness|readouts?|(?:un)?seal(?:s|ed|ing)?|strangers?|length_controlled'
+    r'|author_(?:alignment|probe|token)\w*'
+    # American spelling
+    r'|\w*(?:analys(?:e|ed|er|ing)|normalis\w+|regularis\w+|initialis\w+|optimis\w+'
+    r'|tokenis\w+|materialis\w+|colour\w*|neighbour\w*|centre[ds]?|behaviour|labelled)'
+    r')(?:[_.:/-].*)?'
+)
+CODE = [
+    *SOURCES,
+    *sorted((ROOT / 'configs').rglob('*.py')),
+    *sorted((ROOT / 'tests').rglob('*.py')),
+]
+# These hold the old names to refuse them.
+ABOUT_OLD_NAMES = (
+    'jepa_text/config/renamed.py',
+    'tests/config/test_renamed.py',
+    'tests/test_style.py',
+)
+NAMES_OF_JAX = ('jax_disable_most_optimizations',)
+
+
+def old_names(tree):
+    """(line, name) of every identifier, keyword and key that has an old name.
+
+    Names of tests are sentences, so only their spelling is not free: they are left out.
+    """
+    for node in ast.walk(tree):
+        given = [getattr(node, kind, None) for kind in ('id', 'attr', 'arg', 'name')]
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            given.append(node.value if re.fullmatch(r'[\w.:/-]+', node.value) else None)
+        for name in filter(None, given):
+            is_free = not isinstance(name, str) or name.startswith('test_')
+            is_free = is_free or name.lower() in NAMES_OF_JAX
+            if not is_free and OLD_NAMES.fullmatch(name.lower()):
+                yield getattr(node, 'lineno', 0), name
+
+
+@pytest.mark.parametrize('path', CODE, ids=short)
+def test_names_are_the_words_of_the_field(path):
+    if short(path) in ABOUT_OLD_NAMES:
+        return
+    assert not OLD_NAMES.fullmatch(path.stem)
+    assert not list(old_names(parse(path)))
+
+
+def test_old_names_are_found():
+    def found(source):
+        return {name for _, name in old_names(ast.parse(source))}
+
+    assert found('def f(most_rows): return g.look_every') == {'most_rows', 'look_every'}
+    assert found("f(likeness=1, latent={'normalise': 2})") == {'likeness', 'normalise'}
+    assert found("main(['analyse']); NEIGHBOUR_ROWS = 'u/length_controlled'") == {
+        'NEIGHBOUR_ROWS',
+        'analyse',
+        'u/length_controlled',
+    }
+    assert found("c.become; 'configs/desk.py'; read_seal()") == {
+        'become',
+        'configs/desk.py',
+        'read_seal',
+    }
+    assert not found("almost = 'at least'; look_up(); 'the words become'; is_left_out")
+
+
+# Where arrays are named after their shape.
+SHAPED = ('losses', 'models', 'objectives', 'measures', 'data/masking')
+
+
+def dimension_key(text):
+    """{letter: meaning} of the key in the docstring of the package."""
+    table = re.search(r'everywhere.*?:\n\n(.*?)\n\n', text, re.DOTALL)[1]
+    entries = re.findall(r'(?:^|\s{2,})([A-Z0-9])  ?(\S+(?: \S+)*)', table, re.MULTILINE)
+    assert len({letter for letter, _ in entries}) == len(entries), 'one meaning a letter'
+    return dict(entries)
+
+
+def shape_letters(tree):
+    """Letters of the shapes in names such as hidden_BLD."""
+    for node in ast.walk(tree):
+        for kind in ('id', 'attr', 'arg', 'name'):
+            name = getattr(node, kind, None)
+            is_array = isinstance(name, str) and not name.isupper()
+            if is_array and (found := re.search(r'_([A-Z0-9]*[A-Z][A-Z0-9]*)$', name)):
+                yield from found[1]
+
+
+def test_every_letter_of_a_shape_is_in_the_key():
+    key = dimension_key(ast.get_docstring(parse(PACKAGE / '__init__.py')))
+    trees = [
+        parse(path) for folder in SHAPED for path in (PACKAGE / folder).rglob('*.py')
+    ]
+    used = {letter for tree in trees for letter in shape_letters(tree)}
+    assert used <= set(key), f'{sorted(used - set(key))} have no meaning in the key'
+    assert set(shape_letters(ast.parse('hidden_BLD = mean_1D + LEFT_OVER_B'))) == set(
+        'BLD1'
+    )

@@ -13,7 +13,7 @@ import json
 import re
 import typing
 
-from jepa_text.config import ranges, resolve, schema
+from jepa_text.config import ranges, renamed, resolve, schema
 
 FLAG = re.compile(r'--?(no)?config\.([^=]+)(?:=(.*))?', re.DOTALL)
 TRUE, FALSE = ('true', 't', '1'), ('false', 'f', '0')
@@ -41,6 +41,7 @@ def split(argv):
 def apply(root, config, settings):
     """The config, plain dicts, with settings: (path, text), each as `put`."""
     for path, text in settings:
+        renamed.check_setting(path, text)
         config = put(root, config, path, text)
     return config
 

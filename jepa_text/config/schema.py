@@ -23,7 +23,7 @@ import json
 import types
 import typing
 
-from jepa_text.config import ranges, resolve
+from jepa_text.config import ranges, renamed, resolve
 
 REQUIRED = dataclasses.MISSING
 NOTHING = type(None)
@@ -74,6 +74,8 @@ def read(root, config, what=''):
     out, a value of another type or out of range, and for what `root` itself refuses.
     """
     ranges.section(what or 'The config', config)
+    if not what:
+        renamed.check(config)
     fields = {one.name: one for one in dataclasses.fields(root)}
     for key in config:
         if key not in fields:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import jax
 
+from jepa_text.config import renamed
 from jepa_text.files import atomic, checksums, paths
 
 _log = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ def _make(path):
 
 def _agree(path, config, may_change, whole):
     """Writes config.json, or raises ValueError when the one there says otherwise."""
+    renamed.check_folder(path)
     file = path / CONFIG
     text = json.dumps(config, indent=2, sort_keys=True) + '\n'
     if not file.exists():
@@ -100,6 +102,7 @@ def _agree(path, config, may_change, whole):
             old = whole(old)
         except ValueError as error:
             raise ValueError(f'{file}: {error}') from error
+    renamed.check(old, str(file))
     changed = differences(old, config)
     harmful = [k for k in changed if may_change is not None and not _under(k, may_change)]
     if harmful:

@@ -169,8 +169,9 @@ def _with_tied(section, tied):
 
 
 def check_rows(source, wanted, place, folder):
-    """Raises ValueError if prepare.tokenizer is 'start', as `wanted`, and a new run in
-    the folder would read rows that lie in `place` already, in the tokens of another."""
+    """Raises ValueError if prepare.tokenizer is 'init_from', as `wanted`, and a new run
+    in the folder would read rows that lie in `place` already, in the tokens of another.
+    """
     if not source or wanted != 'init_from' or not place or asked(folder):
         return
     if not Path(place, rows.MANIFEST).is_file():
