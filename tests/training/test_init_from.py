@@ -315,7 +315,7 @@ def test_where_a_masked_token_is_named(section, shift):
     objective = resolve.build(
         'objectives', section, tokenizer=tokenizer, length=16, steps=1
     )
-    assert load._shift(objective) == shift
+    assert objective.token_objective.shift == shift
 
 
 def test_a_run_of_clm_is_read_causally(folder, old, tmp_path):
