@@ -17,7 +17,7 @@ from jepa_text.files import checksums
 from jepa_text.parallel import exits
 from jepa_text.running import anew, metrics, restore
 
-TOY = Path(__file__).parents[2] / 'configs' / 'desk.py'
+TOY = Path(__file__).parents[2] / 'configs' / 'toy.py'
 CHANGES = dict(
     steps=4,
     phases=(dict(objective=dict(name='mlm')),),
