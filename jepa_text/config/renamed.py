@@ -1,10 +1,9 @@
 """Old names of keys, values and files: refused with an error that says the new one."""
 
-import fnmatch
 import re
 from pathlib import Path
 
-# Where a key stands, by old name: its new name. * is any section.
+# Where a key stands, by old name: its new name. * is one key; before a name, any path.
 OLD_KEYS = {
     'start': 'init_from',
     'runs.*.start': 'init_from',
@@ -89,7 +88,14 @@ def _leaves(value, path=()):
 
 def _new(table, path):
     name = '.'.join(path)
-    return next((new for old, new in table.items() if fnmatch.fnmatch(name, old)), None)
+    return next((new for old, new in table.items() if _fits(old, name)), None)
+
+
+def _fits(old, name):
+    """Does a dotted name stand where a pattern of the tables says?"""
+    anywhere = old.startswith('*')
+    keys = re.escape(old.removeprefix('*')).replace(r'\*', '[^.]+')
+    return re.fullmatch(f'(?:.*[.])?{keys}' if anywhere else keys, name) is not None
 
 
 def _renamed(path, new):

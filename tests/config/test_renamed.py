@@ -36,7 +36,8 @@ def test_old_names_are_refused_by_the_new_one(config, says):
 
 def test_a_schedule_may_have_a_start():
     momentum = {'name': 'linear', 'start': 0.99, 'end': 1.0}
-    renamed.check({'phases': [{'objective': {'latent': {'momentum': momentum}}}]})
+    phases = [{'objective': {'latent': {'momentum': momentum}}}]
+    renamed.check({'phases': phases, 'runs': [{'phases': phases}]})
 
 
 def test_the_command_line_and_files_are_checked(tmp_path):
