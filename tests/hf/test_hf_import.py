@@ -287,7 +287,7 @@ def test_families_without_a_window_have_none_whatever_a_config_says(folder, case
         (dict(hidden_act='relu'), "hidden_act='relu'"),
         (dict(rope_parameters=dict(rope_type='yarn')), "rope_type='yarn'"),
         (dict(quantization_config={}), 'has a quantization_config'),
-        (dict(vocab_size=39), 'the tokenizer has 40 words, but the embedding 39 rows'),
+        (dict(vocab_size=39), 'the tokenizer has 40 tokens, but the embedding 39 rows'),
         (dict(hidden_size=None), 'json: hidden_size=None must be a whole number'),
         (dict(hidden_size='32'), "json: hidden_size='32' must be a whole number"),
         (dict(num_hidden_layers=0), 'num_hidden_layers=0 must be .* at least 1'),
