@@ -17,7 +17,7 @@
 #   PRESETS       an array: --config=FILE:PRESET, in WORKDIR/PRESET
 #   LIST          an array: a file, each line more words for one task, in WORKDIR/task_N
 #   RESTARTS      how often a job that failed or hung is queued again (5; 0 never)
-#   MOST          the most tasks of an array that run at once
+#   MAX_TASKS     the most tasks of an array that run at once
 #   SBATCH_...    what sbatch reads itself: SBATCH_PARTITION, SBATCH_ACCOUNT, ...
 #   ACCELERATOR, VENV, JEPA_TEXT   as in launch/local.sh; cuda where GPUS is set
 #SBATCH --job-name=jepa-text
@@ -43,7 +43,7 @@ NODES="${NODES:-${SLURM_JOB_NUM_NODES:-1}}"
 positive NODES "$NODES"
 [ -z "${GPUS:-}" ] || positive GPUS "$GPUS"
 [ -z "${CPUS:-}" ] || positive CPUS "$CPUS"
-[ -z "${MOST:-}" ] || positive MOST "$MOST"
+[ -z "${MAX_TASKS:-}" ] || positive MAX_TASKS "$MAX_TASKS"
 RESTARTS="${RESTARTS:-5}"
 [ "$RESTARTS" = 0 ] || positive RESTARTS "$RESTARTS"
 if [ -n "${LIST:-}" ]; then
@@ -101,7 +101,7 @@ submit() {
   local count options line
   count=$(tasks | wc -l)
   options=(--chdir="$ROOT" --nodes="$NODES" --output=runs/slurm-%j.out)
-  if [ "$count" -gt 0 ]; then options+=(--array="0-$((count - 1))${MOST:+%$MOST}"); fi
+  if [ "$count" -gt 0 ]; then options+=(--array="0-$((count - 1))${MAX_TASKS:+%$MAX_TASKS}"); fi
   if [ -n "${CPUS:-}" ]; then options+=(--cpus-per-task="$CPUS"); else options+=(--exclusive); fi
   if [ -n "${GPUS:-}" ]; then options+=(--gpus-per-node="$GPUS"); fi
   if [ -n "${TIME:-}" ]; then options+=(--time="$TIME"); fi

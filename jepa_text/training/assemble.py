@@ -140,8 +140,9 @@ def tokenizer_of(config, vocab_size=None):
         bundled = tokenizers.load(tokenizers.BUNDLED)
         return dataclasses.replace(bundled, vocab_size=vocab_size)
     raise ValueError(
-        f'How many words? data.folder={folder!r} has no tokenizer.json, and '
-        f'prepare.tokenizer={wanted!r} is no file. Set one of them, or plan.vocab_size.'
+        f'How many tokens has the vocabulary? data.folder={folder!r} has no '
+        f'tokenizer.json, and prepare.tokenizer={wanted!r} is no file. Set one of them, '
+        'or plan.vocab_size.'
     )
 
 

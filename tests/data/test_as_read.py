@@ -55,7 +55,7 @@ def results(folder):
         poolings=['mean'],
         train=60,
         test=36,
-        halves=0,
+        half_samples=0,
         controls=list(controls.CONTROLS),
         cache='',
         threads=1,

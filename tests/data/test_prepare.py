@@ -171,10 +171,10 @@ def test_rows_that_were_prepared_otherwise_are_told(make, corpus, tmp_path, caps
     assert path.startswith('source.path was') and path.endswith("is now 'mine'")
     (other,) = changed(tokenizer=str(words))
     assert other.startswith('tokenizer was')
-    config = {'prepare': asked, 'data': {'folder': str(tmp_path / 'rows')}}
-    preparing.if_missing(config)
+    folder = str(tmp_path / 'rows')
+    preparing.if_missing(asked, folder)
     assert capsys.readouterr().out == ''
-    preparing.if_missing(config | {'prepare': asked | {'row_length': 64}})
+    preparing.if_missing(asked | {'row_length': 64}, folder)
     assert (
         'row_length was 32 and is now 64. It is used as it is' in capsys.readouterr().out
     )

@@ -42,7 +42,7 @@ def slurm(machine):
 
 def test_sbatch_gets_the_options(machine):
     machine.fake('sbatch')
-    env = dict(NODES='4', GPUS='8', TIME='24:00:00', SEEDS='0 1 2', MAX_INT='2')
+    env = dict(NODES='4', GPUS='8', TIME='24:00:00', SEEDS='0 1 2', MAX_TASKS='2')
     code, output = machine.run('slurm.sh', *JOB, **env)
     assert code == 0, output
     (words,) = machine.called('sbatch')
