@@ -125,7 +125,7 @@ def write(
     """Writes the folder of a load.Pretrained, reads it back, and compares.
 
     `family` is one of kinds.KINDS, the usual one if None; `facts` go onto the card; the
-    head of a `task` (a task_head.TaskHead) stands in the place of the words'. Returns
+    head of a `task` (a task_head.TaskHead) stands in the place of the LM head. Returns
     {'family', 'architecture', 'parameters', 'difference'}. Raises FileExistsError for a
     folder with files in it, ValueError where the family has no word for what the model
     does, RuntimeError if it reads back as another model; then nothing is left.

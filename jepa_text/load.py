@@ -81,7 +81,7 @@ class Pretrained:
         return vectors_ND
 
     def fill(self, text, top=3):
-        """The `top` likeliest tokens for each '<mask>': [[(word, share), ...], ...].
+        """The `top` likeliest tokens for each '<mask>': [[(token, share), ...], ...].
 
         Raises ValueError when the text has no '<mask>' or is longer than a row, and for
         a model without mask token or without LM head.
@@ -177,10 +177,10 @@ def _naming(network, causal):
 def load(workdir, step=None, **options):
     """The model of a workdir's newest good checkpoint, or of the one at `step`.
 
-    It reads as the objective of that step did: causally after CLM. Bidirectional it is
-    `dataclasses.replace(model, causal=False)`.
+    It reads as the objective of that step did: causally after CLM. To make it
+    bidirectional, take `dataclasses.replace(model, causal=False)`.
     With 'hf:' before it, `workdir` is a folder of Hugging Face's format or a name on
-    their hub, and `options` are those of hf/load.load: revision, become, family, mesh.
+    their hub, and `options` are those of hf/load.load: revision, adapt, family, mesh.
     Raises FileNotFoundError when the folder holds no run or no good checkpoint.
     """
     xla_flags.mend()

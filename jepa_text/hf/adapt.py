@@ -7,7 +7,7 @@
     window          where attention has a window: 'two_sided' or 'none'
     vocab_multiple  the embedding gets rows up to a multiple of this
 
-New rows, of the mask token and to fill up, are the mean of all words' (Hewitt 2021).
+New rows, of the mask token and to fill up, are the mean of all tokens' (Hewitt 2021).
 """
 
 import dataclasses

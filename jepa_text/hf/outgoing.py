@@ -115,7 +115,7 @@ def config_of(model, section, causal, family, origin=None):
 
 
 def tied(model):
-    """Are words scored with the embedding?"""
+    """Are tokens scored with the embedding?"""
     return 'output' not in model.params.get('lm_head', {})
 
 

@@ -3,7 +3,7 @@
     <bos> ids <eos>         one text; two: <bos> ids <eos> ids <eos>
 
 A template in tokenizer.json adds the specials. Its mask token takes the space before it,
-as ours does where a word is hidden.
+as ours does where a word is masked.
 """
 
 import json

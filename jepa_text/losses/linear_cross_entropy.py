@@ -1,7 +1,7 @@
 """Logits and their cross-entropy as one operation, gradients included.
 
 Needs only jax. The head's product, the log-sum-exp and both gradients are made for some
-positions at a time, so memory does not grow with positions times words.
+positions at a time, so memory does not grow with positions times vocabulary.
 """
 
 import functools
@@ -38,9 +38,9 @@ def linear_cross_entropy(
     `vocab_first` the kernel is [V, D], as an embedding is. A label outside the vocabulary
     gives NaN.
 
-    On several devices, `split=(rows, words)` names the axes of the mesh that is set
+    On several devices, `split=(rows, vocab)` names the axes of the mesh that is set
     (`jax.set_mesh`) over which B (a tuple of names) and V (a name, or None) are split:
-    each device works on its rows and words alone, and only sums of [B, M] and gradients
+    each device works on its rows and tokens alone, and only sums of [B, M] and gradients
     move.
 
     Raises ValueError for a chunk below 1.
@@ -76,12 +76,12 @@ class _Layout(NamedTuple):
 
     @property
     def vocab_axis(self):
-        """The axis of the mesh over which words are split, or None."""
+        """The axis of the mesh over which the vocabulary is split, or None."""
         return self.split and self.split[1]
 
     def on_mesh(self, function, inputs, outputs):
         """`function`, on each device's part of its arguments: of [B, ...] ('rows'), of
-        the kernel ('words') and of the bias ('bias')."""
+        the kernel ('vocab') and of the bias ('bias')."""
         if self.split is None:
             return function
         rows, vocab = self.split
@@ -99,7 +99,7 @@ class _Layout(NamedTuple):
         )
 
     def first_token(self, count):
-        """The id of the first of a device's `count` words."""
+        """The id of the first of a device's `count` tokens."""
         return jax.lax.axis_index(self.vocab_axis) * count if self.vocab_axis else 0
 
     def over_vocab(self, combine, x):
@@ -107,7 +107,7 @@ class _Layout(NamedTuple):
         return combine(x, self.vocab_axis) if self.vocab_axis else x
 
     def over_rows(self, x):
-        """The sum over the devices that share the words."""
+        """The sum over the devices that share the vocabulary."""
         return x if self.split is None else jax.lax.psum(x, self.split[0])
 
 
@@ -237,7 +237,7 @@ def _over_chunks(layout, chunk, carry, inputs):
 
 def _losses(layout, hidden_ND, kernel_DV, bias_V, labels_N):
     """(loss, z, correct) of a chunk, exp(logit - top)_NV, its sum_N, and where the label
-    is, of the words that this device has."""
+    is, of the tokens that this device has."""
     logits_NV = _einsum(f'ND,{layout.kernel}->NV', hidden_ND, kernel_DV)
     if bias_V is not None:
         logits_NV += bias_V[None]

@@ -32,7 +32,7 @@ class LMHead(nn.Module):
         )
 
     def enter(self, hidden_MD):
-        """What the words are compared with: the hidden states as they are."""
+        """What the tokens are compared with: the hidden states as they are."""
         return hidden_MD
 
     @nn.compact
@@ -68,7 +68,7 @@ class DenseHead(nn.Module):
             self.bias = self.param('bias', zeros, (self.vocab_size,), jnp.float32)
 
     def enter(self, hidden_MD):
-        """What the words are compared with."""
+        """What the tokens are compared with."""
         return self.norm(layers.ACTIVATIONS[self.act](self.dense(hidden_MD)))
 
     def __call__(self, hidden_MD, embedding_VD):
@@ -253,7 +253,8 @@ def lm_head_loss(apply, params, hidden_BMD, labels_BM, weight_BM, z_weight, logi
 
 
 def _split(rows, vocab):
-    """How a mesh that is set splits rows and words, and the words left on a device."""
+    """How a mesh that is set splits rows and vocabulary, and how many tokens are left on
+    a device."""
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty or mesh.size == 1:
         return None, vocab

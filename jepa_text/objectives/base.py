@@ -67,19 +67,19 @@ class Objective:
       modules(encoder)  {name: Linen module with `example()`, its inputs} that it needs
                         beside the encoder; the one that predicts tokens is 'lm_head'
       memory()          {name: array} carried from step to step, outside the gradient
-      remember(memory, seen, look)  the memory after a step; of the whole batch `seen`,
-                        and what `diagnostics` measured in this step, else NaN
+      remember(memory, seen, diagnostics)  the memory after a step; of the whole batch
+                        `seen`, and what `diagnostics` measured in this step, else NaN
       has_target        is there a target, which starts as a copy of the encoder?
       follow(target, encoder, step)  the target's parameters after a step, from both
                         (EMA)
     What it tells
       diagnostic_names  names of what `diagnostics` measures
-      diagnostics_every(every)  steps from one look to the next, where `every` are asked
-      for (0:
-                        none); 0 for none
-      look(params, view)  {name: float32 scalar} for each of `diagnostic_names`
-      derived(metrics, look)  {name: value} of metrics that are no shares, from those of
-                        the whole batch and the last look (NaN if it failed; {} for none)
+      diagnostics_every(every)  steps from one measurement to the next, where `every`
+                        are asked for (0: none); 0 for none
+      diagnostics(params, view)  {name: float32 scalar} for each of `diagnostic_names`
+      derived(metrics, diagnostics)  {name: value} of metrics that are no shares, from
+                        those of the whole batch and the last diagnostics (NaN if they
+                        failed; {} for none)
       collapse(values), notes(values)  {kind: sentence}: what has collapsed, and what is
                         worth a look, in the metrics of a step
     What it is beside others

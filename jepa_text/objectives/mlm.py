@@ -198,7 +198,7 @@ class MLM(TokenObjective):
         }
 
     def _sample(self, allowed_L, example, rng, step):
-        """Which of the allowed positions are hidden."""
+        """Which of the allowed positions are masked."""
         tokens_L, segments_L = example['tokens'], example['segment_ids']
         sample = {
             'fixed': token_masks.fixed_count,

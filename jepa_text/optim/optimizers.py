@@ -3,14 +3,14 @@
 as a function of the global step, so that it means the same in every phase: an update is
 what is subtracted at a learning rate of 1.
 
-    make             the optimizer that a section names
-    adamw            for every leaf
-    muon             for hidden matrices; adamw for embedding, head, norms and vectors
-    sgd              for every leaf, with momentum if asked
-    rated            lower rates, or none, for some leaves and layers
+    make                  the optimizer that a section names
+    adamw                 for every leaf
+    muon                  for hidden matrices; adamw for the embedding, head and vectors
+    sgd                   for every leaf, with momentum if asked
+    with_lr_multipliers   a lower learning rate, or none, for some leaves and layers
     check_lr_multipliers  do all patterns of a section match something?
-    no_balance       a pattern without the weight of two losses
-    path_name, mask  leaves by the name of their path
+    no_balance            a pattern without the weight of two losses
+    path_name, mask       leaves by the name of their path
 """
 
 import math

@@ -16,7 +16,7 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 from jepa_text.config import schema
 
 AXES = ('data', 'fsdp', 'tensor')
-# Over which of them the rows of a batch, and the words of a head, are split.
+# Over which of them the rows of a batch, and the vocabulary of a head, are split.
 ROWS, TENSOR = ('data', 'fsdp'), 'tensor'
 
 # The last axes of a leaf whose path matches; a scanned stack adds an axis in front.

@@ -1,7 +1,7 @@
 """Parameters of one model -> those of another: other tokens, more layers, another head.
 
-    words    rows of the embedding, and columns of the head, go by the token's text; a
-             word that the old tokenizer lacks starts as the mean of all (Hewitt 2021)
+    tokens   rows of the embedding, and columns of the head, go by the token's text; a
+             token that the old tokenizer lacks starts as the mean of all (Hewitt 2021)
     layers   copied by number:            old 0 1 2    new
              stack        again and again              0 1 2 0 1 2
              interleave   each next to its copies      0 0 1 1 2 2
@@ -64,8 +64,8 @@ def fit(params, old, shapes, new, *, head, how):
     if head == 'keep' and had and not own:
         raise ValueError(
             'init_from: its head has a kernel of its own, which tied=True would throw '
-            'away. '
-            "Set tied=False in the objectives, or init_from.head='new' if that is meant."
+            'away. Set tied=False in the objectives, or take '
+            "init_from.head='new'."
         )
 
     def make(params):
@@ -213,8 +213,7 @@ def _check_ages(encoder):
     if len(ages) > 1:
         raise ValueError(
             "init_from: optimizer='kept', but the moments of its layers are not of one "
-            'age, '
-            'as those of scanned layers are: leave model.scan as it was, or take '
+            'age, as those of scanned layers are: leave model.scan as it was, or take '
             "optimizer='fresh'."
         )
 

@@ -79,8 +79,7 @@ class InitFrom:
         if self.is_foreign and (self.step is not None or kept):
             raise ValueError(
                 f'init_from: {self.path} has neither steps nor moments; leave step '
-                'out, and '
-                "optimizer at 'fresh'."
+                "out, and optimizer at 'fresh'."
             )
         if not self.is_foreign and any(self.options.values()):
             raise ValueError(

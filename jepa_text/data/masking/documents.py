@@ -1,4 +1,4 @@
-"""What is hidden, document by document: a row may hold several, each at its own rate.
+"""What is masked, document by document: a row may hold several, each at its own rate.
 
     document_rates   a rate for each document of a row
     by_document      any sampler of tokens.py, document by document

@@ -15,7 +15,7 @@ Four of the five samplers, at rate 1/3:
     inputs of it  <bos> Call me Ish ma  el  .  [M]   [M]  [M] <eos> <pad> <pad>
 
     maskable, word_starts, sentence_ids     what a row is made of
-    fixed_count, iid                        which single tokens are hidden
+    fixed_count, iid                        which single tokens are masked
     whole_word, span, sentence              which groups of tokens
     capacity, limit, overflow               how many at most
     replace                                 what stands there instead
@@ -35,7 +35,7 @@ import numpy as np
 
 
 def maskable(tokens_L, segment_ids_L, special_ids):
-    """bool [L]: positions that may be hidden, in a document and not a special token.
+    """bool [L]: positions that may be masked, in a document and not a special token.
 
     >>> maskable(np.array([1, 7, 8, 2, 0]), np.array([1, 1, 1, 1, 0]), [0, 1, 2])
     array([False,  True,  True, False, False])
@@ -78,8 +78,8 @@ def whole_word(maskable_L, rate, rng, starts_word_L):
     """Masks whole words, drawn in random order as long as they fit into the count.
 
     A word is a start (`word_starts`) and the maskable tokens behind it up to the next
-    start or special. When no word is left that fits, fewer are hidden than the count;
-    only when the first word drawn exceeds all of the count, a part of it is hidden.
+    start or special. When no word is left that fits, fewer are masked than the count;
+    only when the first word drawn exceeds all of the count, a part of it is masked.
     BERT's whole-word masking (its repository, May 2019) with a count that is kept.
 
     >>> starts_word_L = np.array([True, False, True, False])
@@ -141,7 +141,7 @@ def span(maskable_L, rate, rng, p=0.2, longest=10, fixed_length=None):
     mean 3.80 (arXiv 1907.10529, 3.1); or all `fixed_length`, 4 in data2vec (arXiv
     2202.03555). The last one is shortened to make the count exact. The spans lie on a
     ring of the row's maskable tokens, in any arrangement alike, so that every position
-    is equally likely to be hidden; the ends of documents and specials cut them in two.
+    is equally likely to be masked; the ends of documents and specials cut them in two.
     Raises ValueError for p outside (0, 1) and lengths below 1.
 
     >>> mask_L = span(np.ones(12, bool), 0.5, np.random.default_rng(0), fixed_length=6)

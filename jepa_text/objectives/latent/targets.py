@@ -1,6 +1,6 @@
 """The latent target: which vectors are predicted, how they are normalized and compared.
 
-Shared by the objectives that predict latents; each of them decides what is hidden and
+Shared by the objectives that predict latents; each of them decides what is masked and
 who predicts.
 """
 
