@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Format, lint (Python, shell, YAML, Dockerfile), unused code, consistent packages, tests. Arguments go to pytest:
+# Format, lint (Python, shell, YAML, Dockerfile), unused code, packages, tests. Arguments go to
+# pytest:
 #
 #   bash launch/test.sh
-#   bash launch/test.sh tests/test_losses.py -n 0 -k cosine
+#   bash launch/test.sh tests/losses -n 0 -k cosine
 #   bash launch/test.sh -m slow        those of ten seconds and more
 set -euo pipefail
 

@@ -214,7 +214,7 @@ def test_lambda_zero_trains_as_mlm_bit_for_bit(name):
     mlm = setup('mlm', rate=0.3, clip_norm=1e9)
     a, b = hybrid.create(), mlm.create()
     for seed in range(3):
-        # Both would hide the same of it: tests/test_objectives.py.
+        # Both would hide the same of it: tests/objectives.
         batch = batch_of(hybrid.objective, seed)
         a, _ = hybrid.step(a, batch)
         b, _ = mlm.step(b, batch)
