@@ -208,8 +208,8 @@ def test_every_objective_keeps_the_contract(name):
     assert ('lm_head' in network.modules) == (token is not None)
     if token is not None:
         assert token.token_objective is token and token.attends in (
-            'both',
-            'left',
+            'bidirectional',
+            'causal',
             'rows',
         )
         assert all('name' in section for section in token.scorings(0.15).values())

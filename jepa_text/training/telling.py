@@ -30,7 +30,7 @@ def introduction(recipe):
 def attending(recipe, phase):
     """By which backend the encoder of a phase attends."""
     token = phase.objective.token_objective
-    attends = token.attends if token else 'both'
+    attends = token.attends if token else 'bidirectional'
     shape = (recipe.batch_size, recipe.length)
     ids_BL = jax.ShapeDtypeStruct(shape, jnp.int32)
     order_BL = ids_BL if attends == 'rows' else None

@@ -82,7 +82,7 @@ def test_what_is_told_in_steps_of_a_phase_stretches_with_it(
 ):
     """At the switch and in the rate of masking; shares do so of themselves."""
     monkeypatch.setattr(baseline, 'time_ratios', lambda made, plain: [1.0, 1.5])
-    rate = dict(name='linear', init_from=0.5, end=0.1, steps=8)
+    rate = dict(name='linear', start=0.5, end=0.1, steps=8)
     given = config(folder, steps=24)
     given['phases'][1]['objective']['mlm'] = dict(rate=rate)
     given['phases'][1]['at_switch'] = dict(rewarm=rewarm, reset='.*')
