@@ -6,10 +6,13 @@ CPU. Its head scores every position, as that library's does. Its process keeps t
 that it frees, as ours does, unless `peer_keeps_memory` says otherwise.
 """
 
+import inspect
 import itertools
 import resource
 
 import numpy as np
+
+from jepa_text.optim import optimizers
 
 
 class Peer:
@@ -41,7 +44,8 @@ class Peer:
         self._device = 'cuda' if torch.cuda.is_available() else 'cpu'
         self._torch, self._model = torch, model.to(self._device).train()
         self._run = torch.compile(self._model) if case['compile'] else self._model
-        rules = case['optimizer']
+        known = inspect.signature(optimizers.adamw).parameters.values()
+        rules = {one.name: one.default for one in known} | case['optimizer']
         self._optimizer = torch.optim.AdamW(
             self._model.parameters(),
             lr=1e-4,

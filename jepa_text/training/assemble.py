@@ -114,7 +114,7 @@ def _loop(asked):
         keep_every=asked.checkpoint.keep_every,
         threads=asked.data.threads,
         profile_steps=profiling.span(asked.profile_steps),
-        wandb=schema.as_dict(asked.metrics).get('wandb'),
+        wandb=asked.metrics.wandb,
     )
 
 

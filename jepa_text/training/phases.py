@@ -42,7 +42,9 @@ def _at_switch(section, index, steps):
     """(pattern of what starts afresh or None, steps of a new warm-up) of a phase."""
     at = section.get('at_switch') or {}
     if at and not index:
-        raise ValueError('phase 0: at_switch belongs to a later phase; none ends before.')
+        raise ValueError(
+            'phases.0: at_switch belongs to a later phase; none ends before the first.'
+        )
     return at.get('reset'), ranges.in_steps(at.get('rewarm', 0), steps)
 
 

@@ -99,7 +99,7 @@ def test_phases_refuse(phase, words, tmp_path):
 
 
 def test_switches_are_of_later_phases():
-    with pytest.raises(ValueError, match='phase 0: at_switch belongs'):
+    with pytest.raises(ValueError, match='phases.0: at_switch belongs'):
         phase_list._at_switch(dict(at_switch=dict(rewarm=1)), 0, 2)
     assert phase_list._at_switch(dict(at_switch=dict(rewarm=0.5)), 1, 8) == (None, 4)
 

@@ -299,7 +299,7 @@ WRITING = """
     import flax.struct
     import numpy as np
     from jax.sharding import NamedSharding, PartitionSpec
-    from jepa_text.files import seal
+    from jepa_text.files import checksums
     from jepa_text.parallel import processes as distributed
     from jepa_text.running import checkpoint
     distributed.start()
@@ -311,16 +311,16 @@ WRITING = """
         return State(jax.device_put(np.int32(step), NamedSharding(mesh, PartitionSpec())))
     def broken(folder):
         raise OSError(5, 'Input/output error')
-    whole, said = seal.write, []
+    whole, said = checksums.write, []
     with checkpoint.Checkpointer(pathlib.Path(sys.argv[1], 'run')) as store:
         store.save(state(1), {}, wait=True)
-        seal.write = broken
+        checksums.write = broken
         store.save(state(2), {})
         try:
             store.wait()
         except RuntimeError as raised:
             said.append(str(raised))
-        seal.write = whole
+        checksums.write = whole
         said.append(store.last_step)
         store.save(state(2), {}, wait=True)
         said.append(store.last_step)
