@@ -3,7 +3,7 @@
     answers(task, vectors)    -> values with intervals, and one value a test example
     baselines(task)           -> what needs no vector
 
-`vectors` are cells.Vectors.
+`vectors` are results.Vectors.
 """
 
 import contextlib

@@ -267,7 +267,7 @@ def test_hybrid_is_at_most_a_third_dearer_than_mlm_at_210m():
         }
         count = steps.cost(Network(encoder, objective), objective, batch)
         costs.append(count.model / (8 * 2048))
-    # 6 x (blocks + head where words are hidden) + 12 x layers x width x length.
+    # 6 x (blocks + head where tokens are masked) + 12 x layers x width x length.
     by_hand = 6 * (113_246_208 + 0.4004 * 98_500_608) + 12 * 12 * 768 * 2048
     assert costs[0] == pytest.approx(by_hand, rel=1e-3)
     assert costs[1] / costs[0] < 1.35

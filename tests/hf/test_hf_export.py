@@ -113,6 +113,8 @@ def test_files_are_of_limited_size(tmp_path):
     maximum = 4 * model.params['encoder']['embedding'].size
     export.write(model, tmp_path / 'one')
     export.write(model, tmp_path / 'some', shard_bytes=maximum)
+    (whole,) = (tmp_path / 'one').glob('*.safetensors*')
+    assert whole.name == 'model.safetensors'
     shards = sorted((tmp_path / 'some').glob('*.safetensors'))
     assert [p.name for p in shards] == [
         'model-00001-of-00002.safetensors',

@@ -146,7 +146,7 @@ class LatentObjective(Objective):
 
     def forward(self, params, view):
         """The terms before they are weighed, {name: share}; metrics; what is seen; and
-        for a look, (hidden_BLD, Prediction)."""
+        for the diagnostics, (hidden_BLD, Prediction)."""
         hidden_BLD = self.mlm.read(params, view)
         selected = self.mlm.select(hidden_BLD, view)
         tokens, metrics = self.mlm.score(params, view, *selected)
@@ -214,7 +214,7 @@ class LatentObjective(Objective):
             terms, _, _, found = self.forward({**params, 'encoder': encoder}, view)
             return (terms['latent'], terms['tokens']), found
 
-        # One forward pass for all of it: a look takes about a step and a quarter.
+        # One forward pass for all of it: this takes about a step and a quarter.
         (one, other), pull, (hidden_BLD, made) = jax.vjp(
             both, params['encoder'], has_aux=True
         )
