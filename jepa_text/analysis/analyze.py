@@ -39,6 +39,7 @@ NOT_LEARNED = (
     *('name', 'seed', 'checkpoint', 'compilation_cache', 'evaluate', 'geometry'),
     *('log_every', 'mesh', 'profile_steps', 'telemetry', 'watchdog'),
 )
+ANALYZED = ('labels', 'scores', 'texts')  # kinds of tasks
 MIN_TEST = 8  # examples, without which there is nothing to correlate
 
 
@@ -209,6 +210,7 @@ def _tasks(config):
     made = []
     for section in config['tasks']:
         task = tasks.build(section)
+        check_kind(task)
         task = examples.sample(task, config['train'], config['test'], config['seed'])
         if len(task.test) < MIN_TEST:
             raise ValueError(
@@ -230,6 +232,18 @@ def _tasks(config):
             )
         made.append(task)
     return made
+
+
+def check_kind(task):
+    """Raises ValueError for a task of a kind that is not analyzed."""
+    kind = getattr(task, 'kind', 'retrieval')
+    if kind not in ANALYZED or (kind == 'scores' and task.test.second is None):
+        what = 'scores of single texts' if kind == 'scores' else kind
+        raise ValueError(
+            f'{task.name} has {what}, of which the analysis says nothing: it takes '
+            'labels of texts or pairs, scores of pairs, and unlabeled texts. Leave the '
+            'task out here.'
+        )
 
 
 def _stem(path):

@@ -1,9 +1,14 @@
-"""What a task of the analysis is: texts, what people said of them, and a metric.
+"""What a task is: texts, what people said of them, and a metric.
 
-kind      target of an example             metrics
-labels    a class of a text, or of a pair  'accuracy', 'f1' (of class 1), 'mcc'
-scores    a number of a pair               'spearman'
-texts     nothing                          geometry only
+kind    first, second            target of an example              metrics
+labels  texts, None or texts     a class                           'accuracy', 'mcc',
+                                                                   'f1' (of class 1)
+scores  texts, None or texts     a number                          'spearman'
+texts   texts, None              nothing                           geometry only
+tags    lists of words, None     a list with a tag a word          'entity_f1', 'accuracy'
+spans   questions, contexts      a list of (start character in     'span_f1'
+                                 the context, text); [] where
+                                 there is no answer
 """
 
 import dataclasses
@@ -12,39 +17,50 @@ import re
 
 import numpy as np
 
-KINDS = ('labels', 'scores', 'texts')
+KINDS = ('labels', 'scores', 'texts', 'tags', 'spans')
+VALIDATION_SHARE, VALIDATION_SEED = 0.05, 42  # of the papers
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
-    """`second` is None for single texts, `target` is None for unlabeled ones."""
+    """`second` is None for single texts, `target` is None for unlabeled ones, an array
+    of labels and scores, and a list of lists for tags and spans."""
 
     first: list
     second: list | None = None
-    target: np.ndarray | None = None
+    target: np.ndarray | list | None = None
 
     def __len__(self):
         return len(self.first)
 
     def texts(self):
-        """All texts: the first ones, then the second ones."""
-        return [*self.first, *(self.second or ())]
+        """All texts: the first ones, words of them joined by spaces; then the second."""
+        joined = (x if isinstance(x, str) else ' '.join(x) for x in self.first)
+        return [*joined, *(self.second or ())]
 
     def take(self, index_M):
         """Those examples, in that order."""
+        target = self.target
+        if isinstance(target, list):
+            target = [target[i] for i in index_M]
+        elif target is not None:
+            target = target[index_M]
         return Examples(
             [self.first[i] for i in index_M],
             self.second and [self.second[i] for i in index_M],
-            None if self.target is None else self.target[index_M],
+            target,
         )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Task:
-    """Probes learn from `train` and are scored on `test`; geometry is of `test`.
+    """One learns from `train` and is scored on `test`; geometry is of `test`.
 
     `positive`: for scores, from which on a pair says the same; for labels of pairs, the
-    class that does (None: no such).
+    class that does (None: no such). `validation` is what a learning rate is chosen by
+    (None: see with_validation). `template` makes one text of the two of a pair, such as
+    'Premise: {first}\nHypothesis: {second}' ('': none is given). `revision`: the commit
+    of the hub that the data are of, or ''.
     """
 
     name: str
@@ -53,6 +69,9 @@ class Task:
     train: Examples
     test: Examples
     positive: object = None
+    validation: Examples | None = None
+    template: str = ''
+    revision: str = ''
 
 
 def examples(first, second=None, target=None, where='the task'):
@@ -146,19 +165,51 @@ def train_test_split(whole, seed=0, test_share=0.4):
     return whole.take(np.flatnonzero(~is_test_N)), whole.take(np.flatnonzero(is_test_N))
 
 
+def with_validation(task, share=VALIDATION_SHARE, seed=VALIDATION_SEED):
+    """The task with a validation set: its own, or so much of `train`, dealt by the seed.
+
+    5 % with seed 42 is the rule of arXiv 2507.00994, section 3; other than there,
+    examples that share a text stay on one side. Raises ValueError where that cannot be.
+    """
+    if task.validation is not None:
+        return task
+    if not 0 < share < 1:
+        raise ValueError(
+            f'share={share!r} of the training set becomes the validation set: give more '
+            'than 0 and less than 1.'
+        )
+    train, validation = train_test_split(task.train, seed, share)
+    return dataclasses.replace(task, train=train, validation=validation)
+
+
+def shared_texts(task):
+    """How many test examples have a text that the training set has, either side of a
+    pair; the same words with other white space between them are the same text."""
+    known = {squeezed(text) for text in task.train.texts()}
+    texts, count = task.test.texts(), len(task.test)
+    sides = [texts[i : i + count] for i in range(0, len(texts), count)]
+    return sum(any(squeezed(x) in known for x in one) for one in zip(*sides))
+
+
 def roots(whole):
     """For each example a text, the same for all that hang together (union-find): those
     that share a text, also by way of others."""
-    parent = {text: text for text in whole.texts()}
+    texts = whole.texts()
+    parent = {text: text for text in texts}
 
     def root(text):
         while parent[text] != text:
             parent[text] = text = parent[parent[text]]
         return text
 
-    for first, second in zip(whole.first, whole.second or ()):
+    for first, second in zip(texts, texts[len(whole) :]):
         parent[root(second)] = root(first)
-    return [root(text) for text in whole.first]
+    return [root(text) for text in texts[: len(whole)]]
+
+
+def squeezed(text):
+    """The text with single spaces between its words."""
+    return ' '.join(text.split())
 
 
 def _is_text(text):

@@ -1,0 +1,89 @@
+"""Examples of every kind are taken, split and compared by their texts."""
+
+import numpy as np
+import pytest
+
+from jepa_text.analysis import analyze
+from jepa_text.evaluation import retrieval
+from jepa_text.evaluation import task as tasks
+
+
+def labeled(count, repeat=1):
+    """Examples of `count` texts, each `repeat` times."""
+    texts = [f'text {n // repeat}' for n in range(count * repeat)]
+    return tasks.examples(texts, None, [str(n % 3) for n in range(count * repeat)])
+
+
+def test_tags_and_spans_are_taken_with_their_targets():
+    tags = tasks.Examples([['a', 'b'], ['c']], None, [['O', 'B-PER'], ['O']])
+    assert tags.texts() == ['a b', 'c']
+    taken = tags.take(np.array([1, 0]))
+    assert taken.first == [['c'], ['a', 'b']] and taken.target == [['O'], ['O', 'B-PER']]
+    spans = tasks.Examples(['who?', 'why?'], ['Ann did.', 'No.'], [[(0, 'Ann')], []])
+    assert spans.take([1]).target == [[]] and spans.take([1]).second == ['No.']
+    assert spans.texts() == ['who?', 'why?', 'Ann did.', 'No.']
+
+
+def test_five_percent_become_the_validation_set_and_share_no_text():
+    task = tasks.Task('t', 'labels', 'accuracy', labeled(200, 2), labeled(30))
+    made = tasks.with_validation(task)
+    assert (len(made.train), len(made.validation)) == (380, 20)
+    assert not set(made.train.first) & set(made.validation.first)
+    assert sorted(made.train.first + made.validation.first) == sorted(task.train.first)
+    again = tasks.with_validation(task).validation
+    assert again.first == made.validation.first
+    other = tasks.with_validation(task, seed=1).validation
+    assert other.first != made.validation.first
+    assert made.test is task.test
+
+
+def test_a_validation_set_of_its_own_is_kept():
+    own = labeled(9)
+    task = tasks.Task('t', 'labels', 'accuracy', labeled(40), labeled(9), validation=own)
+    assert tasks.with_validation(task) is task
+
+
+def test_questions_on_one_context_stay_on_one_side():
+    contexts = [f'context {n // 5}' for n in range(100)]
+    questions = [f'question {n}' for n in range(100)]
+    train = tasks.Examples(questions, contexts, [[(0, 'context')]] * 100)
+    made = tasks.with_validation(tasks.Task('t', 'spans', 'span_f1', train, train))
+    assert len(made.validation) == 5 and len(set(made.validation.second)) == 1
+    assert not set(made.validation.second) & set(made.train.second)
+
+
+@pytest.mark.parametrize('share', [0, 1, -0.1, float('nan')])
+def test_no_share_of_all_or_nothing(share):
+    task = tasks.Task('t', 'labels', 'accuracy', labeled(40), labeled(9))
+    with pytest.raises(ValueError, match='more than 0 and less than 1'):
+        tasks.with_validation(task, share)
+
+
+def test_texts_that_train_and_test_share_are_counted():
+    train = tasks.Examples(['a b', 'c'], ['d', 'e'], np.zeros(2))
+    test = tasks.Examples(['x', 'y', 'a  b', 'z'], ['e', 'f', 'd', 'c'], np.zeros(4))
+    # By the second, not at all, by both, and by the first of another pair.
+    assert tasks.shared_texts(tasks.Task('t', 'scores', 'spearman', train, test)) == 3
+    words = tasks.Examples([['a', 'b'], ['c']], None, [['O', 'O'], ['O']])
+    other = tasks.Examples([['a', 'b'], ['ab']], None, [['O', 'O'], ['O']])
+    assert tasks.shared_texts(tasks.Task('t', 'tags', 'entity_f1', words, other)) == 1
+
+
+def test_queries_that_were_trained_on_are_counted():
+    task = retrieval.Retrieval(
+        'r',
+        {'1': 'who  is it', '2': 'why', '3': 'not asked'},
+        {'d': 'text'},
+        {'1': {'d': 1}, '2': {'d': 1}},
+        pairs=[('who is it', 'text'), ('not asked', 'text')],
+    )
+    assert retrieval.shared_texts(task) == 1
+
+
+@pytest.mark.parametrize('kind', ['tags', 'spans', 'scores', 'retrieval'])
+def test_the_analysis_refuses_what_it_has_no_words_for(kind):
+    task = tasks.Task('mine', kind, '', labeled(9), labeled(9))
+    if kind == 'retrieval':
+        task = retrieval.Retrieval('mine', {}, {}, {})
+    with pytest.raises(ValueError, match='mine has .*Leave the task out'):
+        analyze.check_kind(task)
