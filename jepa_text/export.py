@@ -247,7 +247,7 @@ def _differs(folder, how):
 
 
 def _write_tensors(leaves, own, family, folder, maximum):
-    """model.safetensors, or numbered ones of at most `most` bytes and their index."""
+    """model.safetensors, or numbered ones of at most `maximum` bytes and their index."""
     shapes = {path: leaf.shape for path, leaf in leaves.items()}
     bound = layout.bindings(names.FAMILIES[family], shapes)
     if 'lm_head/output/kernel' in leaves:
@@ -276,7 +276,7 @@ def _write_tensors(leaves, own, family, folder, maximum):
 
 
 def _groups(sizes, maximum):
-    """Names in groups of at most `most` bytes each, or of one that is larger."""
+    """Names in groups of at most `maximum` bytes each, or of one that is larger."""
     groups, used = [[]], 0
     for name, size in sizes.items():
         if groups[-1] and used + size > maximum:

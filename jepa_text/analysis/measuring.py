@@ -161,13 +161,13 @@ class Measured:
     def _measure_all(self, wanted, task, lengths_N2, labels=None):
         """Measures clouds in parallel, and keeps what they give, in their order.
 
-        `places` is {Cells: a function that gives the vectors of all of them}.
+        `wanted` is {Results: a function that gives the vectors of all of them}.
         """
         deepest = max(result.layer or 0 for result, *_ in wanted)
         once = results.once(task)
 
-        def measure(place):
-            result, rows_ND = place[0], wanted[place]()
+        def measure(group):
+            result, rows_ND = group[0], wanted[group]()
             is_last = (result.layer or 0) == deepest
             made = self._geometry(task, once, rows_ND, lengths_N2, is_last)
             if is_last or result.pooling == self._pooling:
@@ -181,11 +181,11 @@ class Measured:
             return made
 
         with futures.ThreadPoolExecutor(self.config['threads'] or os.cpu_count()) as pool:
-            for number, (place, made) in enumerate(
+            for number, (group, made) in enumerate(
                 zip(wanted, pool.map(measure, wanted)), 1
             ):
                 self.tell.within(f'measured {number:,} of {len(wanted):,} clouds')
-                for result in place:
+                for result in group:
                     for value in made.values:
                         self._row(result, *value)
                     self.deviations[result] = made.deviations

@@ -92,7 +92,7 @@ def geometry_values(
 ):
     """({(metric, form): Interval}, {(metric, form): deviations_R}).
 
-    Intervals come from `halves` random halves of at most HALVED_ROWS texts, whose
+    Intervals come from `half_samples` random halves of at most HALVED_ROWS texts, whose
     standard deviation is the standard error of the whole (delete-half jackknife, Shao &
     Wu 1989), scaled by the root of the sizes; without halves, low and high are NaN. A
     bootstrap repeats texts, and repeated rows are neighbors at distance 0. Halves are

@@ -1,6 +1,6 @@
 """What a model reads of texts that are longer than its rows, and how many are.
 
-    stop(tokenizer, text, most)  -> where a text is cut
+    stop(tokenizer, text, maximum)  -> where a text is cut
     warn(model, texts, rows)     -> one warning for all texts of a call
     task(model, task)            -> the task with its texts cut so, and a Cut
     sentences(cuts)              -> the same in words
@@ -28,7 +28,7 @@ class Cut(NamedTuple):
 
 
 def stop(tokenizer, text, maximum):
-    """Characters of the first `most` tokens of a text; None if there are no more."""
+    """Characters of the first `maximum` tokens of a text; None if there are no more."""
     encoding = tokenizer.backend.encode(text, add_special_tokens=False)
     return encoding.offsets[maximum - 1][1] if len(encoding.ids) > maximum else None
 

@@ -2,8 +2,8 @@
 
 word_recovery        which content words a text has, read off its vector
 high_overlap         agreement with people among pairs that share most words
-balance              meaning minus words, both corrected for chance
-author_*             the measures of arXiv 2606.05173, for comparison with its tables
+balance_interval     meaning minus words, both corrected for chance
+paper_*              the measures of arXiv 2606.05173, for comparison with its tables
 """
 
 import numpy as np
@@ -146,7 +146,7 @@ def paper_probe_gap(semantic, token):
     """Semantic minus token accuracy: the 'balance' of arXiv 2606.05173.
 
     Accuracies of tasks with different numbers of classes, uncorrected: only for
-    comparison with its tables; see `balance`.
+    comparison with its tables; see `balance_interval`.
 
     >>> print(round(paper_probe_gap(0.617, 0.755), 3))
     -0.138
@@ -158,8 +158,8 @@ def paper_token_labels(tokens_BL, valid_BL, min_count=5):
     """(labels_N, kept_N): the commonest id of each text, ties to the smallest.
 
     The target of that paper's token probe, specials counting, among ids with at least
-    `least` texts. Small ids are punctuation in its vocabulary, so this is mostly which
-    punctuation a text has.
+    `min_count` texts. Small ids are punctuation in its vocabulary, so this is mostly
+    which punctuation a text has.
 
     >>> tokens_BL = np.array([[7, 3, 3], [9, 4, 0]])
     >>> paper_token_labels(tokens_BL, np.array([[1, 1, 1], [1, 1, 0]]), min_count=1)

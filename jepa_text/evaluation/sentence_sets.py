@@ -32,7 +32,8 @@ def word_content(texts, *, count=50, min_texts=5, highest=0.05):
     """Texts with exactly one of `count` content words; the label is which.
 
     Of the content words of middling frequency, as SentEval's are; words that are left
-    with fewer than `least` texts drop out. Raises ValueError if fewer than two remain.
+    with fewer than `min_texts` texts drop out. Raises ValueError if fewer than two
+    remain.
 
     >>> found = word_content(['the cat', 'the dog', 'a cat', 'dog cat', 'a dog'] * 3,
     ...                      count=2, min_texts=2, highest=0.9)

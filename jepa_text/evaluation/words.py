@@ -31,11 +31,11 @@ def document_frequency(texts, cased=False):
 
 
 def content_words(texts, *, max_words=500, min_texts=5, highest=0.05):
-    """Words that say what a text is about, the commonest first, at most `most`.
+    """Words that say what a text is about, the commonest first, at most `max_words`.
 
-    In at least `least` texts, in at most the share `highest` of them (which leaves out
-    function words without a list for every language), of three letters or more. Raises
-    ValueError if there are fewer than two.
+    In at least `min_texts` texts, in at most the share `highest` of them (which leaves
+    out function words without a list for every language), of three letters or more.
+    Raises ValueError if there are fewer than two.
 
     >>> texts = ['the whale', 'the sea', 'the whale', 'a sea']
     >>> content_words(texts, min_texts=2, highest=0.5)
@@ -51,7 +51,7 @@ def content_words(texts, *, max_words=500, min_texts=5, highest=0.05):
         raise ValueError(
             f'{len(texts)} texts have {len(found)} content word(s): in at least '
             f'{min_texts} texts and in at most {highest:.0%} of them. Give more texts, '
-            'or a lower `least`, or a higher `highest`.'
+            'or a lower `min_texts`, or a higher `highest`.'
         )
     return [word for _, word in found[:max_words]]
 
@@ -72,9 +72,9 @@ def membership(texts, vocabulary):
 def tf_idf(texts, fitted_on, max_words=2048):
     """vectors_NW, float32, length 1: a control that has read no other text.
 
-    Count times log((1 + N) / (1 + n_w)) + 1, over the `most` commonest words of the texts
-    `fitted_on`, which n_w are counted in: scikit-learn's formula. A text without any of
-    them is a row of zeros.
+    Count times log((1 + N) / (1 + n_w)) + 1, over the `max_words` commonest words of the
+    texts `fitted_on`, which n_w are counted in: scikit-learn's formula. A text without
+    any of them is a row of zeros.
 
     >>> tf_idf(['b b'], ['a b', 'b']).tolist()
     [[0.0, 1.0]]

@@ -142,7 +142,7 @@ def lines(record):
 class Extended:
     """Reads tensors as if those with a row a word had more rows, and rows anew.
 
-    Rows from `have` on, and those in `anew`, are the mean of the first `words`.
+    Rows from `have` on, and those in `anew`, are the mean of the first `vocab_size`.
     """
 
     def __init__(self, tensors, names, *, have, vocab_size, anew):

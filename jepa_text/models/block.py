@@ -79,9 +79,9 @@ class SelfAttention(nn.Module):
     """Grouped-query attention over the documents of a row, rotary if given angles.
 
     Where layers are of several kinds, `angles` have one more axis in front, and `kind`
-    says which to take. `places`: segment_ids_BL, and order_BL and positions_BL or None,
-    as attention/attend.py takes them. With `qk_norm_eps`, queries and keys are normed
-    head by head.
+    says which to take. `positions`: segment_ids_BL, and order_BL and positions_BL or
+    None, as attention/attend.py takes them. With `qk_norm_eps`, queries and keys are
+    normed head by head.
     """
 
     heads: int

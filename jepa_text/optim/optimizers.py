@@ -154,7 +154,8 @@ OPTIMIZERS = {'adamw': adamw, 'muon': muon, 'sgd': sgd}
 def make(section):
     """The optimizer that a section names, as an optax.GradientTransformation.
 
-    `rates`, for any of them, are pairs of a pattern and a factor, as in `rated`. Raises
+    `lr_multipliers`, for any of them, are pairs of a pattern and a factor, as in
+    `with_lr_multipliers`. Raises
     ValueError for an unknown name or keyword.
 
     >>> optimizer = make({'name': 'adamw', 'weight_decay': 0.1, 'b2': 0.98})
@@ -193,8 +194,8 @@ def _check(weight_decay, decay_paths, momentum_dtype):
 def with_lr_multipliers(optimizer, multipliers):
     """The optimizer with the updates of some leaves multiplied: low rates, or 0.
 
-    `rates` is {regular expression: factor}; a leaf takes the factors of all that match
-    its path somewhere. Layers have a number there, scanned or not:
+    `multipliers` is {regular expression: factor}; a leaf takes the factors of all that
+    match its path somewhere. Layers have a number there, scanned or not:
     'encoder/layer_3/ffn/up/kernel'. Decay is part of an update, so with 0 a leaf does
     not move at all; its gradient still counts in the clipped norm. The state is that of
     the optimizer alone.
@@ -260,8 +261,9 @@ def _pairs(multipliers):
 
 
 def check_lr_multipliers(section, trees):
-    """Raises ValueError for a pattern of a section's `rates` that matches no parameter of
-    any of the trees: those of the phases, as one may have modules that another lacks.
+    """Raises ValueError for a pattern of a section's `lr_multipliers` that matches no
+    parameter of any of the trees: those of the phases, as one may have modules that
+    another lacks.
 
     >>> section = {'lr_multipliers': (('norm', 0.1),)}
     >>> check_lr_multipliers(section, [{'up': 1.0}, {'norm': {'scale': 1.0}}])

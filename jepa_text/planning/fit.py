@@ -18,7 +18,8 @@ MAX_DEVICES = 4096
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sized:
-    """A config on hardware: `parts` of `rows` go over each device, one after the other.
+    """A config on hardware: `microbatches` of `rows` go over each device, one after the
+    other.
     `fused` attention keeps no array of row length squared."""
 
     chip: hardware.Chip

@@ -58,7 +58,7 @@ class Memory:
 def estimate(made, phase, *, microbatches, fused):
     """The Memory of a phase of an recipe on each device of its mesh.
 
-    `parts` of a batch go one after the other. With `fused`, attention keeps no array of
+    `microbatches` go one after the other. With `fused`, attention keeps no array of
     [L, L].
     """
     state = recipes.shapes(made, phase)

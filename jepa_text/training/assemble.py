@@ -73,9 +73,8 @@ def _recipe(config, asked, mesh, tokenizer):
     length, past = asked.data.row_length, asked.extended or ()
     encoder = resolve.build('models', asked.model, vocab_size=tokenizer.vocab_size)
     optimizer = optimizers.make(asked.optimizer)
-    made = phases.make(
-        config['phases'],
-        total,
+    make_phases = functools.partial(
+        phases.make,
         encoder=encoder,
         tokenizer=tokenizer,
         length=length,
@@ -85,6 +84,7 @@ def _recipe(config, asked, mesh, tokenizer):
         accumulate=asked.accumulate,
         diagnostics_every=asked.telemetry.every,
     )
+    made = make_phases(config['phases'], total)
     return Recipe(
         seed=asked.seed,
         steps=total,
@@ -95,6 +95,7 @@ def _recipe(config, asked, mesh, tokenizer):
         encoder=encoder,
         optimizer=optimizer,
         phases=made,
+        make_phases=make_phases,
         offload=OFFLOADED[asked.offload],
         init_from=asked.init_from,
         loop=_loop(asked),

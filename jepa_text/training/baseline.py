@@ -77,9 +77,11 @@ def saved_ratios(folder):
 
 
 def flops_ratios(made, plain):
-    """FLOPs of a step of each phase of a recipe for one of its MLM part; 1 where it has
-    none."""
-    costs = [[recipes.cost(one, p).model for p in one.phases] for one in (made, plain)]
+    """FLOPs of a step of each phase of a recipe for one of its MLM part, which the phase
+    in `plain` has; 1 where it is the same."""
+    costs = [
+        [recipes.cost(made, p).model for p in phases] for phases in (made.phases, plain)
+    ]
     return [mine / its for mine, its in zip(*costs)]
 
 
@@ -89,7 +91,7 @@ def time_ratios(made, plain):
     All processes at once: no job must stretch its run by the clock of one machine.
     """
     ratios = []
-    for mine, its in zip(made.phases, plain.phases):
+    for mine, its in zip(made.phases, plain):
         is_same = type(mine.objective) is type(its.objective)
         ratios.append(1.0 if is_same else step_ratio(made, mine, its))
     return [float(ratio) for ratio in processes.from_first(np.array(ratios))]

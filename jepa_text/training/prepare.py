@@ -53,7 +53,7 @@ def if_missing(section, folder, source=None):
 
 
 def tokenizer_of(name, source=None):
-    """The Tokenizer of a path, 'bundled', or 'init_from': that of the section `start`."""
+    """The Tokenizer of a path, 'bundled', or 'init_from': what that section names."""
     if name == 'init_from':
         source = source or {}
         if not source.get('path'):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -71,6 +72,7 @@ class Recipe:
     """What trains, built once: nothing in it changes.
 
     batch_size    rows of `length` tokens of a step, on all devices together
+    make_phases   (sections, steps) -> other phases of the same parts
     offload       the part of the state in the memory of the host; '' for none
     init_from     init_from.InitFrom, or None
     identity      what a checkpoint knows of the files beside it: running/identity.py
@@ -88,6 +90,7 @@ class Recipe:
     encoder: Any
     optimizer: Any
     phases: tuple
+    make_phases: Callable
     offload: str
     loop: Loop
     init_from: Any

@@ -42,11 +42,10 @@ def matched(config, folder):
     with processes.together('the baseline'):
         made = assemble.outline(config, assemble.mesh(config))
         baseline.check(kind, made.phases)
-        ours = _as_long(config, made, baseline.sections(made.phases))
-        its = assemble.outline(ours, made.mesh)
+        plain = made.make_phases(baseline.sections(made.phases), made.steps)
         saved = baseline.saved_ratios(folder)
-        ratios = saved if kind == 'time' else baseline.flops_ratios(made, its)
-    ratios = baseline.time_ratios(made, its) if ratios is None else ratios
+        ratios = saved if kind == 'time' else baseline.flops_ratios(made, plain)
+    ratios = baseline.time_ratios(made, plain) if ratios is None else ratios
     stretched = _as_long(config, made, baseline.sections(made.phases, ratios))
     return stretched | {'baseline': {'by': kind, 'ratios': ratios}}
 

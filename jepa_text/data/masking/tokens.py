@@ -172,7 +172,7 @@ def span(maskable_L, rate, rng, p=0.2, longest=10, fixed_length=None):
 
 
 def limit(mask_L, maximum, rng):
-    """Drops random positions of a mask until at most `most` are left.
+    """Drops random positions of a mask until at most `maximum` are left.
 
     >>> int(limit(np.ones(5, bool), 3, np.random.default_rng(0)).sum())
     3

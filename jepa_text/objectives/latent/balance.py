@@ -220,7 +220,7 @@ class Normalized(Running):
     """weight / mean(latent) and (1 - weight) / mean(tokens), means over past steps.
 
     Either loss counts as about its weight, whatever its unit (but in the first step), but
-    below `least`: a collapsed loss must not gain all the weight.
+    below `minimum`: a collapsed loss must not gain all the weight.
 
     >>> rule = Normalized()
     >>> memory = rule.update(rule.memory(), {'latent_loss': 0.25, 'token_loss': 4.0})
