@@ -2,11 +2,12 @@
 
 kind    first, second            target of an example              metrics
 labels  texts, None or texts     a class                           'accuracy', 'mcc',
-                                                                   'f1' (of class 1)
+                                                                   'f1' (of class '1')
 scores  texts, None or texts     a number                          'spearman'
 texts   texts, None              nothing                           geometry only
-tags    lists of words, None     a list with a tag a word          'entity_f1', 'accuracy'
-spans   questions, contexts      a list of (start character in     'span_f1'
+tags    lists of words, None     a list with a tag a word          'entity_f1',
+                                                                   'token_accuracy'
+spans   questions, contexts      a list of (start character in     'f1' (of words)
                                  the context, text); [] where
                                  there is no answer
 """
@@ -14,6 +15,7 @@ spans   questions, contexts      a list of (start character in     'span_f1'
 import dataclasses
 import math
 import re
+import string
 
 import numpy as np
 
@@ -136,6 +138,35 @@ def sample(task, train, test, seed):
         index_M = np.random.default_rng(seed).permutation(len(part))[:limit]
         parts.append(part.take(np.sort(index_M)))
     return dataclasses.replace(task, train=parts[0], test=parts[1])
+
+
+def sides(splits, side, seed=0):
+    """{train, validation, test: Examples, revision} of tables.Splits, for a Task.
+
+    `side(rows, split)` makes the Examples of one. A set without test rows is dealt by
+    train_test_split.
+    """
+    made = {
+        name: None if rows is None else side(rows, name)
+        for name, rows in zip(('train', 'validation', 'test'), splits)
+    }
+    if made['test'] is None:
+        made['train'], made['test'] = train_test_split(made['train'], seed)
+    return made | {'revision': splits.revision}
+
+
+def check_template(template, where):
+    """Raises ValueError unless the template has a place for each text, and no other."""
+    try:
+        parts = list(string.Formatter().parse(template))
+        fields = sorted(field for _, field, _, _ in parts if field is not None)
+    except ValueError as error:
+        fields = [str(error)]
+    if fields != ['first', 'second']:
+        raise ValueError(
+            f'{where}: template={template!r} makes one text of two, so it must have '
+            "'{first}' and '{second}' once each, and no other braces."
+        )
 
 
 def train_test_split(whole, seed=0, test_share=0.4):

@@ -42,14 +42,31 @@ def glue(folder, name):
         'mnli': (('sentence1', 'sentence2', 'gold_label'), zip(TEXTS, other, words)),
         'cola': ((), zip(zero_one, zero_one, zero_one, TEXTS)),
         'stsb': (('sentence1', 'sentence2', 'score'), zip(TEXTS, other, '0123450123')),
+        'qqp': (
+            ('id', 'qid1', 'qid2', 'question1', 'question2', 'is_duplicate'),
+            zip(zero_one, zero_one, zero_one, TEXTS, other, zero_one),
+        ),
+        'rte': (
+            ('index', 'sentence1', 'sentence2', 'label'),
+            zip(zero_one, TEXTS, other, ['entailment', 'not_entailment'] * 5),
+        ),
+        'qnli': (
+            ('index', 'question', 'sentence', 'label'),
+            zip(zero_one, TEXTS, other, ['entailment', 'not_entailment'] * 5),
+        ),
     }
     columns, rows = made[name]
     rows = list(rows)
     tsv(folder / 'train.tsv', columns, rows)
     tsv(folder / ('dev_matched.tsv' if name == 'mnli' else 'dev.tsv'), columns, rows)
+    # Without labels, as GLUE gives it: never read.
+    tsv(folder / 'test.tsv', columns[:-1], [row[:-1] for row in rows])
 
 
-@pytest.mark.parametrize('name', ['sst2', 'mrpc', 'mnli', 'cola', 'stsb'])
+GLUE = ['sst2', 'mrpc', 'mnli', 'cola', 'stsb', 'qqp', 'rte', 'qnli']
+
+
+@pytest.mark.parametrize('name', GLUE)
 def test_glue_files_are_read(name, tmp_path):
     glue(tmp_path, name)
     assert build(name, path=str(tmp_path), title='other').name == 'other'
@@ -57,20 +74,22 @@ def test_glue_files_are_read(name, tmp_path):
     assert task.name == name and len(task.train) == (8 if name == 'mnli' else 10)
     # A quote in a sentence is a character like any other.
     assert task.test.first[0] == TEXTS[0]
-    assert (task.test.second is not None) == (name in ('mrpc', 'mnli', 'stsb'))
+    assert (task.test.second is None) == (name in ('sst2', 'cola'))
+    assert task.validation is None and bool(task.template) == bool(task.test.second)
     if name == 'stsb':
         assert task.kind == 'scores' and task.test.target[5] == 5
     else:
         assert task.kind == 'labels' and len(set(task.test.target)) >= 2
 
 
-@pytest.mark.parametrize('name', ['sst2', 'mrpc', 'mnli', 'cola', 'stsb'])
+@pytest.mark.parametrize('name', GLUE)
 def test_parquet_as_of_hugging_face_is_read_the_same(name, tmp_path):
     pyarrow = pytest.importorskip('pyarrow')
     from pyarrow import parquet
 
     fields = {'mnli': ('premise', 'hypothesis'), 'sst2': ('sentence',)}
-    fields |= {'cola': ('sentence',)}
+    fields |= {'cola': ('sentence',), 'qqp': ('question1', 'question2')}
+    fields |= {'qnli': ('question', 'sentence')}
     columns = dict.fromkeys(fields.get(name, ('sentence1', 'sentence2')), TEXTS)
     columns['label'] = [0.5, 4.5] * 5 if name == 'stsb' else [0, 1] * 5
     (tmp_path / 'data').mkdir()
@@ -80,8 +99,82 @@ def test_parquet_as_of_hugging_face_is_read_the_same(name, tmp_path):
         parquet.write_table(pyarrow.table(columns), file)
     task = build(name, path=str(tmp_path))
     assert len(task.train) == len(task.test) == 10 and task.test.first == TEXTS
-    expected = {'mnli': 'entailment', 'stsb': 0.5}.get(name, '0')
+    expected = {'stsb': 0.5, 'mnli': 'entailment', 'rte': 'entailment'}
+    expected = (expected | {'qnli': 'entailment'}).get(name, '0')
     assert task.test.target[0] == expected
+
+
+def test_pairs_are_put_to_the_model_in_the_papers_words(tmp_path):
+    for name, words in {
+        'mnli': 'Premise: a\nHypothesis: b',
+        'qqp': 'Question 1: a\nQuestion 2: b',
+        'stsb': 'Sentence 1: a\nSentence 2: b',
+    }.items():
+        (tmp_path / name).mkdir()
+        glue(tmp_path / name, name)
+        template = build(name, path=str(tmp_path / name)).template
+        assert template.format(first='a', second='b') == words
+
+
+def test_lines_that_are_cut_in_two_are_left_out_of_qqp_and_told(tmp_path):
+    glue(tmp_path, 'qqp')
+    with open(tmp_path / 'train.tsv', 'a') as file:
+        file.write('7\t1\t2\tWhat is\n')
+    with pytest.warns(UserWarning, match='1 lines are left out.*line 12 has 4 cells'):
+        task = build('qqp', path=str(tmp_path))
+    assert len(task.train) == 10
+
+
+def test_the_other_genres_of_mnli_are_a_test_set(tmp_path):
+    glue(tmp_path, 'mnli')
+    rows = [(text, text, 'neutral') for text in TEXTS[:5]]
+    columns = ('sentence1', 'sentence2', 'gold_label')
+    tsv(tmp_path / 'dev_mismatched.tsv', columns, rows)
+    task = build('mnli_mismatched', path=str(tmp_path))
+    assert len(task.test) == 5 and set(task.test.target) == {'neutral'}
+
+
+def test_pairs_with_a_class_and_texts_with_a_number(tmp_path):
+    rows = [dict(a=t, b=t + '!', y=n % 2, z=n / 2) for n, t in enumerate(TEXTS * 2)]
+    path = str(tmp_path / 'set.jsonl')
+    jsonl(tmp_path / 'set.jsonl', rows)
+    given = dict(path=path, text='a', second='b', template='Q: {first} A: {second}')
+    task = build('labeled', label='y', **given)
+    assert task.kind == 'labels' and task.template == given['template']
+    assert task.test.second[0] == task.test.first[0] + '!'
+    task = build('scored', path=path, text='a', score='z')
+    assert task.kind == 'scores' and task.test.second is None
+    assert task.template == '' and task.train.target.dtype == float
+    assert build('scored', score='z', **given).test.second is not None
+
+
+@pytest.mark.parametrize('template', ['{first}', '{first}{second', '{0} {second}', 'a'])
+def test_a_template_has_a_place_for_each_text(template, tmp_path):
+    with pytest.raises(ValueError, match="must have '{first}' and '{second}' once each"):
+        examples.check_template(template, 'mine')
+
+
+def test_official_splits_are_kept(tmp_path):
+    rows = [dict(text=t, label=n % 2) for n, t in enumerate(TEXTS)]
+    for count, split in ((10, 'train'), (6, 'dev'), (4, 'test')):
+        jsonl(tmp_path / f'{split}.jsonl', rows[:count])
+    task = build('labeled', path=str(tmp_path))
+    assert (len(task.train), len(task.validation), len(task.test)) == (10, 6, 4)
+    (tmp_path / 'test.jsonl').unlink()
+    task = build('labeled', path=str(tmp_path))
+    assert task.validation is None and len(task.test) == 6
+
+
+def test_labels_that_are_unknown_or_hidden_are_refused(tmp_path):
+    rows = [dict(text=t, label=n % 2) for n, t in enumerate(TEXTS)]
+    jsonl(tmp_path / 'train.jsonl', rows)
+    jsonl(tmp_path / 'test.jsonl', [row | {'label': -1} for row in rows])
+    with pytest.raises(ValueError, match=r'test labels \(-1\) are none of the training'):
+        build('labeled', path=str(tmp_path))
+    with pytest.raises(
+        ValueError, match='row 1: the label is -1, but must be one of 0, 1'
+    ):
+        build('labeled', path=str(tmp_path), labels=(0, 1))
 
 
 def test_one_file_is_dealt_without_a_text_on_both_sides(tmp_path):
@@ -191,7 +284,7 @@ def write_bad(folder):
     jsonl(folder / 'fields.jsonl', [{'sentence': 'a', 'label': 1}] * 5)
     (folder / 'broken.jsonl').write_text('{"text": "a"}\n{"text": \n')
     (folder / 'cells.tsv').write_text('text\tlabel\na\t1\nb\n')
-    (folder / 'set.csv').write_text('text,label\n')
+    (folder / 'set.xml').write_text('text,label\n')
     (folder / 'no.parquet').write_text('not parquet')
     jsonl(folder / 'empty.jsonl', [{'text': ' ', 'label': 1}] * 9)
     jsonl(folder / 'words.jsonl', [{'text_a': 'a', 'text_b': 'b', 'score': 'high'}] * 9)
@@ -209,7 +302,7 @@ def write_bad(folder):
         ('labeled', 'fields.jsonl', r"has no field 'text'.*There are: label, sentence"),
         ('labeled', 'broken.jsonl', 'line 2 is not JSON'),
         ('labeled', 'cells.tsv', 'line 3 has 1 cells'),
-        ('labeled', 'set.csv', 'its name must end in'),
+        ('labeled', 'set.xml', 'its name must end in'),
         ('labeled', 'no.parquet', 'not a Parquet file'),
         ('labeled', 'empty.jsonl', '0 usable examples of 9'),
         ('labeled', 'folder', "no file whose name begins with 'train'"),
@@ -219,7 +312,7 @@ def write_bad(folder):
         ('labeled', 'blank.jsonl', "row 1: the label is ' '"),
         ('labeled', 'nan.jsonl', 'row 1: the label is nan'),
         ('texts', 'none.txt', 'There is no text file'),
-        ('sst2', 'fields.jsonl', 'there is no such file'),
+        ('sst2', 'fields.jsonl', "whose name begins with 'dev' or 'validation'"),
     ],
 )
 def test_what_is_wrong_is_said(name, path, words, tmp_path):

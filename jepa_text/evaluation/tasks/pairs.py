@@ -1,6 +1,4 @@
-"""Any pairs of texts with a score each: .jsonl, .tsv or .parquet, file or folder."""
-
-from pathlib import Path
+"""Any pairs of texts with a score each: .jsonl, .tsv, .csv or .parquet."""
 
 import numpy as np
 
@@ -16,32 +14,33 @@ def make(
     title='',
     positive=None,
     seed=0,
+    template='{first}\n{second}',
 ):
-    """`first`, `second` and `score` name the fields.
+    """`first`, `second` and `score` name the fields; `template` makes one text of both.
 
     `positive`: pairs from this score on say the same (the highest quarter if None). With
     `score=''` every pair says the same, and as many are made that do not: each first
     text with the second of another pair, never of one with which its own pair hangs
     together by shared texts; the task is then to tell them apart.
     """
-    title = title or Path(path).name.split('.')[0]
-    fields = (first, second, score)
-    train, test = tables.splits(path)
-    sides = [_side(rows, fields, f'{title} in {path}') for rows in (train, test)]
-    if sides[1] is None:
-        sides = tasks.train_test_split(sides[0], seed)
+    title = title or tables.stem(path)
+    fields, where = (first, second, score), f'{title} in {path}'
+    tasks.check_template(template, title)
+    made = tasks.sides(
+        tables.splits(path), lambda rows, _: _side(rows, fields, where), seed
+    )
+    made['template'] = template
     if not score:
-        where = f'{title} in {path}'
-        sides = [_with_negatives(side, seed, where) for side in sides]
-        return tasks.Task(title, 'scores', 'spearman', *sides, positive=1.0)
+        for name in ('train', 'validation', 'test'):
+            if made[name] is not None:
+                made[name] = _with_negatives(made[name], seed, where)
+        return tasks.Task(title, 'scores', 'spearman', **made, positive=1.0)
     if positive is None:
-        positive = float(np.quantile(sides[0].target, 0.75))
-    return tasks.Task(title, 'scores', 'spearman', *sides, positive=positive)
+        positive = float(np.quantile(made['train'].target, 0.75))
+    return tasks.Task(title, 'scores', 'spearman', **made, positive=positive)
 
 
 def _side(rows, fields, where):
-    if rows is None:
-        return None
     first, second = (tables.column(rows, name, where) for name in fields[:2])
     values = np.ones(len(rows))
     if fields[2]:

@@ -2,20 +2,21 @@
 
 from pathlib import Path
 
-from jepa_text.data import reading, tables
+from jepa_text.data import hub, reading, tables
 from jepa_text.evaluation import task as tasks
 from jepa_text.files import paths
 
 
 def make(path, text='text', title='', seed=0):
-    """A .txt file has a text a line; of .jsonl, .tsv and .parquet, the field `text`.
+    """A .txt file has a text a line; of others, the field `text`.
 
     40 % are the test set, dealt by `seed`; a text that occurs twice counts once.
     """
-    title, where = title or Path(path).name.split('.')[0], f'texts of {path}'
-    if not Path(paths.local('The path of the texts', path)).exists():
+    title, where = title or tables.stem(path), f'texts of {path}'
+    on_hub = hub.is_name(path)
+    if not on_hub and not Path(paths.local('The path of the texts', path)).exists():
         raise FileNotFoundError(f'There is no text file {path}.')
-    if Path(path).name.endswith(('.txt', '.txt.gz')):
+    if not on_hub and str(path).endswith(('.txt', '.txt.gz')):
         found = [line for _, line in reading.lines(Path(path))]
     else:
         found = tables.column(tables.splits(path)[0], text, where)

@@ -1,0 +1,119 @@
+"""A hub of data sets on a socket of this machine, as huggingface_hub asks it.
+
+`folder`/NAME/REVISION/... are the files of a set at a revision; its commit is made of
+both names. It knows only what reading needs: the listing of a revision, and files.
+"""
+
+import contextlib
+import hashlib
+import http.server
+import json
+import pathlib
+import re
+import threading
+import urllib.parse
+
+GATED = 'lab/gated'
+
+
+def commit(name, revision):
+    """40 hexadecimal digits."""
+    return hashlib.sha1(f'{name}@{revision}'.encode()).hexdigest()
+
+
+@contextlib.contextmanager
+def serving(folder):
+    """(address, paths that were asked for) of a server of the sets in the folder."""
+    asked = []
+
+    class Handler(_Handler):
+        top, log = pathlib.Path(folder), asked
+
+    server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f'http://127.0.0.1:{server.server_port}', asked
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+
+    def do_HEAD(self):
+        self.do_GET()
+
+    def do_GET(self):
+        path = urllib.parse.urlsplit(self.path).path
+        self.log.append(path)
+        listing = re.fullmatch(
+            r'/api/datasets/(?P<name>[^/]+/[^/]+)'
+            r'(/(?P<what>revision|tree)/(?P<revision>[^/]+))?(/.*)?',
+            path,
+        )
+        file = re.fullmatch(
+            r'/datasets/(?P<name>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)',
+            path,
+        )
+        if not listing and not file:
+            return self._refuse(404, '')
+        found = (listing or file).groupdict()
+        name = found['name']
+        if not (self.top / name).is_dir():
+            return self._refuse(401, 'RepoNotFound')
+        if name == GATED:
+            return self._refuse(403, 'GatedRepo')
+        asked = urllib.parse.unquote(found['revision'] or 'main')
+        known = {r: r for r in self._revisions(name)}
+        known |= {commit(name, r): r for r in known}
+        if asked not in known:
+            return self._refuse(404, 'RevisionNotFound')
+        place = self.top / name / known[asked].replace('/', '%')
+        if file:
+            return self._file(place / urllib.parse.unquote(found['file']), name, asked)
+        return self._list(place, name, known[asked], found['what'])
+
+    def _revisions(self, name):
+        return [p.name.replace('%', '/') for p in (self.top / name).iterdir()]
+
+    def _list(self, place, name, revision, what):
+        files = sorted(p for p in place.rglob('*') if p.is_file())
+        names = [p.relative_to(place).as_posix() for p in files]
+        if what == 'tree':
+            sizes = [p.stat().st_size for p in files]
+            oids = [hashlib.sha1(p.read_bytes()).hexdigest() for p in files]
+            answer = [
+                {'type': 'file', 'path': path, 'size': size, 'oid': oid}
+                for path, size, oid in zip(names, sizes, oids)
+            ]
+        else:
+            siblings = [{'rfilename': path} for path in names]
+            answer = {'id': name, 'sha': commit(name, revision), 'siblings': siblings}
+            answer |= {'private': False, 'gated': False, 'downloads': 0, 'tags': []}
+        self._send(200, json.dumps(answer).encode(), {'Content-Type': 'application/json'})
+
+    def _file(self, path, name, revision):
+        if not path.is_file():
+            return self._refuse(404, 'EntryNotFound')
+        data = path.read_bytes()
+        sha = revision if len(revision) == 40 else commit(name, revision)
+        headers = {'X-Repo-Commit': sha, 'ETag': f'"{hashlib.sha1(data).hexdigest()}"'}
+        return self._send(200, data, headers)
+
+    def _refuse(self, status, code):
+        self._send(status, b'{}', {'X-Error-Code': code, 'X-Error-Message': code})
+
+    def _send(self, status, data, headers):
+        self.send_response(status)
+        for key, value in headers.items():
+            self.send_header(key, value)
+        self.send_header('Content-Length', str(len(data)))
+        self.end_headers()
+        if self.command == 'GET':
+            self.wfile.write(data)
+
+    def log_message(self, *args):
+        """Silent."""
