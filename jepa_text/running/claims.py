@@ -1,0 +1,239 @@
+"""Several workers, such as a job array, share the items of one folder: each is done once.
+
+    done = claims.work(folder, items, do, publish, lease=60, attempts=3)
+
+The history of an item is the files ITEM@1, ITEM@2, ... of the folder, each made once, by
+one worker, and its last one is how the item stands:
+
+    claim      a worker is at it. It changes the file while it works: its heartbeat
+    writing    the same worker has its result and publishes it, with a heartbeat too
+    done       it is published
+    failed     it raised, with the error; free again as long as attempts are left
+    released   its worker was interrupted; free again, and no attempt is counted
+    reopened   what was published is gone (`reopen`); free again, with all attempts
+
+An item is free when nothing is there, after the last three, and when a heartbeat has not
+changed for the `lease` that its claim names, by the clock of the one who waits: what
+clocks of other machines say is never read. Who makes the next file has the item. So a
+claim is taken over by one, and a worker that was stopped for longer and awakes cannot
+make the `writing` of a number that is taken: it finds its claim lost, and publishes
+nothing. Only if it is stopped between `writing` and the end of `publish` may two publish
+one item, so that must be one rename (files/atomic.py) of what is the same each time.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import NamedTuple
+
+from jepa_text.files import paths
+from jepa_text.running import claim_files as files
+
+LEASE = 60.0  # seconds
+_BEATS = 4  # in one lease
+_LONGEST_WAIT = 5.0  # seconds until all is looked at again
+_HELD, _ENDED = ('claim', 'writing'), ('failed', 'done')
+
+_log = logging.getLogger(__name__)
+
+
+class Worked(NamedTuple):
+    """What has become of the items: `done` here, all that `failed` {item: error} for
+    good, whoever did it, those `lost` to others at work, and those that others still
+    hold (`elsewhere`), if these were not waited for."""
+
+    done: list
+    failed: dict
+    lost: list
+    elsewhere: list
+
+
+class Lost(RuntimeError):
+    """Another worker has taken the claim over."""
+
+
+def work(folder, items, do, publish, *, lease=LEASE, attempts=3, wait=True):
+    """Does the items that are free, one after another, and returns what is `Worked`.
+
+    `publish(item, do(item))` follows only while the claim is held. What raises is tried
+    again, here or elsewhere, after all others, until `attempts` were made; a worker that
+    vanishes has made one. With `wait`, it ends when no item is left that another holds.
+    KeyboardInterrupt and the like free the item and go on up.
+
+    Raises ValueError for items that cannot be file names or come twice, a lease that is
+    not above 0 and attempts below 1, OSError where the folder cannot be used.
+    """
+    claims = _Claims(folder, items, lease, attempts)
+    done, lost = [], []
+    while claims.open:
+        claim = claims.next()
+        if claim:
+            outcome = _done(claim, do, publish)
+            {'done': done, 'lost': lost}.get(outcome, []).append(claim.item)
+        elif claims.open and not wait:
+            break
+        elif claims.open:
+            time.sleep(min(lease / _BEATS, _LONGEST_WAIT))
+    return Worked(done, claims.failed, lost, list(claims.open))
+
+
+def reopen(folder, item):
+    """Frees an item that is done or failed for good; False where it is neither."""
+    folder = Path(folder)
+    number = files.numbers(folder).get(item, 0) if folder.is_dir() else 0
+    entries = files.history(folder, item, number)
+    if not entries or entries[-1]['kind'] not in _ENDED:
+        return False
+    return files.make(folder, item, number + 1, 'reopened', LEASE) is not None
+
+
+def _done(claim, do, publish):
+    """'done', 'failed' or 'lost'."""
+    try:
+        with claim.beating():
+            result = do(claim.item)
+            claim.step('writing')
+            publish(claim.item, result)
+        claim.step('done')
+    except Lost as error:
+        _log.warning('%s', error)
+        return 'lost'
+    except Exception as error:
+        _log.warning('%s failed: %s', claim.item, error)
+        return claim.end('failed', error=traceback.format_exc())
+    except BaseException:
+        claim.end('released')
+        raise
+    return 'done'
+
+
+class _Claims:
+    """The items that are not settled (`open`), and those that `failed` for good."""
+
+    def __init__(self, folder, items, lease, attempts):
+        items = list(items)
+        bad = [item for item in items if not files.ITEM.fullmatch(item)]
+        if bad or len(set(items)) < len(items):
+            raise ValueError(
+                f'Items are names of files, of letters, digits and . _ + = - and each '
+                f'once, but there is {bad[0]!r}.'
+                if bad
+                else f'There are {len(items)} items, but {len(set(items))} names.'
+            )
+        if not lease > 0 or attempts < 1:
+            raise ValueError(
+                f'lease={lease}, attempts={attempts}: a claim needs some seconds, and an '
+                'item at least one attempt.'
+            )
+        self._folder = Path(paths.local('The folder of claims', folder))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._lease, self._attempts = lease, attempts
+        self._seen = {}  # (item, number): (heartbeat, when it was new here)
+        self.open, self.failed = dict.fromkeys(items), {}
+
+    def next(self):
+        """A claim that was won; None where others hold all that is open."""
+        numbers = files.numbers(self._folder)
+        # Those that nobody has touched come first.
+        for item in sorted(self.open, key=lambda item: numbers.get(item, 0)):
+            if claim := self._won(item, numbers.get(item, 0)):
+                return claim
+        return None
+
+    def _won(self, item, number):
+        entries = files.history(self._folder, item, number)
+        last = entries[-1] if entries else {'kind': 'released'}
+        if last['kind'] == 'done':
+            del self.open[item]
+            return None
+        if last['kind'] in _HELD and not self._is_stale(item, number, last):
+            return None
+        following = self._folder, item, number + 1
+        if _attempts(entries) < self._attempts:
+            if not files.make(*following, 'claim', self._lease):
+                return None
+            if last['kind'] in _HELD:
+                _log.warning('%s: taken over from %s', item, files.owner(last))
+            return Claim(*following, self._lease)
+        if last['kind'] in _HELD:
+            error = f'{files.owner(last)} vanished while it was at it.'
+            files.make(*following, 'failed', self._lease, error=error)
+            return None  # whoever made it: it is read at the next look
+        self.failed[item] = last.get('error', '')
+        del self.open[item]
+        return None
+
+    def _is_stale(self, item, number, entry):
+        """Has its heartbeat been the same for a lease, by our own clock?"""
+        now, key = time.monotonic(), (item, number)
+        beat, since = self._seen.get(key, (None, now))
+        if beat != entry['beat']:
+            self._seen[key] = entry['beat'], now
+            return False
+        return now - since >= entry['lease']
+
+
+class Claim:
+    """An item that this worker has, as the entry of a number says."""
+
+    def __init__(self, folder, item, number, lease):
+        self.item, self._folder, self._number = item, folder, number
+        self._lease, self._lock = lease, threading.Lock()
+
+    @contextlib.contextmanager
+    def beating(self):
+        """The heartbeat goes on within, from a thread of its own."""
+        ended = threading.Event()
+        thread = threading.Thread(target=self._beat, args=(ended,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def step(self, kind, **more):
+        """Makes the next entry; raises Lost if another has."""
+        with self._lock:
+            number = self._number + 1
+            entry = self._folder, self.item, number
+            if not files.make(*entry, kind, self._lease, **more):
+                other = files.history(*entry)[-1]
+                raise Lost(
+                    f'{self.item}: {files.owner(other)} took it over, as no heartbeat '
+                    f'came from here for {self._lease:g} s. It is left to that one.'
+                )
+            self._number = number
+
+    def end(self, kind, **more):
+        """`step`, where it does not matter any more if it is lost: then 'lost'."""
+        try:
+            self.step(kind, **more)
+        except Lost:
+            return 'lost'
+        return kind
+
+    def _beat(self, ended):
+        count = 0
+        while not ended.wait(self._lease / _BEATS):
+            count += 1
+            with self._lock:
+                path = files.path_of(self._folder, self.item, self._number)
+                try:
+                    files.beat(path, count)
+                except OSError as error:
+                    # If it stays so, another takes over, and `step` finds that out.
+                    _log.warning('%s: no heartbeat: %s', path, error)
+
+
+def _attempts(entries):
+    """How many were made since it was last reopened."""
+    kinds = [entry['kind'] for entry in entries]
+    for place in reversed(range(len(kinds))):
+        if kinds[place] == 'reopened':
+            kinds = kinds[place:]
+            break
+    return kinds.count('claim') - kinds.count('released')

@@ -1,0 +1,238 @@
+"""Workers share items: each is done once, whoever dies, stops or awakes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from jepa_text.running import claim_files, claims
+
+# A worker: writes a line when it begins an item and one when it publishes it. It waits in
+# an item as long as the file NAME.hold is there.
+WORKER = """
+    import os, sys, time
+    from pathlib import Path
+    from jepa_text.running import claims
+
+    folder, name, count, lease, attempts = sys.argv[1:]
+    folder = Path(folder)
+
+    def tell(what, item):
+        with open(folder / 'told', 'a') as file:
+            file.write(f'{name} {what} {item}\\n')
+
+    def do(item):
+        tell('begins', item)
+        while (folder / f'{name}.hold').exists():
+            time.sleep(0.01)
+        return name
+
+    def publish(item, result):
+        tell('publishes', item)
+
+    worked = claims.work(folder / 'claims', [f'i{n}' for n in range(int(count))], do,
+                         publish, lease=float(lease), attempts=int(attempts))
+    tell('lost', ','.join(worked.lost))
+    tell('failed', ','.join(worked.failed))
+"""
+
+
+def start(folder, name, count=1, lease=0.4, attempts=3):
+    given = [str(folder), name, str(count), str(lease), str(attempts)]
+    return subprocess.Popen([sys.executable, '-c', textwrap.dedent(WORKER), *given])
+
+
+def told(folder, what):
+    """[(worker, item)] of the lines of a kind."""
+    path = folder / 'told'
+    lines = path.read_text().splitlines() if path.exists() else []
+    parts = [line.split(' ', 2) for line in lines]
+    return [(name, item) for name, said, item in parts if said == what]
+
+
+def until(condition):
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_four_workers_do_forty_items_once_each(tmp_path):
+    workers = [start(tmp_path, f'w{n}', 40, lease=30) for n in range(4)]
+    assert [worker.wait(60) for worker in workers] == [0] * 4
+    items = Counter(item for _, item in told(tmp_path, 'publishes'))
+    assert items == Counter({f'i{n}': 1 for n in range(40)})
+    assert len(told(tmp_path, 'begins')) == 40
+    # A fifth finds nothing to do.
+    assert start(tmp_path, 'late', 40, lease=30).wait(30) == 0
+    assert len(told(tmp_path, 'begins')) == 40
+    # Nothing but the history: no other file is left.
+    left = {path.name.split('@')[0] for path in (tmp_path / 'claims').iterdir()}
+    assert left == set(items)
+
+
+def test_the_item_of_a_killed_worker_is_done_by_one_other(tmp_path):
+    (tmp_path / 'first.hold').touch()
+    first = start(tmp_path, 'first')
+    until(lambda: told(tmp_path, 'begins'))
+    others = [start(tmp_path, f'w{n}') for n in range(3)]
+    # While it lives nobody takes its item, however long it needs.
+    time.sleep(1.2)
+    assert [name for name, _ in told(tmp_path, 'begins')] == ['first']
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    assert [worker.wait(30) for worker in others] == [0] * 3
+    assert len(told(tmp_path, 'begins')) == 2
+    [(name, item)] = told(tmp_path, 'publishes')
+    assert name != 'first' and item == 'i0'
+
+
+def test_a_stopped_worker_that_awakes_publishes_nothing(tmp_path):
+    (tmp_path / 'first.hold').touch()
+    first = start(tmp_path, 'first')
+    until(lambda: told(tmp_path, 'begins'))
+    first.send_signal(signal.SIGSTOP)
+    try:
+        assert start(tmp_path, 'second').wait(30) == 0
+        assert told(tmp_path, 'publishes') == [('second', 'i0')]
+    finally:
+        (tmp_path / 'first.hold').unlink()
+        first.send_signal(signal.SIGCONT)
+    assert first.wait(30) == 0
+    assert told(tmp_path, 'publishes') == [('second', 'i0')]
+    assert ('first', 'i0') in told(tmp_path, 'lost')
+
+
+def test_an_item_that_ends_every_worker_is_given_up(tmp_path):
+    for name in ('first', 'second'):
+        (tmp_path / f'{name}.hold').touch()
+        worker = start(tmp_path, name, lease=0.2, attempts=2)
+        until(lambda name=name: (name, 'i0') in told(tmp_path, 'begins'))
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+    worked = claims.work(
+        tmp_path / 'claims', ['i0'], pytest.fail, pytest.fail, lease=0.2, attempts=2
+    )
+    assert 'vanished' in worked.failed['i0'] and not worked.done
+
+
+def test_what_raises_is_tried_again_after_the_others_and_then_reported(tmp_path):
+    order = []
+
+    def do(item):
+        order.append(item)
+        if item == 'bad' or (item == 'once' and order.count('once') == 1):
+            raise ArithmeticError('no number')
+        return item
+
+    published = []
+    items = ['bad', 'once', 'good']
+
+    def work():
+        return claims.work(tmp_path, items, do, lambda *pair: published.append(pair))
+
+    worked = work()
+    assert order[:3] == items and Counter(order) == {'bad': 3, 'once': 2, 'good': 1}
+    assert worked.done == ['good', 'once'] and list(worked.failed) == ['bad']
+    assert 'ArithmeticError: no number' in worked.failed['bad']
+    assert published == [('good', 'good'), ('once', 'once')]
+    # Another worker is told of it too, and does not try a fourth time.
+    assert list(work().failed) == ['bad'] and len(order) == 6
+
+
+def test_an_interrupted_worker_frees_its_item_at_once(tmp_path):
+    def interrupted(item):
+        raise KeyboardInterrupt
+
+    for _ in range(4):
+        with pytest.raises(KeyboardInterrupt):
+            claims.work(tmp_path, ['a'], interrupted, pytest.fail, attempts=1)
+    published = []
+    work = dict(do=str.upper, publish=lambda *pair: published.append(pair), attempts=1)
+    assert claims.work(tmp_path, ['a'], **work).done == ['a']
+    assert published == [('a', 'A')]
+
+
+def test_what_is_gone_can_be_reopened(tmp_path):
+    def work():
+        return claims.work(tmp_path, ['a', 'b'], str.upper, lambda *_: None, attempts=1)
+
+    assert not claims.reopen(tmp_path / 'new', 'a')
+    assert work().done == ['a', 'b'] and work().done == []
+    assert claims.reopen(tmp_path, 'a') and not claims.reopen(tmp_path, 'a')
+    assert work().done == ['a']
+
+
+def test_a_number_goes_to_one_of_many(tmp_path):
+    ready = threading.Barrier(16)
+    made = []
+
+    def run():
+        for number in range(1, 6):
+            ready.wait()
+            made.append((number, claim_files.make(tmp_path, 'a', number, 'claim', 1.0)))
+
+    threads = [threading.Thread(target=run) for _ in range(16)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert sorted(n for n, path in made if path) == [1, 2, 3, 4, 5]
+    assert claim_files.numbers(tmp_path) == {'a': 5}
+
+
+def test_clocks_of_others_do_not_matter(tmp_path, monkeypatch):
+    path = claim_files.make(tmp_path, 'a', 1, 'claim', 100.0)
+    entry = json.loads(path.read_text())
+    path.write_text(json.dumps(entry | {'time': '1999-01-01T00:00:00Z'}))
+    os.utime(path, (0, 0))
+    now = [0.0]
+    monkeypatch.setattr(claims.time, 'monotonic', lambda: now[0])
+    waiting = claims._Claims(tmp_path, ['a'], 100.0, 3)
+    for now[0], beat in ((0, 0), (99, 0), (101, 1), (200, 1)):
+        claim_files.beat(path, beat)
+        assert waiting.next() is None, (now, beat)
+    now[0] = 202
+    assert waiting.next().item == 'a'
+    assert claim_files.numbers(tmp_path) == {'a': 2}
+
+
+def test_an_answer_that_was_lost_on_the_way_is_a_success(tmp_path, monkeypatch):
+    link = os.link
+
+    def lost(*given):
+        link(*given)
+        raise FileExistsError
+
+    monkeypatch.setattr(claim_files.os, 'link', lost)
+    assert claim_files.make(tmp_path, 'a', 1, 'claim', 1.0)
+
+
+def test_bad_input_is_named(tmp_path, monkeypatch):
+    def work(items=('a',), **options):
+        return claims.work(tmp_path, items, str.upper, lambda *_: None, **options)
+
+    for items, words in ((['a', 'b/c'], "'b/c'"), (['a@1'], "'a@1'"), (['a', 'a'], '2')):
+        with pytest.raises(ValueError, match=words):
+            work(items)
+    for options in (dict(lease=0), dict(lease=float('nan')), dict(attempts=0)):
+        with pytest.raises(ValueError, match='lease=.*attempts='):
+            work(**options)
+    with pytest.raises(ValueError, match='address'):
+        claims.work('gs://bucket/x', ['a'], str.upper, print)
+    (tmp_path / 'a@1').write_text('{"beat": 1')
+    with pytest.raises(ValueError, match='a@1 is damaged'):
+        work()
+
+    def refuses(*_):
+        raise PermissionError(1, 'not permitted')
+
+    monkeypatch.setattr(claim_files.os, 'link', refuses)
+    with pytest.raises(OSError, match='without hard links'):
+        work(['b'])
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith('.')]
