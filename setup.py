@@ -30,7 +30,7 @@ CORE = [
     'tokenizers>=0.22,<1',
 ]
 
-EVAL = ['ir-measures>=0.4.3,<0.5', 'scikit-learn>=1.7,<2']
+EVAL = ['ir-measures>=0.4.3,<0.5', 'scikit-learn>=1.7,<2', 'seqeval>=1.2.2,<2']
 VIZ = ['matplotlib>=3.10,<4']
 TEST = [
     'hypothesis>=6.130,<7',
@@ -66,8 +66,9 @@ EXTRAS = {
     'sp': ['sentencepiece>=0.2.1,<0.3'],
     'kernels': ['tokamax>=0.0.12,<0.1'],
     'docs': DOCS,
-    'test': [*TEST, *DOCS],
-    'dev': [*TEST, *DOCS, 'uv>=0.9'],
+    # Tests compare with what evaluation uses, so they never lack it.
+    'test': [*EVAL, *TEST, *DOCS],
+    'dev': [*EVAL, *TEST, *DOCS, 'uv>=0.9'],
 }
 
 README = Path(__file__).with_name('README.md')

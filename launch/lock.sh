@@ -26,8 +26,9 @@ lock() {
   echo "$output: $(grep -c '^[a-zA-Z0-9].*==' "$output") packages"
 }
 
-# What installs the rest; the same for all.
-printf 'pip>=25\nsetuptools>=77\n' |
+# What installs the rest; the same for all. seqeval, which has no wheel, asks the last one
+# for its version.
+printf 'pip>=25\nsetuptools>=77\nsetuptools-scm>=8\n' |
   lock build.txt 3.11 "$@" -
 for python in 3.11 3.12; do
   tag="py${python/./}"

@@ -110,8 +110,8 @@ install_kind() {
   lock="$(lock_for "$1" "$VENV/bin/python")"
   if [ -n "$lock" ]; then
     say packages "$(grep -c '^[a-zA-Z0-9].*==' "$lock") of ${lock##*/}, hash-checked (minutes the first time)"
-    # Wheels only: nothing of others runs while it is installed. promise has no wheel.
-    install --require-hashes --only-binary :all: --no-binary promise \
+    # Wheels only: nothing of others runs while it is installed. These two have none.
+    install --require-hashes --only-binary :all: --no-binary promise,seqeval \
       --no-build-isolation --use-pep517 --no-compile -r "$lock"
     # On all cores, as pip would not; a file of another Python's syntax is no error.
     "$VENV/bin/python" -m compileall -qq -j 0 "$VENV/lib" || :

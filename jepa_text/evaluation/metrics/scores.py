@@ -1,0 +1,45 @@
+"""Scores: how well predicted numbers follow those that people gave."""
+
+import numpy as np
+from scipy import stats
+
+from jepa_text.evaluation.metrics import base
+
+
+def measure(gold, predicted):
+    """Measured of one number an instance, of any scale.
+
+    spearman    correlation of ranks, those of equals averaged; also the paper's
+    pearson     correlation of the numbers
+
+    By scipy. Predictions that are all equal tell nothing: 0. An instance's value is its
+    product of the two standardized numbers, or ranks, so that their mean is the
+    correlation. Raises ValueError for values that are not finite, fewer than two, and
+    gold scores that are all equal, which nothing correlates with.
+    """
+    base.check_lengths(gold, predicted, 'scores')
+    gold_N = np.asarray(gold, np.float64)
+    predicted_N = np.asarray(predicted, np.float64)
+    base.check_finite(gold_N, 'gold scores')
+    base.check_finite(predicted_N, 'predicted scores')
+    if gold_N.ndim != 1 or predicted_N.ndim != 1 or np.ptp(gold_N) == 0:
+        raise ValueError(
+            f'{len(gold_N)} gold scores between {gold_N.min()} and {gold_N.max()}, of '
+            f'shape {gold_N.shape}: a correlation needs one number an instance, and two '
+            'that differ.'
+        )
+    per_instance = {'spearman': np.zeros(len(gold_N)), 'pearson': np.zeros(len(gold_N))}
+    standard = {'spearman': 0.0, 'pearson': 0.0}
+    if np.ptp(predicted_N) > 0:
+        ranks = stats.rankdata(gold_N), stats.rankdata(predicted_N)
+        per_instance = {'spearman': _products(*ranks)}
+        per_instance['pearson'] = _products(gold_N, predicted_N)
+        standard = {
+            'spearman': float(stats.spearmanr(gold_N, predicted_N).statistic),
+            'pearson': float(stats.pearsonr(gold_N, predicted_N).statistic),
+        }
+    return base.Measured(standard, {'spearman': standard['spearman']}, per_instance)
+
+
+def _products(first_N, second_N):
+    return stats.zscore(first_N) * stats.zscore(second_N)

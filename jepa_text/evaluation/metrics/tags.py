@@ -1,0 +1,126 @@
+"""Tags of words: entities, whole and of the right type, and single words.
+
+Gold entities are in IOB2: B- begins every entity, I- goes on, O is outside. Other tags,
+such as parts of speech, have no entities, and so no entity_* and conlleval_*.
+"""
+
+import functools
+import re
+
+import numpy as np
+
+from jepa_text.evaluation.metrics import base
+
+OUTSIDE = 'O'
+_ENTITY_TAG = re.compile(r'O|[BI]-\S+')
+
+
+def measure(gold, predicted):
+    """Measured of one list of tags a sentence, one tag a word.
+
+    entity_f1, entity_precision, entity_recall    seqeval's strict mode: a predicted
+                      entity must begin with B-; all types together
+    conlleval_f1, conlleval_precision, conlleval_recall    by the rules of the script of
+                      CoNLL (Tjong Kim Sang & Buchholz 2000): an I- may begin one too
+    token_accuracy    share of words that are right
+    micro_f1          over words, all tags but O; with O it would be token_accuracy,
+                      which some tables call micro-F1
+    paper: sentence_macro_f1    mean over sentences of the macro-F1 of the tags of a
+                      sentence, O among them (arXiv 2507.00994, §3). It knows no
+                      entities; of O's only, all right, it is 1
+
+    Raises ValueError for numbers of words that differ, a sentence without words, and
+    gold entities that do not begin with B-.
+    """
+    metrics = base.extra('sklearn.metrics')
+    _check(gold, predicted)
+    lengths_N = [len(sentence) for sentence in gold]
+    names, tag_M = np.unique(
+        [tag for side in (gold, predicted) for sentence in side for tag in sentence],
+        return_inverse=True,
+    )
+    gold_M, predicted_M = np.split(tag_M, 2)
+    sentence_M = np.repeat(np.arange(len(gold)), lengths_N)
+    right_N = np.bincount(sentence_M, gold_M == predicted_M) / lengths_N
+    inside = np.flatnonzero(names != OUTSIDE)
+    averaged = dict(labels=inside, average='micro', zero_division=0)
+    found = metrics.f1_score(gold_M, predicted_M, **averaged) if len(inside) else 0.0
+    standard = {
+        **(_entities(gold, predicted) if _has_entities(gold, predicted) else {}),
+        'token_accuracy': float(np.mean(gold_M == predicted_M)),
+        'micro_f1': float(found),
+    }
+    macro_N = _macro_f1(sentence_M, gold_M, predicted_M, len(names))
+    return base.Measured(
+        standard,
+        {'sentence_macro_f1': float(macro_N.mean())},
+        {'token_accuracy': right_N, 'paper_sentence_macro_f1': macro_N},
+    )
+
+
+def _check(gold, predicted):
+    base.check_lengths(gold, predicted, 'sentences')
+    for index, (ours, theirs) in enumerate(zip(gold, predicted)):
+        if len(ours) != len(theirs) or not len(ours):
+            raise ValueError(
+                f'Sentence {index} has {len(ours)} gold and {len(theirs)} predicted '
+                'tags: each word needs one of both, and a sentence needs words.'
+            )
+        odd = [tag for tag in (*ours, *theirs) if not isinstance(tag, str)]
+        if odd:
+            raise ValueError(f'Sentence {index} has the tag {odd[0]!r}: tags are texts.')
+
+
+def _has_entities(gold, predicted):
+    """Whether tags are in IOB2; ValueError where it is begun and not kept."""
+    odd = [
+        next((t for words in side for t in words if not _ENTITY_TAG.fullmatch(t)), None)
+        for side in (gold, predicted)
+    ]
+    if odd[0] is not None:
+        return False
+    if odd[1] is not None:
+        raise ValueError(
+            f'Gold tags are of entities, but a predicted one is {odd[1]!r}: it must be '
+            'O, or begin with B- or I-.'
+        )
+    for index, sentence in enumerate(gold):
+        for before, tag in zip([OUTSIDE, *sentence], sentence):
+            if tag.startswith('I-') and before[2:] != tag[2:]:
+                raise ValueError(
+                    f'Gold sentence {index} has {tag!r} after {before!r}: it begins an '
+                    f'entity, which in IOB2 is B-{tag[2:]}. Convert the tags.'
+                )
+    return True
+
+
+def _entities(gold, predicted):
+    strict = base.extra('seqeval.metrics.v1').precision_recall_fscore_support
+    lenient = base.extra('seqeval.metrics.sequence_labeling')
+    scheme = base.extra('seqeval.scheme').IOB2
+    rules = {
+        'entity': functools.partial(strict, scheme=scheme),
+        'conlleval': lenient.precision_recall_fscore_support,
+    }
+    sides = [[list(map(str, words)) for words in side] for side in (gold, predicted)]
+    values = {}
+    for name, score in rules.items():
+        found = score(*sides, average='micro', zero_division=0)
+        parts = zip(('precision', 'recall', 'f1'), found)
+        values |= {f'{name}_{part}': float(value) for part, value in parts}
+    return values
+
+
+def _macro_f1(sentence_M, gold_M, predicted_M, count):
+    """[N] of scikit-learn's macro-F1 a sentence, of all at once: its call takes 1 ms."""
+
+    shape = sentence_M[-1] + 1, count
+
+    def table(tags_M, weights_M=None):
+        cells_M = sentence_M * count + tags_M
+        return np.bincount(cells_M, weights_M, np.prod(shape)).reshape(shape)
+
+    right_NC = table(gold_M, gold_M == predicted_M)
+    either_NC = table(gold_M) + table(predicted_M)
+    f1_NC = 2 * right_NC / np.maximum(either_NC, 1)
+    return f1_NC.sum(axis=1) / (either_NC > 0).sum(axis=1)

@@ -1,0 +1,73 @@
+"""Metrics of classes against scikit-learn, and what they refuse."""
+
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics
+
+from jepa_text.evaluation.metrics import classes
+
+LABELS = ('contradiction', 'entailment', 'neutral')
+PAIRS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=30)
+
+
+@settings(max_examples=25, deadline=None)
+@given(pairs=PAIRS)
+def test_they_are_scikit_learns(pairs):
+    gold, said = zip(*[(LABELS[g], LABELS[p]) for g, p in pairs])
+    found = classes.measure(gold, said, LABELS)
+    accuracy = metrics.accuracy_score(gold, said)
+    expected = {
+        'accuracy': accuracy,
+        'macro_f1': metrics.f1_score(gold, said, average='macro', zero_division=0),
+        'mcc': metrics.matthews_corrcoef(gold, said),
+    }
+    assert found.standard == pytest.approx(expected)
+    assert found.paper == {'accuracy': pytest.approx(accuracy)}
+    right_N = found.per_instance['accuracy']
+    assert right_N.tolist() == [float(g == p) for g, p in zip(gold, said)]
+
+
+@settings(max_examples=25, deadline=None)
+@given(pairs=PAIRS)
+def test_of_two_classes_f1_is_of_the_second(pairs):
+    gold_N, said_N = np.array(pairs).T > 0
+    found = classes.measure(gold_N.astype(str), said_N.astype(str), ['False', 'True'])
+    expected = metrics.f1_score(gold_N, said_N, zero_division=0)
+    assert found.standard['f1'] == pytest.approx(expected)
+    swapped = classes.measure(gold_N, said_N, [True, False]).standard['f1']
+    expected = metrics.f1_score(~gold_N, ~said_N, zero_division=0)
+    assert swapped == pytest.approx(expected)
+
+
+def test_one_class_only():
+    found = classes.measure(['0', '0'], ['0', '0'], ['0', '1']).standard
+    assert found == {'accuracy': 1, 'macro_f1': 1, 'mcc': 0, 'f1': 0}
+    never = classes.measure(['1', '1', '0'], ['0', '0', '0'], ['0', '1']).standard
+    assert never['mcc'] == never['f1'] == 0
+    assert never['macro_f1'] == pytest.approx((0.5 + 0) / 2)
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'message'),
+    [
+        ((['0'], ['0', '1'], '01'), '1 labels and 2 predictions'),
+        (([], [], '01'), '0 labels and 0 predictions'),
+        ((['0', '2'], ['0', '1'], '01'), "gold label 1 is '2', but must be one of '0'"),
+        ((['0', '1'], ['0', 1], '01'), 'predicted label 1 is 1, but must'),
+        ((['0'], ['0'], '00'), 'classes differ'),
+        ((['0'], ['0'], ''), 'there are some'),
+    ],
+)
+def test_bad_input_says_what_is_wrong(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        classes.measure(*arguments)
+
+
+def test_without_scikit_learn_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'sklearn.metrics', None)
+    with pytest.raises(ImportError, match=r'sklearn.*jepa-text\[eval\]'):
+        classes.measure(['0'], ['0'], '01')

@@ -1,0 +1,117 @@
+"""Rankings against ir-measures, formulas, and the paper's worked value."""
+
+import sys
+
+import ir_measures
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jepa_text.evaluation.metrics import ranking
+
+DOCUMENTS = [f'd{number}' for number in range(14)]
+RELEVANCE = st.dictionaries(st.sampled_from(DOCUMENTS), st.integers(0, 3), min_size=1)
+
+
+@st.composite
+def judged_runs(draw):
+    qrels = {f'q{n}': draw(RELEVANCE) for n in range(draw(st.integers(1, 4)))}
+    run = {}
+    for query in qrels:
+        found = draw(st.lists(st.sampled_from(DOCUMENTS), unique=True))
+        # No ties, which libraries break in different ways.
+        scores = draw(st.permutations(range(len(found))))
+        run[query] = {d: score - 5.5 for d, score in zip(found, scores)}
+    return qrels, run
+
+
+def order(scores):
+    return sorted(scores, key=lambda document: -scores[document])
+
+
+def dcg(gains):
+    return sum(gain / np.log2(rank + 2) for rank, gain in enumerate(gains))
+
+
+@settings(max_examples=25, deadline=None)
+@given(both=judged_runs())
+def test_they_are_the_formulas(both):
+    qrels, run = both
+    found = ranking.measure(qrels, run)
+    expected = {name: [] for name in ('ndcg@10', 'mrr@10', 'recall@100')}
+    paper = []
+    for query, judged in qrels.items():
+        gains = [judged.get(document, 0) for document in order(run[query])]
+        ideal = dcg(sorted(judged.values(), reverse=True)[:10])
+        expected['ndcg@10'].append(dcg(gains[:10]) / ideal if ideal else 0)
+        first = next((rank for rank, gain in enumerate(gains[:10], 1) if gain), None)
+        expected['mrr@10'].append(1 / first if first else 0)
+        relevant = sum(gain > 0 for gain in judged.values())
+        expected['recall@100'].append(
+            sum(gain > 0 for gain in gains[:100]) / max(1, relevant)
+        )
+        binary = [float(gain > 0) for gain in gains[:10]]
+        best = dcg(sorted(binary, reverse=True))
+        paper.append(dcg(binary) / best if best else 0)
+    for name, values in expected.items():
+        assert found.per_instance[name].tolist() == pytest.approx(values)
+        assert found.standard[name] == pytest.approx(np.mean(values))
+    assert found.per_instance['paper_ndcg@10'].tolist() == pytest.approx(paper)
+    assert found.paper == {'ndcg@10': pytest.approx(np.mean(paper))}
+
+
+@settings(max_examples=20, deadline=None)
+@given(both=judged_runs())
+def test_the_means_are_those_of_ir_measures(both):
+    names = 'nDCG@10', 'RR@10', 'R@100'
+    measures = [ir_measures.parse_measure(name) for name in names]
+    theirs = ir_measures.calc_aggregate(measures, *both)
+    ours = ranking.measure(*both).standard
+    assert list(ours.values()) == pytest.approx([theirs[one] for one in measures])
+
+
+def test_three_of_twenty_on_top_are_all_that_the_paper_asks_for():
+    qrels = {'q': {f'r{number}': 1 for number in range(20)}}
+    run = {'q': {f'r{n}': 10.0 - n for n in range(3)} | {f'x{n}': -n for n in range(9)}}
+    found = ranking.measure(qrels, run)
+    assert found.paper == {'ndcg@10': pytest.approx(1.0)}
+    assert found.standard['ndcg@10'] == pytest.approx(0.469, abs=5e-4)
+
+
+def test_the_paper_averages_equal_scores_and_knows_no_grades():
+    tied = ranking.measure({'q': {'a': 1}}, {'q': {'b': 0.5, 'a': 0.5}})
+    assert tied.paper['ndcg@10'] == pytest.approx((1 + 1 / np.log2(3)) / 2)
+    graded = ranking.measure({'q': {'a': 1, 'b': 3}}, {'q': {'a': 2.0, 'b': 1.0}})
+    assert graded.paper['ndcg@10'] == pytest.approx(1)
+    assert graded.standard['ndcg@10'] < 0.9
+
+
+def test_queries_without_answer_count_as_zero_in_the_order_of_qrels():
+    qrels = {'z': {'a': 1}, 'gone': {'a': 1}, 'none': {'a': 0, 'b': -1}, 'y': {'b': 1}}
+    run = {'y': {'b': 1.0}, 'none': {'b': 1.0}, 'z': {'b': 2.0}}
+    found = ranking.measure(qrels, run)
+    for name, values_N in found.per_instance.items():
+        assert values_N.tolist() == [0, 0, 0, 1], name
+    assert ranking.measure(qrels, {}).standard['ndcg@10'] == 0
+    assert ranking.measure(qrels, {'z': {}}).paper['ndcg@10'] == 0
+
+
+@pytest.mark.parametrize(
+    ('qrels', 'run', 'message'),
+    [
+        ({}, {}, 'qrels are empty'),
+        ({'q': {'a': 1}}, {'other': {'a': 1.0}}, "1 queries .* such as 'other'"),
+        ({'q': {'a': 1}}, {'q': {'a': np.nan}}, "scores of query 'q': 1 of 1"),
+        ({'q': {'a': 0.5}}, {'q': {'a': 1.0}}, "'a' is 0.5, but must be a whole"),
+    ],
+)
+def test_bad_input_says_what_is_wrong(qrels, run, message):
+    with pytest.raises(ValueError, match=message):
+        ranking.measure(qrels, run)
+
+
+def test_without_ir_measures_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'ir_measures', None)
+    with pytest.raises(ImportError, match=r'ir_measures.*jepa-text\[eval\]'):
+        ranking.measure({'q': {'a': 1}}, {})

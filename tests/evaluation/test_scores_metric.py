@@ -1,0 +1,61 @@
+"""Correlations of scores against scipy, what moves them, and what they refuse."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from jepa_text.evaluation.metrics import scores
+
+# Few numbers, so that there are ties.
+NUMBERS = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(-3, 3)), min_size=2, max_size=30
+).filter(lambda pairs: all(len(set(side)) > 1 for side in zip(*pairs)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(pairs=NUMBERS)
+def test_they_are_scipys_and_the_means_of_the_instances(pairs):
+    gold_N, said_N = np.array(pairs, float).T
+    found = scores.measure(gold_N, said_N)
+    expected = {
+        'spearman': stats.spearmanr(gold_N, said_N).statistic,
+        'pearson': stats.pearsonr(gold_N, said_N).statistic,
+    }
+    assert found.standard == pytest.approx(expected, abs=1e-9)
+    assert found.paper == {'spearman': found.standard['spearman']}
+    means = {name: values_N.mean() for name, values_N in found.per_instance.items()}
+    assert means == pytest.approx(expected, abs=1e-9)
+
+
+@settings(max_examples=20, deadline=None)
+@given(pairs=NUMBERS)
+def test_ranks_know_no_scale(pairs):
+    gold_N, said_N = np.array(pairs, float).T
+    found = scores.measure(gold_N, said_N).standard
+    stretched = scores.measure(5 * gold_N - 3, np.exp(said_N)).standard
+    assert stretched['spearman'] == pytest.approx(found['spearman'])
+    turned = scores.measure(gold_N, -said_N).standard
+    assert turned['pearson'] == pytest.approx(-found['pearson'])
+
+
+def test_equal_predictions_tell_nothing():
+    found = scores.measure([1.0, 2.0, 3.0], [0.5, 0.5, 0.5])
+    assert found.standard == {'spearman': 0, 'pearson': 0}
+    assert found.per_instance['spearman'].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ('gold', 'said', 'message'),
+    [
+        ([1.0, 2.0], [1.0], '2 scores and 1 predictions'),
+        ([1.0, 2.0, 3.0], [1.0, np.nan, np.inf], '2 of 3 .* is nan of instance 1'),
+        ([1.0, -np.inf], [1.0, 2.0], 'gold scores: 1 of 2 values are not finite'),
+        ([2.0, 2.0], [1.0, 2.0], 'two that differ'),
+        ([2.0], [1.0], 'two that differ'),
+    ],
+)
+def test_bad_input_says_what_is_wrong(gold, said, message):
+    with pytest.raises(ValueError, match=message):
+        scores.measure(gold, said)

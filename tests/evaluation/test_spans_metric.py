@@ -1,0 +1,107 @@
+"""Answers against what SQuAD's script says of them, and the paper's sets of positions."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics
+
+from jepa_text.evaluation.metrics import spans
+
+# Answers drawn from awkward words, and what the script of SQuAD 2.0 says of them, in the
+# version of transformers 4.57 (squad_metrics.squad_evaluate).
+SQUAD = json.loads(Path(__file__).with_name('squad_cases.json').read_text())
+NAMES = {
+    'exact': 'em',
+    'f1': 'f1',
+    'NoAns_exact': 'no_answer_em',
+    'NoAns_f1': 'no_answer_f1',
+    'best_exact': 'best_em',
+    'best_f1': 'best_f1',
+}
+POSITIONS = st.sets(st.integers(0, 9), max_size=6)
+
+
+@pytest.mark.parametrize('case', SQUAD, ids=range(len(SQUAD)))
+def test_they_are_the_scripts(case):
+    given = case['references'], case['predicted'], case['no_answer']
+    found = spans.measure(*given, threshold=case['threshold']).standard
+    said = case['said']
+    expected = {ours: said[name] / 100 for name, ours in NAMES.items() if name in said}
+    if 'NoAns_f1' in said and 'HasAns_f1' in said:
+        expected['has_answer_em'] = said['HasAns_exact'] / 100
+        expected['has_answer_f1'] = said['HasAns_f1'] / 100
+    expected['best_em_threshold'] = said['best_exact_thresh']
+    expected['best_f1_threshold'] = said['best_f1_thresh']
+    assert found == pytest.approx(expected)
+
+
+def test_the_best_of_all_references_counts():
+    references = [[(3, 'the Whale!'), (9, 'a big grey whale')], [(0, 'Ahab')]]
+    found = spans.measure(references, ['grey whale', 'ahab.'])
+    assert found.per_instance['f1'].tolist() == pytest.approx([0.8, 1])
+    assert found.per_instance['em'].tolist() == [0, 1]
+    assert found.standard == {'em': 0.5, 'f1': pytest.approx(0.9)}
+    assert found.paper == {}
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    said=st.lists(st.sampled_from(['', 'a whale', 'Ahab']), min_size=3, max_size=3),
+    sure_N=st.permutations([0.1, 0.2, 0.3]),
+)
+def test_no_threshold_is_above_the_best(said, sure_N):
+    references = [['Ahab'], [], ['whale', 'ship']]
+    best = spans.measure(references, said, sure_N).standard['best_f1']
+    tried = [
+        spans.measure(references, said, sure_N, threshold=threshold).standard['f1']
+        for threshold in (-math.inf, *sure_N, math.inf)
+    ]
+    assert best == pytest.approx(max(tried))
+
+
+@settings(max_examples=25, deadline=None)
+@given(gold=POSITIONS, said=POSITIONS)
+def test_the_papers_f1_is_that_of_token_labels(gold, said):
+    found = spans.measure([['x']], ['x'], positions=([gold], [said]))
+    marked = np.zeros((2, 10), int)
+    marked[0, list(gold) or [0]] = marked[1, list(said) or [0]] = 1
+    expected = metrics.f1_score(*marked, zero_division=0)
+    assert found.paper == {'token_f1': pytest.approx(expected)}
+    assert found.per_instance['paper_token_f1'].tolist() == [found.paper['token_f1']]
+
+
+def test_never_answering_reaches_the_share_of_unanswerable_questions():
+    """50.07 on SQuAD 2.0, of whose 11,873 questions 5,945 have no answer."""
+    unanswerable, count = 5945, 11873
+    references = [[]] * unanswerable + [[(7, 'whale')]] * (count - unanswerable)
+    gold = [set()] * unanswerable + [{7, 8}] * (count - unanswerable)
+    found = spans.measure(references, [''] * count, positions=(gold, [set()] * count))
+    assert 100 * found.paper['token_f1'] == pytest.approx(50.07, abs=5e-3)
+    assert found.standard['f1'] == found.standard['em'] == found.paper['token_f1']
+    assert found.standard['no_answer_f1'] == 1 and found.standard['has_answer_f1'] == 0
+
+
+def test_the_papers_f1_knows_no_span_and_no_second_reference():
+    gold, said = [{3, 4}], [{3, 9}]
+    found = spans.measure([['grey whale', 'x']], ['x'], positions=(gold, said))
+    assert found.paper['token_f1'] == 0.5 and found.standard['em'] == 1
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'options', 'message'),
+    [
+        (([['a']], []), {}, '1 questions and 0 predictions'),
+        (([['b']], ['b'], [0.1, 0.2]), {}, r'shape \(2,\)'),
+        (([['b']], ['b'], [np.nan]), {}, 'no_answer_N: 1 of 1'),
+        (([['b']], ['b']), {'threshold': 0.5}, 'no_answer_N, which is None'),
+        (([['b']], ['b']), {'positions': ([], [{1}])}, '0 gold and 1 predicted sets'),
+    ],
+)
+def test_bad_input_says_what_is_wrong(arguments, options, message):
+    with pytest.raises(ValueError, match=message):
+        spans.measure(*arguments, **options)

@@ -1,0 +1,130 @@
+"""Metrics of tags against seqeval, CoNLL's rules and scikit-learn."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from seqeval import metrics as seqeval_metrics
+from seqeval.scheme import IOB2
+from sklearn import metrics
+
+from jepa_text.evaluation.metrics import tags
+
+TYPES = ('PER', 'LOC', 'per-son')
+ANY = ('O', *(f'{begin}-{kind}' for begin in 'BI' for kind in TYPES))
+# Chunks that the package conlleval 0.2 found in tags that were drawn at random.
+CONLLEVAL = json.loads(Path(__file__).with_name('conlleval_cases.json').read_text())
+
+
+def in_iob2(words):
+    """The tags, I- that begins an entity as B-."""
+    pairs = zip(['O', *words], words)
+    return [f'B{t[1:]}' if t[0] == 'I' and b[2:] != t[2:] else t for b, t in pairs]
+
+
+@st.composite
+def sentences(draw):
+    lengths = draw(st.lists(st.integers(1, 7), min_size=1, max_size=5))
+    sides = [
+        [draw(st.lists(st.sampled_from(ANY), min_size=n, max_size=n)) for n in lengths]
+        for _ in range(2)
+    ]
+    return [in_iob2(words) for words in sides[0]], sides[1]
+
+
+@settings(max_examples=25, deadline=None)
+@given(both=sentences())
+def test_entities_are_seqevals(both):
+    found = tags.measure(*both).standard
+    for name in ('f1', 'precision', 'recall'):
+        score = getattr(seqeval_metrics, f'{name}_score')
+        strict = score(*both, mode='strict', scheme=IOB2, zero_division=0)
+        assert found[f'entity_{name}'] == pytest.approx(strict)
+        lenient = score(*both, zero_division=0)
+        assert found[f'conlleval_{name}'] == pytest.approx(lenient)
+
+
+@pytest.mark.parametrize('case', CONLLEVAL, ids=range(len(CONLLEVAL)))
+def test_the_lenient_mode_is_conllevals(case):
+    sides = [[words.split() for words in case[side]] for side in ('gold', 'predicted')]
+    found, chunks = tags.measure(*sides).standard, case['chunks']
+    right, gold, said = chunks['correct'], chunks['gold'], chunks['pred']
+    expected = right / max(1, said), right / max(1, gold), 2 * right / max(1, gold + said)
+    values = [found[f'conlleval_{name}'] for name in ('precision', 'recall', 'f1')]
+    assert values == pytest.approx(expected)
+
+
+@settings(max_examples=25, deadline=None)
+@given(both=sentences())
+def test_words_are_scikit_learns_and_so_is_the_papers_sentence(both):
+    found = tags.measure(*both)
+    flat = [sum(side, []) for side in both]
+    inside = sorted({tag for side in flat for tag in side} - {'O'})
+    accuracy = metrics.accuracy_score(*flat)
+    assert found.standard['token_accuracy'] == pytest.approx(accuracy)
+    if inside:
+        given = dict(labels=inside, average='micro', zero_division=0)
+        micro = metrics.f1_score(*flat, **given)
+        assert found.standard['micro_f1'] == pytest.approx(micro)
+    macro = [
+        metrics.f1_score(gold, said, average='macro', zero_division=0)
+        for gold, said in zip(*both)
+    ]
+    sentence_N = found.per_instance['paper_sentence_macro_f1']
+    np.testing.assert_allclose(sentence_N, macro)
+    assert found.paper == {'sentence_macro_f1': pytest.approx(np.mean(macro))}
+    lengths = [len(words) for words in both[0]]
+    weighted = np.average(found.per_instance['token_accuracy'], weights=lengths)
+    assert weighted == pytest.approx(accuracy)
+
+
+def test_the_papers_worked_values():
+    outside = ['O'] * 5
+    assert tags.measure([outside], [outside]).paper == {'sentence_macro_f1': 1}
+    missed = tags.measure([['O', 'O', 'B-PER', 'O', 'O']], [outside])
+    assert missed.paper['sentence_macro_f1'] == pytest.approx(0.444, abs=5e-4)
+    # It is no F1 of entities: of none found at all it is far above 0.
+    assert missed.standard['entity_f1'] == 0
+    both = tags.measure([outside, ['O', 'O', 'B-PER', 'O', 'O']], [outside, outside])
+    assert both.paper['sentence_macro_f1'] == pytest.approx((1 + 4 / 9) / 2)
+
+
+def test_an_entity_that_begins_with_i_counts_for_conlleval_only():
+    found = tags.measure([['B-PER', 'I-PER', 'O']], [['I-PER', 'I-PER', 'O']]).standard
+    assert found['conlleval_f1'] == 1 and found['entity_f1'] == 0
+    half = tags.measure([['B-PER', 'I-PER', 'O']], [['B-PER', 'O', 'O']]).standard
+    assert half['conlleval_f1'] == half['entity_f1'] == 0
+
+
+def test_parts_of_speech_have_no_entities():
+    found = tags.measure([['NOUN', 'VERB'], ['ADV']], [['NOUN', 'NOUN'], ['ADV']])
+    assert set(found.standard) == {'token_accuracy', 'micro_f1'}
+    assert found.standard['token_accuracy'] == found.standard['micro_f1']
+    assert found.standard['token_accuracy'] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ('gold', 'said', 'message'),
+    [
+        ([['O']], [['O'], ['O']], '1 sentences and 2 predictions'),
+        ([['O'], ['O', 'O']], [['O'], ['O']], 'Sentence 1 has 2 gold and 1 predicted'),
+        ([['O'], []], [['O'], []], 'Sentence 1 has 0 gold'),
+        ([['O', None]], [['O', 'O']], 'has the tag None'),
+        ([['I-PER', 'O']], [['O', 'O']], "'I-PER' after 'O'.*B-PER. Convert"),
+        ([['B-LOC', 'I-PER']], [['O', 'O']], "'I-PER' after 'B-LOC'"),
+        ([['B-PER', 'O']], [['NOUN', 'O']], "predicted one is 'NOUN'"),
+    ],
+)
+def test_bad_input_says_what_is_wrong(gold, said, message):
+    with pytest.raises(ValueError, match=message):
+        tags.measure(gold, said)
+
+
+def test_without_seqeval_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'seqeval.metrics.v1', None)
+    with pytest.raises(ImportError, match=r'seqeval.*jepa-text\[eval\]'):
+        tags.measure([['B-PER']], [['O']])
