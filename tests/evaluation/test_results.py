@@ -1,0 +1,155 @@
+"""Lines of members: whole, named by what changes a number, read back or named damaged."""
+
+import json
+
+import numpy as np
+import pytest
+from member_lines import CONFIG, outcome
+
+from jepa_text.evaluation import results
+
+
+@pytest.mark.parametrize('key', [k for k in results.CONFIG if k != 'model'])
+def test_the_hash_is_of_all_that_changes_a_number(key):
+    value = CONFIG[key]
+    other = 'another' if isinstance(value, str) else value * 2 + 1
+    assert results.config_hash(CONFIG | {key: other}) != results.config_hash(CONFIG)
+
+
+def test_the_hash_is_of_a_new_setting_too():
+    assert results.config_hash(CONFIG | {'dropout': 0.1}) != results.config_hash(CONFIG)
+
+
+def test_the_hash_is_of_nothing_else():
+    same = CONFIG | {
+        'model': 'elsewhere/mlm',
+        'width': 3,
+        'how': 'map',
+        'host': 'b',
+        'threads': 7,
+        'learning_rate': np.float32(1e-4),
+        'seed': np.int64(0),
+    }
+    same = dict(reversed(same.items()))
+    assert results.config_hash(same) == results.config_hash(CONFIG)
+    tuples = [results.config_hash(CONFIG | {'a': x}) for x in ((1, 2), [1.0, 2])]
+    assert tuples[0] == tuples[1]
+
+
+def test_what_cannot_be_told_apart_is_refused():
+    without = {key: value for key, value in CONFIG.items() if key != 'steps'}
+    with pytest.raises(ValueError, match='lacks steps'):
+        results.config_hash(without)
+    with pytest.raises(ValueError, match='lacks data_revision.*checksum'):
+        results.config_hash(CONFIG | {'data_revision': ''})
+
+
+def test_a_member_comes_back(tmp_path):
+    per_instance = {'accuracy': np.array([1.0, 0.0, np.nan]), 'paper_f1': np.ones(3)}
+    predictions = np.array(['a', 'b', 'é'])
+    results.write(tmp_path, CONFIG, outcome(), per_instance, predictions)
+    (line,), damaged = results.read(tmp_path)
+    assert damaged == {}
+    assert line.items() >= {**CONFIG, **outcome()}.items()
+    assert line['config_hash'] == results.config_hash(CONFIG)
+    values, said = results.side(tmp_path, line)
+    assert said == ['a', 'b', 'é'] and list(values) == list(per_instance)
+    np.testing.assert_array_equal(values['accuracy'], per_instance['accuracy'])
+    # A line is one line, for tools that read lines.
+    assert (tmp_path / f'{line["name"]}.json').read_text().count('\n') == 1
+
+
+@pytest.mark.parametrize(
+    'predictions',
+    [
+        [0.5, -1.0],
+        [['B-PER', 'O'], []],
+        ['', 'an answer'],
+        {'q1': {'d1': 0.5, 'd2': 1.5}, 'q2': {}},
+    ],
+)
+def test_predictions_of_every_kind_come_back(tmp_path, predictions):
+    results.write(tmp_path, CONFIG, outcome(), {'f1': np.ones(2)}, predictions)
+    (line,), _ = results.read(tmp_path)
+    assert results.side(tmp_path, line)[1] == predictions
+
+
+def test_others_can_read_the_side_file(tmp_path):
+    parquet = pytest.importorskip('pyarrow.parquet')
+    path = results.write(tmp_path, CONFIG, outcome(), {'accuracy': [1.0]}, ['a'])
+    table = parquet.read_table(path.with_suffix('.parquet'))
+    assert table.to_pydict() == {'accuracy': [1.0], 'prediction': ['a']}
+
+
+def test_a_member_that_is_not_finite_is_recorded(tmp_path):
+    given = outcome(None, None, 'not finite', (1.8, float('nan')))
+    results.write(tmp_path, CONFIG, given)
+    (line,), damaged = results.read(tmp_path)
+    assert line['status'] == 'not finite' and line['losses'] == [1.8, None]
+    assert line['test'] is None and not damaged
+    with pytest.raises(ValueError, match="no side file.*'not finite'"):
+        results.side(tmp_path, line)
+
+
+def test_every_damage_is_named_and_the_others_are_read(tmp_path):
+    def made(seed):
+        config = CONFIG | {'seed': seed}
+        return results.write(tmp_path, config, outcome(), {'accuracy': [1.0]}, ['a'])
+
+    cut, edited, sideless, whole, twin = (made(seed) for seed in range(5))
+    cut.write_text(cut.read_text()[:-30])
+    edited.write_text(edited.read_text().replace('0.9,', '0.95,'))
+    sideless.with_suffix('.parquet').unlink()
+    twin.write_text(whole.read_text())
+    (tmp_path / 'other.json').write_text('{"a": 1}\n')
+    lines, damaged = results.read(tmp_path)
+    assert [line['seed'] for line in lines] == [3]
+    assert set(damaged) == {p.name for p in (cut, edited, sideless, twin)} | {
+        'other.json'
+    }
+    assert 'not JSON' in damaged[cut.name] and 'edited' in damaged[edited.name]
+    assert 'side file' in damaged[sideless.name]
+    assert 'same config' in damaged[twin.name]
+    # Of equal size, so only its checksum tells.
+    side = whole.with_suffix('.parquet')
+    side.write_bytes(bytes(len(side.read_bytes())))
+    with pytest.raises(ValueError, match=side.name):
+        results.side(tmp_path, lines[0])
+
+
+def test_nothing_is_there_before_all_is(tmp_path, monkeypatch):
+    written = []
+
+    def fails(path, content):
+        written.append(path.suffix)
+        raise OSError(28, 'no space')
+
+    monkeypatch.setattr(results.atomic, 'write', fails)
+    with pytest.raises(OSError, match='no space'):
+        results.write(tmp_path, CONFIG, outcome(), {'accuracy': [1.0]}, ['a'])
+    assert written == ['.parquet'] and results.read(tmp_path) == ([], {})
+
+
+def test_bad_outcomes_are_named(tmp_path):
+    def write(given, **sides):
+        results.write(tmp_path, CONFIG, given, **sides)
+
+    with pytest.raises(ValueError, match='seconds is missing'):
+        write({key: x for key, x in outcome().items() if key != 'seconds'})
+    with pytest.raises(ValueError, match="'great'.*collapsed"):
+        write(outcome() | {'status': 'great'})
+    with pytest.raises(ValueError, match='test=None.*both modes'):
+        write(outcome() | {'test': None})
+    with pytest.raises(ValueError, match="'accuracy': 2, 'prediction': 1"):
+        write(outcome(), per_instance={'accuracy': [1.0, 0.0]}, predictions=['a'])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_are_names_of_files_and_of_claims():
+    from jepa_text.running import claim_files
+
+    config = CONFIG | {'model': 'hf:a/Ünï code', 'task': 'my set/2'}
+    name = results.name_of(config)
+    assert claim_files.ITEM.fullmatch(name) and name.startswith('my-set-2.')
+    assert json.loads(json.dumps(name)) == name
+    assert name.endswith(results.config_hash(config)[:12])
