@@ -1,0 +1,252 @@
+"""Which learning rate is chosen, what it is worth, and which models differ."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from jepa_text.evaluation import comparing, selection
+from jepa_text.measures import statistics
+
+RATES = (1e-5, 5e-5, 5e-4)
+
+
+def line(rate, seed, validation, test, status='done', **given):
+    """One member; the paper's values are those of the standard, turned around."""
+    sides = {
+        side: {'standard': {'accuracy': x, 'mcc': 0.5}, 'paper': {'accuracy': 1 - x}}
+        for side, x in (('validation', validation), ('test', test))
+    }
+    if status == 'not finite':
+        sides = {'validation': None, 'test': None}
+    made = {'model': 'a', 'task': 'sst2', 'kind': 'labels', 'data_revision': 'r1'}
+    return made | {'learning_rate': rate, 'seed': seed, 'status': status} | sides | given
+
+
+def grid(seeds=5, draw=0, rise=0.0, **given):
+    """Members of all rates; validation is best at the middle one on average."""
+    rng, found = np.random.default_rng(draw), []
+    for place, rate in enumerate(RATES):
+        for seed in range(seeds):
+            validation = 0.8 - 0.02 * abs(place - 1) + 0.015 * rng.random()
+            test = 0.7 + 0.05 * rng.random() + rise
+            found.append(line(rate, seed, validation, test, **given))
+    return found
+
+
+def test_the_rate_of_the_best_mean_validation_and_its_test_interval():
+    lines = grid()
+    (chosen,) = selection.select(lines)
+    assert set(chosen.learning_rates.values()) == {5e-5} and chosen.lost == ()
+    test = [row['test']['standard']['accuracy'] for row in lines[5:10]]
+    assert chosen.values() == dict(enumerate(test))
+    low, high = stats.t.interval(0.95, 4, np.mean(test), stats.sem(test))
+    assert chosen.interval() == pytest.approx((np.mean(test), low, high))
+    everything = [row['test']['standard']['accuracy'] for row in lines]
+    assert chosen.sensitivity == pytest.approx(np.std(everything, ddof=1))
+    assert chosen.measured == 15 and chosen.statuses['done'] == 15
+
+
+def test_sensitivity_is_over_the_rates_that_are_asked_for():
+    lines = grid()
+    (chosen,) = selection.select(lines, rates=selection.PAPER_RATES)
+    below = [row['test']['standard']['accuracy'] for row in lines[:10]]
+    assert chosen.sensitivity == pytest.approx(np.std(below, ddof=1))
+    (chosen,) = selection.select(lines, rates=(2e-5, 1e-4))
+    assert chosen.measured == 5
+    (alone,) = selection.select(lines[:1])
+    assert math.isnan(alone.sensitivity) and math.isnan(alone.interval().low)
+
+
+def test_test_values_choose_nothing():
+    rng = np.random.default_rng(1)
+    for rule in selection.RULES:
+        lines = grid()
+        (before,) = selection.select(lines, rule=rule)
+        for row in lines:
+            row['test']['standard']['accuracy'] = rng.random()
+        (after,) = selection.select(lines, rule=rule)
+        assert after.learning_rates == before.learning_rates
+
+
+def test_per_seed_each_seed_has_its_own_rate():
+    lines = [line(1e-5, 0, 0.9, 0.1), line(1e-5, 1, 0.5, 0.2), line(1e-5, 2, 0.6, 0.3)]
+    lines += [line(5e-5, 0, 0.8, 0.4), line(5e-5, 1, 0.7, 0.5), line(5e-5, 2, 0.6, 0.6)]
+    (chosen,) = selection.select(lines, rule='per seed')
+    assert chosen.learning_rates == {0: 1e-5, 1: 5e-5, 2: 1e-5}  # of equals the smallest
+    assert chosen.values() == {0: 0.1, 1: 0.5, 2: 0.3}
+    (pooled,) = selection.select(lines)
+    assert set(pooled.learning_rates.values()) == {5e-5}
+    assert chosen.interval('validation').value >= pooled.interval('validation').value
+
+
+def test_the_papers_metric_may_select_and_any_metric_is_told():
+    lines = [line(1e-5, 0, 0.9, 0.8), line(5e-5, 0, 0.2, 0.1)]
+    (chosen,) = selection.select(lines, by='paper')
+    assert chosen.learning_rates == {0: 5e-5} and chosen.values() == {0: 0.9}
+    assert chosen.values(by='standard') == {0: 0.1}
+    assert chosen.values('validation', 'standard', 'mcc') == {0: 0.5}
+
+
+@pytest.mark.parametrize(
+    ('kind', 'named', 'known', 'by', 'expected'),
+    [
+        ('labels', None, {}, 'standard', 'accuracy'),
+        ('labels', 'mcc', {}, 'standard', 'mcc'),
+        ('labels', 'f1', {}, 'paper', 'accuracy'),
+        ('scores', None, {}, 'standard', 'spearman'),
+        ('tags', None, {'entity_f1': 1, 'token_accuracy': 1}, 'standard', 'entity_f1'),
+        ('tags', None, {'token_accuracy': 1}, 'standard', 'token_accuracy'),
+        ('tags', None, {}, 'paper', 'sentence_macro_f1'),
+        ('spans', None, {}, 'standard', 'f1'),
+        ('spans', None, {}, 'paper', 'token_f1'),
+        ('retrieval', None, {}, 'standard', 'ndcg@10'),
+    ],
+)
+def test_what_selects(kind, named, known, by, expected):
+    given = {'kind': kind, 'validation': {'standard': known}}
+    given |= {'metric': named} if named else {}
+    assert selection.metric_of(given, by) == expected
+
+
+def test_a_rate_that_lost_a_seed_is_not_chosen_and_the_loss_is_told():
+    lines = grid()
+    lines[6] = line(5e-5, 1, 0, 0, 'not finite')
+    (chosen,) = selection.select(lines)
+    assert len(chosen.members) == 5
+    assert 5e-5 not in chosen.learning_rates.values() and chosen.lost == ()
+    assert chosen.statuses == {'done': 14, 'not finite': 1, 'collapsed': 0}
+    assert chosen.measured == 14
+    # Where every rate lost one, the best of those that lost the fewest.
+    for place in (0, 5, 10, 11):
+        lines[place] = line(lines[place]['learning_rate'], place % 5, 0, 0, 'not finite')
+    (chosen,) = selection.select(lines)
+    assert set(chosen.learning_rates.values()) == {1e-5} and chosen.lost == (0,)
+
+
+def test_all_that_are_not_finite_are_still_there():
+    lines = [line(rate, seed, 0, 0, 'not finite') for rate in RATES for seed in (0, 1)]
+    (chosen,) = selection.select(lines)
+    assert chosen.members == () and chosen.lost == (0, 1)
+    assert math.isnan(chosen.interval().value) and chosen.statuses['not finite'] == 6
+    (found,) = comparing.compare([chosen, *selection.select(grid(model='b'))])
+    assert found.verdict == 'no verdict' and found.unpaired == 5
+
+
+def test_collapsed_members_count_with_what_they_reached():
+    lines = grid()
+    lines[5] = line(5e-5, 0, 0.79, 0.5, 'collapsed')
+    (chosen,) = selection.select(lines)
+    assert chosen.values()[0] == 0.5 and chosen.statuses['collapsed'] == 1
+    lines[5] |= {'validation': None, 'test': None}
+    (chosen,) = selection.select(lines)
+    assert 5e-5 not in chosen.learning_rates.values()
+
+
+def chosen_of(seeds=5, tasks=('sst2',), rises=(('a', 0.0), ('b', 0.03), ('c', -0.1))):
+    return selection.select(
+        [
+            member
+            for number, task in enumerate(tasks)
+            for place, (model, rise) in enumerate(rises)
+            for member in grid(seeds, 7 * number + place, rise, model=model, task=task)
+        ]
+    )
+
+
+@pytest.mark.parametrize('seeds', [5, 7])
+def test_models_are_compared_by_paired_t_and_holm(seeds):
+    chosen = chosen_of(seeds, tasks=('sst2', 'mnli'))
+    found = comparing.compare(chosen)
+    assert [one[:3] for one in found[:2]] == [('sst2', 'a', 'b'), ('sst2', 'a', 'c')]
+    assert len(found) == 6
+    values = {(one.task, one.model): list(one.values().values()) for one in chosen}
+    raw = [
+        stats.ttest_rel(values[one.task, one.first], values[one.task, one.second])
+        for one in found
+    ]
+    assert [one.found.p for one in found] == pytest.approx([r.pvalue for r in raw])
+    intervals = [tuple(r.confidence_interval(0.95)) for r in raw]
+    assert [one.found[1:3] for one in found] == [pytest.approx(i) for i in intervals]
+    corrected = statistics.holm([r.pvalue for r in raw])
+    assert [one.p for one in found] == pytest.approx(corrected)
+    assert found[1].verdict == 'a is better' and found[2].verdict == 'b is better'
+    for one in found:
+        assert (one.verdict == 'no difference shown') == (one.p > 0.05)
+
+
+def test_below_five_seeds_there_is_no_verdict_and_from_eight_signs_are_flipped():
+    (few,) = comparing.compare(chosen_of(4)[:2])
+    assert few.verdict == 'no verdict' and math.isnan(few.p)
+    assert few.found.difference == pytest.approx(-0.03, abs=0.04)
+    (many,) = comparing.compare(chosen_of(8)[1:])
+    assert many.found.test == 'sign flips' and many.found.p == 2 / 2**8
+
+
+def test_against_one_model_there_are_fewer_comparisons():
+    found = comparing.compare(chosen_of(), against='b')
+    assert [one[1:3] for one in found] == [('b', 'a'), ('b', 'c')]
+    assert all(one.found.difference > 0 for one in found)
+
+
+def test_instances_and_seeds_together():
+    (chosen,) = selection.select(grid())
+    values = {n: np.random.default_rng(n).random(40) for n in range(5)}
+    found = comparing.instance_interval(chosen, lambda member: values[member['seed']])
+    assert found == statistics.two_level_interval([values[n] for n in range(5)])
+    with pytest.raises(ValueError, match=r'\[1, 2\] instances'):
+        comparing.instance_interval(
+            chosen, lambda member: np.ones(1 + (member['seed'] > 2))
+        )
+
+
+def test_an_average_is_over_the_seeds_that_all_tasks_have():
+    chosen = chosen_of(tasks=('sst2', 'mnli'), rises=[('a', 0.0)])
+    values = np.array([list(one.values().values()) for one in chosen])
+    means = values.mean(axis=0)
+    low, high = stats.t.interval(0.95, 4, means.mean(), stats.sem(means))
+    assert comparing.average(chosen) == pytest.approx((means.mean(), low, high))
+    with pytest.raises(ValueError, match='each task once'):
+        comparing.average([*chosen, chosen[0]])
+
+
+def test_borda_counts_the_beaten():
+    chosen = chosen_of(tasks=('sst2', 'mnli', 'qqp'))
+    points, left_out = comparing.borda(chosen)
+    assert points == {'a': 3, 'b': 6, 'c': 0} and left_out == []
+    # Lost on one task: beaten there. Never run on another: that one is left out.
+    lost = selection.select([line(1e-5, 0, 0, 0, 'not finite', model='b')])
+    rest = [one for one in chosen if (one.model, one.task) != ('b', 'sst2')]
+    kept = [one for one in rest if (one.model, one.task) != ('a', 'qqp')]
+    points, left_out = comparing.borda([*kept, *lost])
+    assert points == {'a': 2 + 1, 'b': 0 + 2, 'c': 1 + 0} and left_out == ['qqp']
+    tied, _ = comparing.borda(
+        selection.select([line(1e-5, 0, 0.5, 0.5, model=model) for model in 'ab'])
+    )
+    assert tied == {'a': 0.5, 'b': 0.5}
+
+
+@pytest.mark.parametrize(
+    ('lines', 'options', 'message'),
+    [
+        ([{'model': 'a', 'task': 't'}], {}, 'lacks kind, learning_rate'),
+        ([line(1e-5, 0, 1, 1, 'over')], {}, "'over': there are done, not finite"),
+        ([line(1e-5, 0, 1, 1)] * 2, {}, 'at learning rate 1e-05, seed 0 is there twice'),
+        ([line(1e-5, 0, 1, 1), line(1e-5, 1, 1, 1, steps=2)], {}, 'has steps=2, another'),
+        ([line(1e-5, 0, math.nan, 1)], {}, 'its validation standard accuracy is nan'),
+        ([line(1e-5, 0, 1, 1, metric='em')], {}, 'standard em is None'),
+        ([line(1e-5, 0, 1, 1, kind='texts')], {}, "kind='texts': there are labels"),
+        ([], {'rule': 'best'}, "rule='best'"),
+        ([], {'by': 'test'}, "by='test'"),
+    ],
+)
+def test_bad_input_says_what_is_wrong(lines, options, message):
+    with pytest.raises(ValueError, match=message):
+        selection.select(lines, **options)
+
+
+def test_values_of_other_data_are_not_compared():
+    chosen = selection.select([*grid(), *grid(model='b', data_revision='r2')])
+    with pytest.raises(ValueError, match='sst2: a has .*r1.*, b .*r2'):
+        comparing.compare(chosen)
