@@ -18,6 +18,7 @@ import math
 
 import numpy as np
 
+from jepa_text.evaluation import results
 from jepa_text.measures import statistics
 
 # What selects where a line names no `metric` of its own.
@@ -30,13 +31,10 @@ METRICS = {
 }
 PAPER_METRICS = METRICS | {'tags': 'sentence_macro_f1', 'spans': 'token_f1'}
 RULES = ('pooled', 'per seed')
-STATUSES = ('done', 'not finite', 'collapsed')
 PAPER_RATES = (1e-5, 1e-4)  # between which the paper's Figure 5 looks
 # What the members of one model and task share; else their values are of other things.
-_SHARED = (
-    *('kind', 'metric', 'model_revision', 'data_revision', 'tokenizer', 'steps'),
-    *('batch_size', 'max_length', 'pooling', 'precision'),
-)
+_OWN = ('model', 'task', 'learning_rate', 'seed')
+_SHARED = ('metric', *(key for key in results.CONFIG if key not in _OWN))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -155,7 +153,10 @@ def _chosen(group, by, rule, rates):
                 tested.append(values[1])
     members = (_pooled if rule == 'pooled' else _per_seed)(valued)
     seeds = {line['seed'] for line in group}
-    counts = [(status, [g['status'] for g in group].count(status)) for status in STATUSES]
+    counts = [
+        (status, [g['status'] for g in group].count(status))
+        for status in results.STATUSES
+    ]
     return Chosen(
         model=group[0]['model'],
         task=group[0]['task'],
@@ -195,10 +196,10 @@ def _check(line):
     missing = [key for key in (*needed, 'validation', 'test') if key not in line]
     if missing:
         raise ValueError(f'A result line lacks {", ".join(missing)}: {line}.')
-    if line['status'] not in STATUSES:
+    if line['status'] not in results.STATUSES:
         raise ValueError(
             f'{_name(line)} has the status {line["status"]!r}: there are '
-            f'{", ".join(STATUSES)}.'
+            f'{", ".join(results.STATUSES)}.'
         )
 
 

@@ -88,7 +88,7 @@ def test_the_paper_averages_equal_scores_and_knows_no_grades():
 
 
 def test_queries_without_answer_count_as_zero_in_the_order_of_qrels():
-    qrels = {'z': {'a': 1}, 'gone': {'a': 1}, 'none': {'a': 0, 'b': -1}, 'y': {'b': 1}}
+    qrels = {'z': {'a': 1.0}, 'gone': {'a': 1}, 'none': {'a': 0, 'b': -1}, 'y': {'b': 1}}
     run = {'y': {'b': 1.0}, 'none': {'b': 1.0}, 'z': {'b': 2.0}}
     found = ranking.measure(qrels, run)
     for name, values_N in found.per_instance.items():
@@ -103,6 +103,7 @@ def test_queries_without_answer_count_as_zero_in_the_order_of_qrels():
         ({}, {}, 'qrels are empty'),
         ({'q': {'a': 1}}, {'other': {'a': 1.0}}, "1 queries .* such as 'other'"),
         ({'q': {'a': 1}}, {'q': {'a': np.nan}}, "scores of query 'q': 1 of 1"),
+        ({'q': {'a': np.nan}}, {}, "'a' is nan, but must be a whole"),
         ({'q': {'a': 0.5}}, {'q': {'a': 1.0}}, "'a' is 0.5, but must be a whole"),
     ],
 )

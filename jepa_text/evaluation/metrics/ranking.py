@@ -19,7 +19,7 @@ def measure(qrels, run):
                   twenty on top
 
     By ir-measures (trec_eval's, but for MRR, MS MARCO's) and scikit-learn. Relevance is
-    a whole number, relevant from 1 on; documents without are not relevant. A query that
+    a whole number, relevant from 1 on; documents without are not. A query that
     the run lacks, or that has no relevant document, counts as 0. Instances are the
     queries of `qrels`, in its order. Raises ValueError for queries of the run that
     `qrels` lacks and scores that are not finite.
@@ -44,7 +44,7 @@ def measure(qrels, run):
 
 
 def _checked(qrels, run):
-    """The qrels, their relevance as int, negative ones 0."""
+    """The qrels, their relevance as int; ValueError for what cannot be measured."""
     if not qrels:
         raise ValueError('qrels are empty: there is no query to measure.')
     unknown = [query for query in run if query not in qrels]
@@ -58,13 +58,13 @@ def _checked(qrels, run):
         base.check_finite(scores_M, f'scores of query {query!r}')
     checked = {}
     for query, judged in qrels.items():
-        odd = [d for d, value in judged.items() if value != int(value)]
+        odd = [d for d, value in judged.items() if not float(value).is_integer()]
         if odd:
             raise ValueError(
                 f'qrels of {query!r}: the relevance of {odd[0]!r} is {judged[odd[0]]}, '
                 'but must be a whole number.'
             )
-        checked[query] = {d: max(0, int(value)) for d, value in judged.items()}
+        checked[query] = {d: int(value) for d, value in judged.items()}
     return checked
 
 

@@ -1,0 +1,166 @@
+"""The published values: how many, that they fit each other, and some read by eye."""
+
+import collections
+import itertools
+
+import pytest
+
+from jepa_text.evaluation import published, selection
+
+FIRST, SECOND = '2507.00994', '2606.05173'
+ROWS = published.rows()
+SUMMARY = published.rows(table='results_summary.json')
+
+
+def test_every_row_has_the_same_form():
+    for row in ROWS:
+        assert tuple(row) == published.FIELDS
+        assert isinstance(row['value'], int | float) and row['unit'] in ('%', '')
+        assert row['interval'] is None or row['interval'] >= 0
+        if row['unit'] == '%':
+            assert 0 <= row['value'] <= 100
+    keys = [tuple(row[field] for field in published.FIELDS[:9]) for row in ROWS]
+    assert len(set(keys)) == len(keys)
+    assert {row['paper'] for row in ROWS} == set(published.about())
+
+
+def test_every_table_is_whole():
+    counts = collections.Counter(row['table'] for row in ROWS)
+    # 15 models, 6 checkpoints of 2, 15 mixes, 8 starts; three tasks and their mean.
+    sizes = [15] * 4 + [12] * 4 + [15] * 4 + [8] * 4
+    for table, size in enumerate(sizes, 2):
+        assert counts[str(table)] == 4 * size
+    # 15 metrics of 30 models and tasks, but for those that a task does not have.
+    assert len(SUMMARY) == 30 * 15 - 3 * 2 * (1 + 2)
+    metrics = set(selection.PAPER_METRICS.values())
+    assert {row['metric'] for row in published.rows(paper=FIRST)} <= metrics
+
+
+def test_intervals_are_where_they_were_printed():
+    for row in published.rows(paper=FIRST):
+        is_checkpoint = 6 <= int(row['table']) <= 9
+        is_mean = row['task'] in ('SC', 'TC', 'QA', 'IR')
+        assert (row['interval'] is None) == (is_checkpoint and not is_mean)
+
+
+def test_means_are_those_of_their_tasks():
+    categories = published.about()[FIRST]['categories']
+    groups = collections.defaultdict(dict)
+    for row in published.rows(paper=FIRST):
+        key = [row[field] for field in ('table', 'model', 'objective', 'steps')]
+        groups[(*key, row['masking'])][row['task']] = row['value']
+    assert len(groups) == 200
+    for key, values in groups.items():
+        (category,) = values.keys() & categories.keys()
+        mean = sum(values[task] for task in categories[category]) / 3
+        assert values[category] == pytest.approx(mean, abs=0.0101), key
+
+
+def test_tables_that_repeat_a_model_agree():
+    repeated = collections.defaultdict(set)
+    for row in published.rows(paper=FIRST, model='610M', steps='42000'):
+        if row['masking'] in (None, 0.4):
+            value = row['value'], row['interval']
+            repeated[row['objective'], row['task']].add(value)
+    assert len(repeated) == 2 * 16
+    assert all(len(values) == 1 for values in repeated.values())
+
+
+@pytest.mark.parametrize(
+    ('budget', 'gains'),
+    [
+        (12, (0.63, 0.58, 2.26, 5.04)),
+        (22, (0.24, 0.49, 2.99, -0.25)),
+        (42, (0.85, 0.86, 5.00, 0.33)),
+    ],
+)
+def test_gains_of_a_quarter_of_clm_are_as_known(budget, gains):
+    clm = {12: 3000, 22: 5000, 42: 10000}[budget]
+    steps = f'{clm}+{1000 * budget - clm}'
+    for table, task, gain in zip(range(10, 14), ('SC', 'TC', 'QA', 'IR'), gains):
+        given = dict(table=str(table), task=task)
+        (both,) = published.rows(steps=steps, **given)
+        (alone,) = published.rows(objective='mlm', steps=f'{1000 * budget}', **given)
+        assert both['value'] - alone['value'] == pytest.approx(gain, abs=0.006)
+
+
+# How often of five tasks the hybrid was better, counted from the same file by others.
+WINS = {
+    'mean': (4, 0, 1, 2, 5, 3, 4, 0, 5, 4),
+    'max': (4, 4, 4, 4, 4, 3, 4, 0, 5, 2),
+    'attention': (0, 2, 2, 0, 5, 2, 5, 0, 5, 1),
+}
+METRICS = (
+    *('spectral_entropy', 'effective_rank', 'rank90', 'stable_rank'),
+    *('paper_token_accuracy', 'semantic_probe', 'paper_probe_gap', 'paper_alignment'),
+    *('uniformity', 'distance_ratio'),
+)
+LOWER = ('paper_token_accuracy', 'paper_alignment', 'uniformity', 'distance_ratio')
+
+
+@pytest.mark.parametrize('pooling', WINS)
+def test_wins_of_the_hybrid_are_as_known(pooling):
+    for metric, wins in zip(METRICS, WINS[pooling], strict=True):
+        found = published.rows(table='results_summary.json', metric=metric)
+        values = {
+            (row['objective'], row['task']): row['value']
+            for row in found
+            if row['pooling'] == pooling
+        }
+        sign = -1 if metric in LOWER else 1
+        tasks = {task for _, task in values}
+        better = [sign * values['mlm+jepa', t] > sign * values['mlm', t] for t in tasks]
+        assert (len(tasks), sum(better)) == (5, wins), metric
+
+
+def test_intra_over_inter_is_the_ratio():
+    def key(row):
+        return row['task'], row['pooling'], row['objective']
+
+    for _, group in itertools.groupby(sorted(SUMMARY, key=key), key):
+        value = {row['metric']: row['value'] for row in group}
+        ratio = value['intra_distance'] / value['inter_distance']
+        assert value['distance_ratio'] == pytest.approx(ratio, abs=6e-3)
+        gap = value['semantic_probe'] - value['paper_token_accuracy']
+        assert value['paper_probe_gap'] == pytest.approx(gap, abs=1.6e-3)
+
+
+@pytest.mark.parametrize(
+    ('wanted', 'value', 'interval'),
+    [
+        (('2', '210M', 'mlm', '42000', 0.5, 'sst2'), 91.61, 0.35),
+        (('3', '1B', 'clm', '42000', None, 'conll2003'), 91.93, 0.19),
+        (('4', '610M', 'mlm', '42000', 0.4, 'record'), 39.93, 5.26),
+        (('5', '1B', 'mlm', '42000', 0.5, 'IR'), 81.97, 0.27),
+        (('6', '610M', 'clm', '2000', None, 'mnli'), 60.54, None),
+        (('8', '610M', 'mlm', '1000', 0.4, 'squad_v2'), 50.07, None),
+        (('9', '610M', 'clm', '40000', None, 'IR'), 76.05, 0.59),
+        (('12', '610M', 'clm+mlm', '21000+21000', 0.4, 'record'), 33.60, 11.35),
+        (('17', '610M', 'clm+mlm', '42000+22000', 0.4, 'IR'), 80.70, 0.26),
+        (('15', '610M', 'mlm+mlm', '42000+2000', 0.4, 'conll2003'), 90.89, 1.10),
+    ],
+)
+def test_some_values(wanted, value, interval):
+    fields = ('table', 'model', 'objective', 'steps', 'masking', 'task')
+    (row,) = published.rows(**dict(zip(fields, wanted)))
+    assert (row['value'], row['interval']) == (value, interval)
+
+
+def test_the_second_papers_headline_and_its_mislabeled_row():
+    given = dict(table='results_summary.json', task='sst2', pooling='mean')
+    found = published.rows(metric='uniformity', **given)
+    assert [row['value'] for row in found] == [-0.1596, -0.0520]
+    (row,) = published.rows(table='README', task='qqp', objective='mlm')
+    (log,) = published.rows(
+        table='logs, best epoch', task='qqp', metric='f1', objective='mlm'
+    )
+    assert row['value'] == pytest.approx(100 * log['value'])
+
+
+def test_filters():
+    both = published.rows(paper=FIRST, table=('2', '3'), model='1B')
+    assert len(both) == 40 and {row['table'] for row in both} == {'2', '3'}
+    with pytest.raises(ValueError, match=r"no field 'tabel'\. Did you mean 'table'\?"):
+        published.rows(tabel='2')
+    with pytest.raises(ValueError, match=r"task='sst'\. Did you mean 'sst2'\?"):
+        published.rows(task='sst')
