@@ -11,6 +11,7 @@ through ArrayRecord.
 
 import csv
 import json
+import re
 import warnings
 from pathlib import Path
 from typing import NamedTuple
@@ -21,9 +22,14 @@ from jepa_text.files import paths
 
 SUFFIXES = ('.tsv', '.jsonl', '.ndjson', '.csv', '.json')
 SUFFIXES = (*SUFFIXES, *(f'{suffix}.gz' for suffix in SUFFIXES), '.parquet')
+# Columns of words and tags, a word a line: not tables of rows (data/columns.py).
+COLUMNS = ('.conll', '.iob2', '.bio', '.txt')
+COLUMNS = (*COLUMNS, *(f'{suffix}.gz' for suffix in COLUMNS))
+READ = (*SUFFIXES, *COLUMNS)
 TRAIN = ('train',)
 VALIDATION = ('validation', 'dev', 'valid', 'val')
 TEST = ('test',)
+CALLED = {'dev': 'validation', 'valid': 'validation', 'val': 'validation'}
 TFDS = 'tfds:'
 
 
@@ -66,15 +72,13 @@ def read(path, header=None, skip_short=False):
     return [row for _, row in reading.objects(path)]
 
 
-def splits(
-    path, header=None, train=TRAIN, validation=VALIDATION, test=TEST, skip_short=False
-):
+def splits(path, reader=read, train=TRAIN, validation=VALIDATION, test=TEST):
     """The Splits of files whose names begin with one of these words, the first that has
-    files; of a single file all is `train`.
+    files; of a single file all is `train`. `reader(file)` gives the rows of one.
 
     Where only one of validation and test is there, it is the test set. A folder may hold
-    the files itself or in a folder `data`. 'tfds:NAME' asks tensorflow_datasets, and
-    'hub:NAME' the hub.
+    the files itself or in a folder `data`; a * in the name of a file stands for the word,
+    as in 'en-*.conll'. 'tfds:NAME' asks tensorflow_datasets, and 'hub:NAME' the hub.
     """
     words = (train, validation, test)
     if str(path).startswith(TFDS):
@@ -89,36 +93,44 @@ def splits(
                 f'{", ".join(names) or "none that can be read"}.'
             )
         sides = [
-            [row for file in found[w] for row in read(file, header, skip_short)]
-            if w
-            else None
-            for w in chosen
+            None
+            if word is None
+            else [row for file in found[word] for row in reader(file)]
+            for word in chosen
         ]
     if sides[2] is None:
         sides = (sides[0], None, sides[1])
     return Splits(*sides, revision)
 
 
-def files(path, suffixes=SUFFIXES):
-    """({split: [file, ...]}, the commit of the hub or '') of a folder, file or name on
-    the hub; the split is the first word of a file's name, 'train' of a single file."""
+def files(path):
+    """({word: [file, ...]}, the commit of the hub or '') of a folder, file or name on
+    the hub: the first word of a file's name, 'train' of a single file."""
     if hub.is_name(path):
         found = hub.find(path)
         return found.splits, found.commit
     path = Path(paths.local('The path of the set', path))
     if path.is_file():
         return {'train': [path]}, ''
-    if not path.is_dir():
+    if '*' in path.name and path.parent.is_dir():
+        before, _, after = path.name.partition('*')
+        named = {
+            file: file.name[len(before) : -len(after) or None]
+            for file in path.parent.iterdir()
+            if file.name.startswith(before) and file.name.endswith(after)
+        }
+    elif path.is_dir():
+        folders = [folder for folder in (path, path / 'data') if folder.is_dir()]
+        inside = (file for folder in folders for file in folder.iterdir())
+        named = {file: file.name for file in inside if file.name.endswith(READ)}
+    else:
         raise FileNotFoundError(
             f'There is no file or folder {path}. Get the set first, then give its path; '
             f"or name one on Hugging Face's hub, as '{hub.PREFIX}nyu-mll/glue/sst2'."
         )
     found = {}
-    for folder in (path, path / 'data'):
-        for file in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if file.name.endswith(suffixes):
-                word = file.name.split('.')[0].split('-')[0]
-                found.setdefault(word, []).append(file)
+    for file in sorted(named):
+        found.setdefault(re.split('[.-]', named[file])[0], []).append(file)
     return found, ''
 
 
@@ -130,6 +142,23 @@ def stem(path):
     ('trec', 'sst2')
     """
     return Path(str(path).split('@')[0] if hub.is_name(path) else path).name.split('.')[0]
+
+
+def class_names(path, field):
+    """Names of the classes that a column of a Parquet file holds the numbers of, in their
+    order, as Hugging Face's `datasets` writes them; () if the file tells none."""
+    if not path.name.endswith('.parquet'):
+        return ()
+    from pyarrow import parquet
+
+    said = parquet.read_schema(path).metadata or {}
+    features = json.loads(said.get(b'huggingface', b'{}')).get('info', {})
+    feature = features.get('features', {}).get(field)
+    while isinstance(feature, list | dict):
+        if isinstance(feature, dict) and 'names' in feature:
+            return tuple(feature['names'])
+        feature = feature[0] if isinstance(feature, list) else feature.get('feature')
+    return ()
 
 
 def column(rows, name, where):
@@ -225,8 +254,11 @@ def _prepared(name, words):
     return tuple(sides)
 
 
-def _plain(row):
-    return {
-        key: value.decode() if isinstance(value, bytes) else getattr(value, 'item', str)()
-        for key, value in row.items()
-    }
+def _plain(value):
+    """Rows of numpy and bytes in plain Python."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    value = value.tolist() if hasattr(value, 'tolist') else value
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.decode() if isinstance(value, bytes) else value

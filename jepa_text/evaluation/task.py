@@ -215,27 +215,37 @@ def with_validation(task, share=VALIDATION_SHARE, seed=VALIDATION_SEED):
 
 def shared_texts(task):
     """How many test examples have a text that the training set has, either side of a
-    pair; the same words with other white space between them are the same text."""
-    known = {squeezed(text) for text in task.train.texts()}
-    texts, count = task.test.texts(), len(task.test)
-    sides = [texts[i : i + count] for i in range(0, len(texts), count)]
-    return sum(any(squeezed(x) in known for x in one) for one in zip(*sides))
+    pair, of spans the context; the same words with other white space between them are
+    the same text."""
+    known = {squeezed(text) for side in _telling(task.train) for text in side}
+    sides = zip(*_telling(task.test))
+    return sum(any(squeezed(text) in known for text in one) for one in sides)
 
 
 def roots(whole):
     """For each example a text, the same for all that hang together (union-find): those
-    that share a text, also by way of others."""
-    texts = whole.texts()
-    parent = {text: text for text in texts}
+    that share a text, also by way of others; of spans those that share a context."""
+    first, *others = _telling(whole)
+    parent = {text: text for side in (first, *others) for text in side}
 
     def root(text):
         while parent[text] != text:
             parent[text] = text = parent[parent[text]]
         return text
 
-    for first, second in zip(texts, texts[len(whole) :]):
-        parent[root(second)] = root(first)
-    return [root(text) for text in texts[: len(whole)]]
+    for one, other in zip(first, *others) if others else ():
+        parent[root(other)] = root(one)
+    return [root(text) for text in first]
+
+
+def _telling(whole):
+    """The columns of texts by which one example may tell of another. Not the questions
+    of spans: of another context, the same question has another answer."""
+    texts, count = whole.texts(), len(whole)
+    if whole.second is None:
+        return [texts]
+    is_spans = isinstance(whole.target, list)
+    return [texts[count:]] if is_spans else [texts[:count], texts[count:]]
 
 
 def squeezed(text):

@@ -1,23 +1,25 @@
-"""One task per file: make(**section) -> task.Task.
+"""One kind of task per file: make(**section) -> task.Task or retrieval.Retrieval.
 
-`name` in the section chooses the file, or a task of glue.py; the rest is what `make`
-takes, mostly `path`: a folder or file that is on this machine already;
-jepa_text/data/tables.py says which are read.
+`name` in the section chooses the file, or one of the named tasks that a file has in its
+TASKS; the rest is what `make` takes, mostly `path`: a folder or file on this machine, or
+'hub:NAME/CONFIG@REVISION'; jepa_text/data/tables.py says which are read.
 """
 
 from jepa_text.config import resolve
-from jepa_text.evaluation.tasks import glue
+from jepa_text.evaluation.tasks import glue, ranking, spans, tags
 
 FOLDER = 'evaluation/tasks'
+NAMED = {'glue': glue.TASKS, 'tags': tags.TASKS}
+NAMED |= {'spans': spans.TASKS, 'ranking': ranking.TASKS}
 
 
 def build(section):
-    """The Task of a section; {'name': 'sst2'} is {'name': 'glue', 'task': 'sst2'}."""
+    """The task of a section; {'name': 'sst2'} is {'name': 'glue', 'task': 'sst2'}."""
     name, files = section.get('name'), resolve.names(FOLDER)
-    if name in glue.TASKS:
-        section = {**section, 'name': 'glue', 'task': name}
+    file = next((file for file, known in NAMED.items() if name in known), None)
+    if file is not None:
+        section = {**section, 'name': file, 'task': name}
     elif isinstance(name, str) and '.' not in name and name not in files:
-        raise ValueError(
-            f'{FOLDER} has no {name!r}.{resolve.nearest(name, [*files, *glue.TASKS])}'
-        )
+        known = [*files, *(name for named in NAMED.values() for name in named)]
+        raise ValueError(f'{FOLDER} has no {name!r}.{resolve.nearest(name, known)}')
     return resolve.build(FOLDER, section)

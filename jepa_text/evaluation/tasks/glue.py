@@ -14,6 +14,7 @@ GLUE keeps the labels of its test sets, so its validation set is the test set, a
 arXiv 2507.00994, section 3; the templates of pairs are that paper's where it has any.
 """
 
+import functools
 from typing import NamedTuple
 
 from jepa_text.config import resolve
@@ -106,9 +107,8 @@ def make(task, path='', title=''):
         raise ValueError(f'glue: task={task!r}.{resolve.nearest(task, TASKS)}')
     one = TASKS[task]
     path = path or f'{HUB}/{task.removesuffix("_mismatched")}'
-    found = tables.splits(
-        path, one.header, validation=(), test=one.test, skip_short=one.broken
-    )
+    read = functools.partial(tables.read, header=one.header, skip_short=one.broken)
+    found = tables.splits(path, read, validation=(), test=one.test)
     if found.test is None:
         raise ValueError(
             f'{task} in {path} needs a file whose name begins with {one.test[0]!r} or '

@@ -1,0 +1,123 @@
+"""Which documents answer a query? The named sets, and folders in BEIR's or MLDR's layout.
+
+msmarco    questions to a search engine, passages      Bajaj et al. 2016
+nq         questions, passages of Wikipedia            Kwiatkowski et al. 2019
+mldr       questions on long documents, English        Chen et al. 2024
+
+With `protocol='paper'` as in arXiv 2507.00994, section 3 and appendix B: the corpus has
+labeled documents only, which makes it easy; texts begin 'Query: ' and 'Document: '; and
+where no queries are there to validate on, as in NQ, the test queries are halved, here by
+a seed. Its encoders learn from pairs='hub:hgissbkh/msmarco-pairs'.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from jepa_text.config import resolve
+from jepa_text.data import tables
+from jepa_text.evaluation import judged
+from jepa_text.evaluation.retrieval import Retrieval
+
+PROTOCOLS = ('full', 'paper')
+
+
+class _Set(NamedTuple):
+    """Its name on the hub, where its qrels are, and the paper's text of a document."""
+
+    path: str
+    qrels: str
+    document: str = 'Document: {text}'
+
+
+TASKS = {
+    'msmarco': _Set('hub:BeIR/msmarco', 'hub:BeIR/msmarco-qrels'),
+    'nq': _Set('hub:BeIR/nq', 'hub:BeIR/nq-qrels', 'Document: {title}. {text}'),
+    'mldr': _Set('hub:hgissbkh/mldr-en', 'hub:hgissbkh/mldr-en/default'),
+}
+
+
+def make(
+    path='',
+    qrels='',
+    pairs='',
+    document='',
+    query='',
+    protocol='full',
+    title='',
+    task='',
+    seed=0,
+):
+    """`task` is one of TASKS, or '' for a set of one's own, which is at `path`: a folder
+    as of judged.py, or a name on the hub with the configs corpus and queries.
+
+    `qrels` are in path/qrels, or where this says. `document` and `query` make a text of
+    the fields of a row ('': '{title} {text}' and '{text}', or as `protocol` says).
+    `pairs`, a file or name on the hub with the fields query and positive, is what one
+    learns from, else qrels/train. `seed` deals the halves. Raises ValueError for qrels
+    that name documents or queries that are not there.
+    """
+    for what, given, known in (
+        ('task', task or next(iter(TASKS)), TASKS),
+        ('protocol', protocol, PROTOCOLS),
+    ):
+        if given not in known:
+            near = resolve.nearest(given, known)
+            raise ValueError(f'ranking: {what}={given!r}.{near}')
+    if not path and not task:
+        raise ValueError(
+            f'ranking needs a path, or a task; there are: {", ".join(TASKS)}'
+        )
+    one, is_paper = TASKS.get(task, _Set('', '')), protocol == 'paper'
+    document = document or (one.document if is_paper else '{title} {text}')
+    query = query or ('Query: {text}' if is_paper else '{text}')
+    qrels = qrels or ('' if path else one.qrels)
+    place = judged.places(path or one.path, qrels)
+    where = title or task or tables.stem(path)
+    asked = judged.asked(place, query, where)
+    train, sides = asked.qrels.pop('train', {}), asked.qrels
+    if 'validation' not in sides and is_paper:
+        sides['validation'], sides['test'] = _halves(sides['test'], seed)
+    named = {name for side in sides.values() for found in side.values() for name in found}
+    wanted = named.union(*train.values()) if not pairs else named
+    texts = judged.texts(place.corpus, document, wanted if is_paper else None)
+    judged.check(wanted, texts, 'documents', where)
+    relevant = [(q, d) for q, found in train.items() for d in found if found[d] > 0]
+    learned = [(asked.queries[q], texts[d]) for q, d in relevant if not pairs]
+    if pairs:
+        learned = _pairs(pairs, document, query, where)
+    if is_paper:
+        texts = {key: text for key, text in texts.items() if key in named}
+    queries = {name: asked.queries[name] for side in sides.values() for name in side}
+    return Retrieval(
+        where,
+        judged.without_empty(queries, queries, 'queries', where),
+        judged.without_empty(texts, named, 'documents', where),
+        sides['test'],
+        sides.get('validation'),
+        learned,
+        place.revision,
+    )
+
+
+def _halves(qrels, seed):
+    """(one half, the other) of the queries, dealt by the seed."""
+    names = np.random.default_rng(seed).permutation(sorted(qrels)).tolist()
+    half = round(len(names) / 2)
+    return tuple(
+        {name: qrels[name] for name in sorted(some)}
+        for some in (names[:half], names[half:])
+    )
+
+
+def _pairs(path, document, query, where):
+    rows = tables.splits(path).train
+    texts = tables.column(rows, 'query', f'{where}, pairs of {path}')
+    positives = tables.column(rows, 'positive', f'{where}, pairs of {path}')
+    return [
+        tuple(
+            judged.filled(template, {'text': text}, f'{path}, row {number}')
+            for template, text in ((query, one), (document, other))
+        )
+        for number, (one, other) in enumerate(zip(texts, positives), 1)
+    ]

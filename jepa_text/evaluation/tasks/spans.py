@@ -1,0 +1,199 @@
+"""A question about a text, and the part of it that answers; named sets, and one's own.
+
+squad       questions on Wikipedia                          Rajpurkar et al. 2016
+squad_v2    the same, and some that it does not answer      Rajpurkar et al. 2018
+record      news with an entity left out of a sentence      Zhang et al. 2018
+
+Files: SQuAD's and ReCoRD's own JSON, or a question a row (data/tables.py).
+"""
+
+import warnings
+from typing import NamedTuple
+
+from jepa_text.config import resolve
+from jepa_text.data import tables
+from jepa_text.evaluation import task as tasks
+
+
+class _Set(NamedTuple):
+    """Where it is on the hub; may a question have no answer?"""
+
+    hub: str
+    unanswerable: bool = False
+
+
+TASKS = {
+    'squad': _Set('hub:rajpurkar/squad'),
+    'squad_v2': _Set('hub:rajpurkar/squad_v2', unanswerable=True),
+    'record': _Set('hub:hgissbkh/record'),
+}
+
+
+class _Question(NamedTuple):
+    """`answers`: (start, text), with None for a start that is to be found."""
+
+    where: str
+    question: str
+    context: str
+    answers: list
+
+
+def make(
+    path='',
+    question='question',
+    context='context',
+    answers='answers',
+    ignore_spaces=False,
+    skip_unmatched=False,
+    template='Question: {first}\nContext: {second}',
+    title='',
+    task='',
+    seed=0,
+):
+    """`task` is one of TASKS, or '' for a set of one's own, which is at `path`.
+
+    `question`, `context` and `answers` name the fields of rows. Answers are texts with
+    the character at which they start, as {'text': [...], 'answer_start': [...]} or
+    [{'text': ..., 'answer_start': ...}], or a text or list of texts, each then taken
+    where it is first; none if there is no answer. An answer that is not there in the
+    context is an error, or with `skip_unmatched` left out, and its question if it has no
+    other; how many is a warning. With `ignore_spaces` an answer matches
+    whatever spaces it lacks or has more than the context, of which the part that it
+    matches is then the answer.
+    `template` makes one text of question and context. Splits are as in labeled.py.
+    """
+    if task and task not in TASKS:
+        raise ValueError(f'spans: task={task!r}.{resolve.nearest(task, TASKS)}')
+    one = TASKS.get(task, _Set('', unanswerable=True))
+    if not path and not one.hub:
+        raise ValueError('spans needs a path, or a task; there are: ' + ', '.join(TASKS))
+    path = path or one.hub
+    title = title or task or tables.stem(path)
+    tasks.check_template(template, title)
+    fields = (question, context, answers)
+    found = tables.splits(path, lambda file: _read(file, fields))
+
+    def side(rows, split):
+        where = f'{title}, {split}, in {path}'
+        read = [
+            _question(row, fields, f'{where}, row {n}') for n, row in enumerate(rows, 1)
+        ]
+        return _examples(read, one.unanswerable, ignore_spaces, skip_unmatched, where)
+
+    made = tasks.sides(found, side, seed)
+    return tasks.Task(title, 'spans', 'f1', **made, template=template)
+
+
+def _read(file, fields):
+    """The _Questions of a file, of rows or of paragraphs."""
+    made = []
+    for number, row in enumerate(tables.read(file), 1):
+        where = f'{file}, row {number}'
+        if 'paragraphs' in row:
+            for place, one in enumerate(row['paragraphs'], 1):
+                made += _nested(one, one.get('context'), f'{where}, paragraph {place}')
+        elif 'qas' in row and isinstance(row.get('passage'), dict):
+            made += _nested(row, row['passage'].get('text'), where)
+        else:
+            made.append(_question(row, fields, where))
+    return made
+
+
+def _nested(paragraph, context, where):
+    """SQuAD's questions on a paragraph, or ReCoRD's, which has a `query`."""
+    for number, one in enumerate(paragraph.get('qas') or [], 1):
+        text = one.get('question', one.get('query'))
+        found = [] if one.get('is_impossible') else one.get('answers')
+        yield _Question(f'{where}, question {number}', text, context, _answers(found))
+
+
+def _question(row, fields, where):
+    """The _Question of a row; ReCoRD's as SuperGLUE has it, too."""
+    if isinstance(row, _Question):
+        return row
+    if {'passage', 'query', 'entity_spans'} <= set(row) and fields[1] not in row:
+        spans = row['entity_spans']
+        starts = dict(reversed([*zip(spans['text'], spans['start'])]))
+        found = [(starts.get(text), text) for text in row['answers']]
+        return _Question(where, row['query'], row['passage'], found)
+    question, context, found = (tables.column([row], name, where)[0] for name in fields)
+    return _Question(where, question, context, _answers(found))
+
+
+def _answers(found):
+    """[(start or None, text)] of what `make` says answers may be."""
+    if isinstance(found, dict) and isinstance(found.get('text'), list):
+        starts = found.get('answer_start', found.get('start'))
+        starts = [None] * len(found['text']) if starts is None else starts
+        return list(zip(starts, found['text'], strict=True))
+    some = found if isinstance(found, list) else [found]
+    made = []
+    for one in some:
+        if isinstance(one, dict):
+            made.append((one.get('answer_start', one.get('start')), one.get('text')))
+        elif one:
+            made.append((None, one))
+    return made
+
+
+def _examples(read, unanswerable, ignore_spaces, skip_unmatched, where):
+    kept, targets, missed, left_out = [], [], [], 0
+    for one in read:
+        for what, text in (('question', one.question), ('context', one.context)):
+            if not isinstance(text, str) or not text.strip():
+                raise ValueError(
+                    f'{one.where}: the {what} is {text!r}, and must be a text.'
+                )
+        if not one.answers and not unanswerable:
+            raise ValueError(f'{one.where}: no answer, but every question here has one.')
+        spans = [_span(one.context, *answer, ignore_spaces) for answer in one.answers]
+        for span, (start, text) in zip(spans, one.answers):
+            if span is None:
+                place = '' if start is None else f' at character {start}'
+                missed.append(f'{one.where}: the answer {text!r} is not there{place}')
+        matched = [span for span in spans if span is not None]
+        if matched or not one.answers:
+            kept.append(one)
+            targets.append(matched)
+        else:
+            left_out += 1
+    remedy = (
+        'Mend it, or give ignore_spaces=True where a text is tokenized, or '
+        'skip_unmatched=True to leave such answers out.'
+    )
+    if missed and not skip_unmatched:
+        raise ValueError(
+            f'{missed[0]} in its context; {len(missed):,} of {where} are not. {remedy}'
+        )
+    if missed:
+        warnings.warn(
+            f'{where}: {len(missed):,} answers are not in their contexts and left out, '
+            f'and {left_out:,} questions with them; the first: {missed[0]}.',
+            stacklevel=2,
+        )
+    if not kept:
+        raise ValueError(f'{where}: there is no question.')
+    return tasks.Examples([q.question for q in kept], [q.context for q in kept], targets)
+
+
+def _span(context, start, text, ignore_spaces):
+    """(start, text) of an answer as it is in the context; None if it is not there."""
+    if not isinstance(text, str) or not text.strip():
+        return None
+    if start is None and not ignore_spaces:
+        start = context.find(text)
+    if not ignore_spaces:
+        is_there = isinstance(start, int) and start >= 0
+        is_there = is_there and context[start : start + len(text)] == text
+        return (start, text) if is_there else None
+    # Places of what is no space; of several matches, the one nearest to `start`.
+    places = [n for n, letter in enumerate(context) if not letter.isspace()]
+    squeezed, wanted = ''.join(context.split()), ''.join(text.split())
+    found, at = [], squeezed.find(wanted)
+    while at >= 0:
+        found.append((places[at], places[at + len(wanted) - 1] + 1))
+        at = squeezed.find(wanted, at + 1)
+    if not found:
+        return None
+    begin, end = min(found, key=lambda one: abs(one[0] - (start or 0)))
+    return begin, context[begin:end]

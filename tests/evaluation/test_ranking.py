@@ -1,0 +1,189 @@
+"""Documents and queries are read with who answers whom; what does not fit is said."""
+
+import gzip
+import json
+
+import pytest
+
+from jepa_text.evaluation import retrieval, tasks
+
+CORPUS = {f'd{n}': (f'Title {n}', f'document number {n}') for n in range(12)}
+QUERIES = {f'q{n}': f'query number {n}' for n in range(12)}
+QRELS = {
+    'train': [('q0', 'd0', 1), ('q0', 'd1', 0), ('q1', 'd11', 1)],
+    'dev': [('q2', 'd2', 1)],
+    'test': [('q3', 'd3', 2), ('q3', 'd4', 0), ('q4', 'd4', 1)],
+}
+
+
+def build(name='ranking', **section):
+    return tasks.build({'name': name, **section})
+
+
+def jsonl(path, rows):
+    opener = gzip.open if path.name.endswith('.gz') else open
+    with opener(path, 'wt') as file:
+        file.write(''.join(json.dumps(row) + '\n' for row in rows))
+
+
+def beir(folder, corpus=CORPUS, queries=QUERIES, qrels=QRELS, packed=False):
+    """A folder as BEIR lays it out."""
+    end = 'jsonl.gz' if packed else 'jsonl'
+    rows = [{'_id': k, 'title': t, 'text': x} for k, (t, x) in corpus.items()]
+    jsonl(folder / f'corpus.{end}', rows)
+    rows = [{'_id': k, 'text': x, 'metadata': {}} for k, x in queries.items()]
+    jsonl(folder / f'queries.{end}', rows)
+    (folder / 'qrels').mkdir()
+    for split, rows in qrels.items():
+        lines = ['query-id\tcorpus-id\tscore', *('\t'.join(map(str, r)) for r in rows)]
+        (folder / 'qrels' / f'{split}.tsv').write_text('\n'.join(lines) + '\n')
+
+
+@pytest.mark.parametrize('packed', [False, True])
+def test_a_folder_in_the_layout_of_beir(packed, tmp_path):
+    beir(tmp_path, packed=packed)
+    task = build(path=str(tmp_path), title='mine')
+    assert task.name == 'mine' and len(task.corpus) == 12
+    assert task.corpus['d3'] == 'Title 3 document number 3'
+    assert task.qrels == {'q3': {'d3': 2, 'd4': 0}, 'q4': {'d4': 1}}
+    assert task.validation_qrels == {'q2': {'d2': 1}}
+    # Only what is asked; what was trained on is told by texts.
+    assert task.queries == {name: QUERIES[name] for name in ('q2', 'q3', 'q4')}
+    assert task.pairs == [
+        ('query number 0', 'Title 0 document number 0'),
+        ('query number 1', 'Title 11 document number 11'),
+    ]
+    assert retrieval.shared_texts(task) == 0
+
+
+def test_the_papers_corpus_has_labeled_documents_only(tmp_path):
+    beir(tmp_path)
+    task = build('nq', path=str(tmp_path), protocol='paper')
+    assert task.name == 'nq' and sorted(task.corpus) == ['d2', 'd3', 'd4']
+    assert task.corpus['d3'] == 'Document: Title 3. document number 3'
+    assert task.queries['q4'] == 'Query: query number 4'
+    # Documents that are only learned from are not there to be found.
+    assert task.pairs[1] == (
+        'Query: query number 1',
+        'Document: Title 11. document number 11',
+    )
+    msmarco = build('msmarco', path=str(tmp_path), protocol='paper')
+    assert msmarco.corpus['d3'] == 'Document: document number 3'
+
+
+def test_queries_of_nq_are_halved_by_a_seed(tmp_path):
+    qrels = {'test': [(f'q{n}', f'd{n}', 1) for n in range(11)]}
+    beir(tmp_path, qrels=qrels)
+    made = [build('nq', path=str(tmp_path), protocol='paper', seed=s) for s in (0, 0, 1)]
+    sides = [(set(task.validation_qrels), set(task.qrels)) for task in made]
+    assert sides[0] == sides[1] != sides[2]
+    for one, other in sides:
+        assert not one & other and len(one | other) == 11 and abs(len(one) - 5.5) < 1
+    assert build('nq', path=str(tmp_path)).validation_qrels is None
+
+
+def test_pairs_of_a_file_are_learned_from(tmp_path):
+    beir(tmp_path)
+    jsonl(tmp_path / 'pairs.jsonl', [{'query': 'a', 'positive': 'b'}] * 2)
+    given = dict(path=str(tmp_path), pairs=str(tmp_path / 'pairs.jsonl'))
+    assert build(**given).pairs == [('a', 'b')] * 2
+    paper = build('msmarco', **given, protocol='paper')
+    assert paper.pairs[0] == ('Query: a', 'Document: b')
+    jsonl(tmp_path / 'pairs.jsonl', [{'query': 'a', 'positives': 'b'}])
+    with pytest.raises(ValueError, match="no field 'positive'. Did you mean 'positives'"):
+        build(**given)
+
+
+def test_mldr_has_its_queries_beside_their_answers(tmp_path):
+    corpus = [{'docid': f'd{n}', 'text': f'long {n}'} for n in range(5)]
+    jsonl(tmp_path / 'corpus.jsonl', corpus)
+    for number, split in enumerate(('train', 'dev', 'test')):
+        positive = [{'docid': f'd{number}', 'text': f'long {number}'}]
+        row = dict(query_id=f'q{number}', query=f'why {number}')
+        jsonl(tmp_path / f'{split}.jsonl', [row | dict(positive_passages=positive)])
+    task = build('mldr', path=str(tmp_path), protocol='paper')
+    assert task.qrels == {'q2': {'d2': 1}} and task.validation_qrels == {'q1': {'d1': 1}}
+    assert task.corpus == {'d1': 'Document: long 1', 'd2': 'Document: long 2'}
+    assert task.pairs == [('Query: why 0', 'Document: long 0')]
+    assert len(build('mldr', path=str(tmp_path)).corpus) == 5
+
+
+def test_qrels_that_name_what_is_not_there_are_counted(tmp_path):
+    unknown = [('q3', 'd77', 1), ('q4', 'd99', 1), ('q3', 'd99', 0)]
+    beir(tmp_path, qrels=QRELS | {'test': QRELS['test'] + unknown})
+    with pytest.raises(
+        ValueError, match="name 2 documents that are not there, the first 'd"
+    ):
+        build(path=str(tmp_path))
+    queries = {k: v for k, v in QUERIES.items() if k not in ('q3', 'q4')}
+    (tmp_path / 'b').mkdir()
+    beir(tmp_path / 'b', queries=queries)
+    words = "b, test: the qrels name 2 queries that are not there, the first 'q3'"
+    with pytest.raises(ValueError, match=words):
+        build(path=str(tmp_path / 'b'))
+
+
+def test_empty_documents_are_left_out_where_nobody_asks_for_them(tmp_path):
+    beir(tmp_path, corpus=CORPUS | {'d7': ('', ' '), 'd8': ('', '')})
+    with pytest.warns(UserWarning, match="2 of 12 documents are empty .* first 'd7'"):
+        task = build(path=str(tmp_path))
+    assert len(task.corpus) == 10
+    (tmp_path / 'b').mkdir()
+    beir(tmp_path / 'b', corpus=CORPUS | {'d4': ('', '')})
+    with pytest.raises(
+        ValueError, match="1 documents that the qrels name are empty.*'d4'"
+    ):
+        build(path=str(tmp_path / 'b'))
+
+
+def test_what_is_wrong_is_said(tmp_path):
+    beir(tmp_path)
+    path = str(tmp_path)
+    for given, words in (
+        (dict(document='{titel}'), "does not fit .*Did you mean 'title'"),
+        (dict(protocol='papers'), "protocol='papers'. Did you mean 'paper'"),
+        (dict(task='msmacro'), "Did you mean 'msmarco'"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            build(path=path, **given)
+    with pytest.raises(ValueError, match='needs a path, or a task'):
+        build()
+    with pytest.raises(FileNotFoundError, match='no folder .*files corpus.jsonl'):
+        build(path=str(tmp_path / 'none'))
+    qrels = tmp_path / 'qrels' / 'test.tsv'
+    for text, words in (
+        ('query-id\tcorpus-id\tscore\nq3\td3\thigh\n', "row 1: the score is 'high'"),
+        ('query-id\tcorpus-id\tscore\nq3\td3\t0.5\n', "row 1: the score is '0.5'"),
+        ('q3\td3\t1\nq3\td4\t1\n', "row 1, has no field 'query-id'"),
+        (
+            'query-id\tcorpus-id\tscore\nq3\td3\t1\nq3\td3\t2\n',
+            "row 2: document 'd3' has the score 2 for query 'q3', and 1 before",
+        ),
+    ):
+        qrels.write_text(text)
+        with pytest.raises(ValueError, match=words):
+            build(path=path)
+    qrels.write_text('query-id\tcorpus-id\tscore\nq3\td3\t1\n')
+    jsonl(tmp_path / 'corpus.jsonl', [{'_id': 'd1', 'text': 'a'}] * 2)
+    with pytest.raises(ValueError, match="row 2: the id 'd1' is there twice"):
+        build(path=path)
+    qrels.unlink()
+    with pytest.raises(FileNotFoundError, match='There is no test among the files'):
+        build(path=path)
+
+
+def test_pairs_of_ones_own_are_retrieval(tmp_path):
+    rows = [dict(q=f'query {n}', a=f'answer {n // 2}') for n in range(40)]
+    jsonl(tmp_path / 'mine.jsonl', rows)
+    given = dict(query='q', document='a')
+    task = build('query_pairs', path=str(tmp_path / 'mine.jsonl'), **given)
+    assert task.name == 'mine' and len(task.corpus) == 20
+    assert len(task.qrels) == len(task.queries) == 16 and len(task.pairs) == 24
+    answer = {row['q']: row['a'] for row in rows}
+    for query, found in task.qrels.items():
+        (document,) = found
+        assert task.corpus[document] == answer[task.queries[query]]
+    # An answer that was learned from answers no query of the test.
+    learned = {document for _, document in task.pairs}
+    assert not learned & {task.corpus[d] for found in task.qrels.values() for d in found}
+    assert retrieval.shared_texts(task) == 0 and task.validation_qrels is None

@@ -1,0 +1,224 @@
+"""Answers are where their files say in their contexts, whatever the format."""
+
+import json
+
+import pytest
+
+from jepa_text.evaluation import task as examples
+from jepa_text.evaluation import tasks
+
+CONTEXT = 'Ann met Bob. Bob met Ann in Oslo.'
+QUESTIONS = [('Where?', [(28, 'Oslo')]), ('Who met Bob?', [(0, 'Ann'), (21, 'Ann')])]
+
+
+def build(name='spans', **section):
+    return tasks.build({'name': name, **section})
+
+
+def squad(path, questions=QUESTIONS, count=3):
+    """SQuAD's own JSON: articles of two paragraphs."""
+    qas = [
+        {
+            'question': question,
+            'id': '1',
+            'answers': [{'text': t, 'answer_start': s} for s, t in answers],
+            'is_impossible': not answers,
+        }
+        for question, answers in questions
+    ]
+    articles = [
+        {
+            'title': 'T',
+            'paragraphs': [
+                {'context': CONTEXT + f' {n}{side}', 'qas': qas} for side in 'ab'
+            ],
+        }
+        for n in range(count)
+    ]
+    path.write_text(json.dumps({'version': '1.1', 'data': articles}))
+
+
+def jsonl(path, rows):
+    path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+
+
+def holds(task):
+    """Is every answer where it is said to be?"""
+    for part in (task.train, task.test):
+        for context, answers in zip(part.second, part.target):
+            for start, text in answers:
+                assert context[start : start + len(text)] == text
+    return True
+
+
+def test_the_files_of_squad(tmp_path):
+    squad(tmp_path / 'train-v1.1.json')
+    squad(tmp_path / 'dev-v1.1.json', count=1)
+    task = build('squad', path=str(tmp_path))
+    assert (task.kind, task.metric, task.validation) == ('spans', 'f1', None)
+    assert len(task.train) == 12 and len(task.test) == 4 and holds(task)
+    assert task.test.first[:2] == ['Where?', 'Who met Bob?']
+    assert task.test.target[:2] == [[(28, 'Oslo')], [(0, 'Ann'), (21, 'Ann')]]
+    assert task.template.format(first='Q', second='C') == 'Question: Q\nContext: C'
+
+
+def test_questions_without_an_answer_are_of_squad_v2_only(tmp_path):
+    for name in ('train-v2.0.json', 'dev-v2.0.json'):
+        squad(tmp_path / name, [*QUESTIONS, ('Why?', [])])
+    task = build('squad_v2', path=str(tmp_path))
+    assert task.test.target[2] == [] and len(task.test) == 18
+    with pytest.raises(
+        ValueError, match='question 3: no answer, but every question here'
+    ):
+        build('squad', path=str(tmp_path))
+
+
+def test_rows_of_every_form_are_the_same(tmp_path):
+    forms = [
+        lambda answers: {
+            'text': [t for _, t in answers],
+            'answer_start': [s for s, _ in answers],
+        },
+        lambda answers: [{'text': t, 'answer_start': s} for s, t in answers],
+        lambda answers: [{'text': t, 'start': s} for s, t in answers],
+        # Without a start, where it is first.
+        lambda answers: [t for _, t in answers],
+    ]
+    for number, form in enumerate(forms):
+        rows = [
+            dict(question=q, context=f'{CONTEXT} {n}', answers=form(answers))
+            for n in range(9)
+            for q, answers in [*QUESTIONS[:1], ('Whose?', [])]
+        ]
+        path = tmp_path / f'{number}.jsonl'
+        jsonl(path, rows)
+        task = build(path=str(path))
+        assert holds(task) and sorted(map(str, task.train.target)) == sorted(
+            map(str, [[], [(28, 'Oslo')]] * (len(task.train) // 2))
+        )
+        # Questions on one context are on one side.
+        assert not set(task.train.second) & set(task.test.second)
+        # The same question of another context is another.
+        assert set(task.train.first) == set(task.test.first)
+        assert examples.shared_texts(task) == 0
+
+
+def test_record_has_entities_as_answers(tmp_path):
+    passage = 'Bob met Ann.\n@highlight\nAnn is well'
+    answers = [
+        {'start': 8, 'end': 10, 'text': 'Ann'},
+        {'start': 24, 'end': 26, 'text': 'Ann'},
+    ]
+    own = {
+        'passage': {'text': passage, 'entities': [{'start': 0, 'end': 2}]},
+        'qas': [{'query': '@placeholder is a person', 'answers': answers}],
+    }
+    superglue = {
+        'passage': passage,
+        'query': '@placeholder is a person',
+        'entities': ['Bob', 'Ann'],
+        'entity_spans': {
+            'text': ['Bob', 'Ann', 'Ann'],
+            'start': [0, 8, 24],
+            'end': [3, 11, 27],
+        },
+        'answers': ['Ann'],
+    }
+    (tmp_path / 'own.json').write_text(json.dumps({'data': [own] * 2}))
+    for split in ('train', 'dev'):
+        (tmp_path / f'{split}.json').write_text(json.dumps({'data': [own] * 2}))
+    task = build('record', path=str(tmp_path))
+    assert task.test.target == [[(8, 'Ann'), (24, 'Ann')]] * 2 and holds(task)
+    for split in ('train', 'dev'):
+        (tmp_path / f'{split}.json').unlink()
+        jsonl(tmp_path / f'{split}.jsonl', [superglue] * 3)
+    assert build('record', path=str(tmp_path)).test.target == [[(8, 'Ann')]] * 3
+
+
+TOKENIZED = 'In 2008 , 19 . 3 % were here , then 20 . 5 % . In all 19 . 3 %'
+
+
+def test_answers_match_a_tokenized_context_ignoring_spaces(tmp_path):
+    rows = [
+        dict(q=f'How many {n}?', passage=f'{TOKENIZED} {n}', a='19.3%') for n in range(9)
+    ]
+    jsonl(tmp_path / 'a.jsonl', rows)
+    given = dict(
+        path=str(tmp_path / 'a.jsonl'), question='q', context='passage', answers='a'
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"row 1: the answer '19.3%' is not there in .*; 9 of",
+    ):
+        build(**given)
+    task = build(**given, ignore_spaces=True)
+    assert holds(task) and task.test.target[0] == [(10, '19 . 3 %')]
+    # Of several, the nearest to the start that is said.
+    jsonl(
+        tmp_path / 'b.jsonl', [r | {'a': [{'text': '19.3%', 'start': 40}]} for r in rows]
+    )
+    given['path'] = str(tmp_path / 'b.jsonl')
+    assert build(**given, ignore_spaces=True).test.target[0] == [(54, '19 . 3 %')]
+
+
+def test_answers_that_are_not_there_are_an_error_or_counted(tmp_path):
+    questions = [*QUESTIONS, ('Who?', [(4, 'Ann')]), ('What?', [(0, 'Ann'), (1, 'Bob')])]
+    squad(tmp_path / 'train.json', questions)
+    squad(tmp_path / 'dev.json')
+    words = (
+        "question 3: the answer 'Ann' is not there at character 4 in its context; 12 of"
+    )
+    with pytest.raises(ValueError, match=words):
+        build(path=str(tmp_path))
+    with pytest.warns(
+        UserWarning, match='12 answers are not .* and 6 questions with them'
+    ):
+        task = build(path=str(tmp_path), skip_unmatched=True)
+    # One of two answers is left, and no question becomes one without an answer.
+    assert len(task.train) == 18 and [] not in task.train.target and holds(task)
+    assert task.train.target[2] == [(0, 'Ann')]
+
+
+@pytest.mark.parametrize(
+    ('row', 'words'),
+    [
+        ({'question': ' '}, "row 1: the question is ' ', and must be a text"),
+        ({'context': None}, 'row 1: the context is None'),
+        (
+            {'answers': [{'text': 'Oslo', 'answer_start': 29}]},
+            'not there at character 29',
+        ),
+        (
+            {'answers': [{'text': 'Oslo', 'answer_start': -5}]},
+            'not there at character -5',
+        ),
+        ({'answers': ['']}, None),
+        ({'answers': [3]}, 'the answer 3 is not there'),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_row(row, words, tmp_path):
+    good = dict(question='Where?', context=CONTEXT, answers=['Oslo'])
+    for split in ('train', 'test'):
+        jsonl(tmp_path / f'{split}.jsonl', [good | row])
+    if words is None:
+        assert build(path=str(tmp_path)).test.target == [[]]
+        return
+    with pytest.raises(ValueError, match=words):
+        build(path=str(tmp_path))
+
+
+def test_a_wrong_field_gives_the_nearest(tmp_path):
+    jsonl(tmp_path / 'a.jsonl', [dict(question='q', contexts='c', answers=[])])
+    with pytest.raises(ValueError, match="no field 'context'. Did you mean 'contexts'"):
+        build(path=str(tmp_path / 'a.jsonl'))
+
+
+def test_the_papers_rule_keeps_a_context_on_one_side(tmp_path):
+    rows = [
+        dict(question=f'Where {n}?', context=f'{CONTEXT} {n // 5}', answers=['Oslo'])
+        for n in range(100)
+    ]
+    for split in ('train', 'test'):
+        jsonl(tmp_path / f'{split}.jsonl', rows)
+    made = examples.with_validation(build(path=str(tmp_path)))
+    assert len(made.validation) == 5 and len(set(made.validation.second)) == 1

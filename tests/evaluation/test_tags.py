@@ -1,0 +1,205 @@
+"""Words with a tag each are read from columns and rows alike; what is wrong is said."""
+
+import gzip
+import json
+
+import pytest
+
+from jepa_text.data import columns
+from jepa_text.evaluation import task as examples
+from jepa_text.evaluation import tasks
+
+WORDS = [['EU', 'rejects', 'German', 'call'], ['Peter', 'Blackburn'], ['#', '5']]
+TAGS = [['B-ORG', 'O', 'B-MISC', 'O'], ['B-PER', 'I-PER'], ['O', 'O']]
+# As the files of 2003 have it: B- only between two entities that touch.
+CONLL = """-DOCSTART- -X- -X- O
+
+EU NNP B-NP I-ORG
+rejects VBZ B-VP O
+German JJ B-NP I-MISC
+call NN I-NP O
+
+Peter NNP B-NP I-PER
+Blackburn NNP I-NP I-PER
+
+
+# # B-NP O
+5 CD I-NP O
+"""
+UNER = """# newdoc id = 1
+# sent_id = 1
+# text = EU rejects German call
+1\tEU\tB-ORG\t-\tann
+2\trejects\tO\t-\tann
+3\tGerman\tB-OTH\t-\tann
+4\tcall\tO\t-\tann
+"""
+
+
+def build(name='tags', **section):
+    return tasks.build({'name': name, **section})
+
+
+def repeated(text, count=4):
+    return '\n'.join([text] * count)
+
+
+def write_rows(path, words, tags, count=4, fields=('tokens', 'tags')):
+    rows = [dict(zip(fields, pair)) for pair in zip(words, tags)] * count
+    path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+
+
+def splits(folder, text, ending, names=('train', 'valid', 'test')):
+    for name in names:
+        (folder / f'{name}{ending}').write_text(repeated(text))
+
+
+def test_the_files_of_conll_2003_become_iob2(tmp_path):
+    splits(tmp_path, CONLL, '.txt')
+    task = build('conll2003', path=str(tmp_path))
+    assert task.kind == 'tags' and task.metric == 'entity_f1' and task.name == 'conll2003'
+    for part in (task.train, task.validation, task.test):
+        assert part.first[:3] == WORDS and part.target[:3] == TAGS and len(part) == 12
+
+
+def test_files_that_end_in_their_split_are_named_by_a_star(tmp_path):
+    for name in ('eng.train', 'eng.testa', 'eng.testb'):
+        (tmp_path / name).write_text(repeated(CONLL, len(name)))
+    task = build('conll2003', path=str(tmp_path / 'eng.*'))
+    assert len(task.validation) == 27 and task.test.target[:3] == TAGS
+
+
+def test_touching_entities_of_iob1_stay_two(tmp_path):
+    (tmp_path / 'a.conll').write_text(repeated('a I-X\nb B-X\nc I-Y\nd O\ne I-Y\n'))
+    (tmp_path / 'b.conll').write_text(repeated('f O\n'))
+    made = [columns.sentences(tmp_path / 'a.conll')[0].tags]
+    assert made == [['I-X', 'B-X', 'I-Y', 'O', 'I-Y']]
+    splits(tmp_path, 'a I-X\nb B-X\nc I-Y\nd O\ne I-Y\n', '.conll')
+    task = build(path=str(tmp_path), scheme='iob1')
+    assert task.test.target[0] == ['B-X', 'B-X', 'B-Y', 'O', 'B-Y']
+    with pytest.raises(ValueError, match="line 1: word 1 has the tag 'I-X' after 'O'"):
+        build(path=str(tmp_path))
+
+
+def test_single_and_last_words_of_bioes(tmp_path):
+    splits(tmp_path, 'a B-X\nb I-X\nc E-X\nd S-Y\ne O\n', '.conll')
+    task = build(path=str(tmp_path), scheme='bioes')
+    assert task.test.target[0] == ['B-X', 'I-X', 'I-X', 'B-Y', 'O']
+
+
+def test_uner_has_numbers_comments_and_a_type_that_counts_as_none(tmp_path):
+    for name in ('train', 'dev', 'test'):
+        (tmp_path / f'en_ewt-ud-{name}.iob2').write_text(repeated(UNER))
+    task = build('uner', path=str(tmp_path / 'en_ewt-ud-*.iob2'))
+    assert task.test.first[0] == WORDS[0] and len(task.validation) == 4
+    assert task.test.target[0] == ['B-ORG', 'O', 'O', 'O']
+
+
+def test_the_brackets_of_ontonotes(tmp_path):
+    text = 'the x (ORG*\nEU x *)\nin x *\nMay x (DATE*)\n'
+    text = f'#begin document (a); part 000\n{text}\n#end document\n'
+    splits(tmp_path, text, '.conll')
+    task = build('ontonotes5', path=str(tmp_path))
+    assert task.test.first[0] == ['the', 'EU', 'in', 'May'] and len(task.test) == 4
+    assert task.test.target[0] == ['B-ORG', 'I-ORG', 'O', 'B-DATE']
+
+
+def test_rows_of_names_and_of_numbers_are_the_same(tmp_path):
+    names = ['O', 'B-PER', 'I-PER', 'B-ORG', 'I-ORG', 'B-MISC']
+    numbers = [[names.index(tag) for tag in tags] for tags in TAGS]
+    write_rows(tmp_path / 'a.jsonl', WORDS, TAGS)
+    write_rows(tmp_path / 'b.jsonl', WORDS, numbers, fields=('words', 'ner'))
+    one = build(path=str(tmp_path / 'a.jsonl'))
+    other = build(path=str(tmp_path / 'b.jsonl'), names=names)
+    assert (one.name, other.name) == ('a', 'b')
+    assert one.test.first == other.test.first and one.train.target == other.train.target
+    # No sentence is on both sides.
+    assert not set(one.train.texts()) & set(one.test.texts())
+    with pytest.raises(ValueError, match=r'row 1 has the tag 3, .* file does not name'):
+        build(path=str(tmp_path / 'b.jsonl'))
+    with pytest.raises(ValueError, match=r'row 1 has the tag 3, and names has 3'):
+        build(path=str(tmp_path / 'b.jsonl'), names=names[:3])
+
+
+def test_parquet_of_hugging_face_names_its_numbers(tmp_path):
+    pyarrow = pytest.importorskip('pyarrow')
+    from pyarrow import parquet
+
+    names = ['O', 'B-ORG', 'B-MISC', 'B-PER', 'I-PER']
+    label = {'names': names, '_type': 'ClassLabel'}
+    numbers = [[names.index(tag) for tag in tags] for tags in TAGS] * 4
+    for number, feature in enumerate(
+        ({'feature': label, '_type': 'Sequence'}, [label], {'feature': label})
+    ):
+        features = {'tokens': {'_type': 'Sequence'}, 'ner_tags': feature}
+        about = json.dumps({'info': {'features': features}})
+        table = pyarrow.table({'tokens': WORDS * 4, 'ner_tags': numbers})
+        table = table.replace_schema_metadata({'huggingface': about})
+        path = tmp_path / f'{number}.parquet'
+        parquet.write_table(table, path)
+        task = build('conll2003', path=str(path))
+        assert sorted(task.train.target + task.test.target) == sorted(TAGS * 4)
+
+
+def test_parts_of_speech_are_measured_by_word(tmp_path):
+    path = tmp_path / 'brown.conll.gz'
+    with gzip.open(path, 'wt') as file:
+        for n in range(9):
+            file.write(f'The\tAT\njury{n}\tNN\n\n')
+    task = build(path=str(path))
+    assert task.metric == 'token_accuracy' and len(task.train) + len(task.test) == 9
+    assert examples.with_validation(task).validation.target[0] == ['AT', 'NN']
+
+
+def test_columns_of_choice(tmp_path):
+    splits(tmp_path, CONLL, '.conll')
+    task = build(path=str(tmp_path), tags=1, scheme='iob1')
+    assert task.test.target[1] == ['NNP', 'NNP'] and task.metric == 'token_accuracy'
+    splits(tmp_path, 'word\ttag\nEU\tB-ORG\n', '.tsv')
+    with pytest.raises(ValueError, match='be the numbers of two'):
+        build(path=str(tmp_path), words='word')
+
+
+@pytest.mark.parametrize(
+    ('name', 'text', 'words'),
+    [
+        ('a.conll', 'EU NNP B-ORG\nrejects O\n', 'line 2 has 2 columns, the line before'),
+        ('a.conll', 'EU\n', 'line 1 has 1 columns'),
+        ('a.jsonl', '{"tokens": ["a"], "tags": []}\n', 'row 1 has 1 words and 0 tags'),
+        ('a.jsonl', '{"tokens": [], "tags": []}\n', 'row 1 has 0 words and 0 tags'),
+        ('a.jsonl', '{"tokens": [" "], "tags": ["O"]}\n', "row 1 has the word ' '"),
+        (
+            'a.jsonl',
+            '{"tokens": "a b", "tags": "O O"}\n',
+            'row 1: words and tags must be',
+        ),
+        ('a.jsonl', '{"token": ["a"], "tags": ["O"]}\n', "Did you mean 'token'"),
+        ('a.jsonl', '{"tokens": ["a"], "tag": ["O"]}\n', "Did you mean 'tag'"),
+        ('a.conll', 'a (X*\n', 'does not end with its sentence'),
+        ('a.conll', 'a (X*\nb (Y*)\n', r"has the tag '\(Y\*\)'"),
+        ('a.conll', 'a *)\n', r"has the tag '\*\)'"),
+        ('a.conll', '\n', 'there is no sentence'),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_line(name, text, words, tmp_path):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=words):
+        build(path=str(tmp_path / name))
+
+
+def test_tags_outside_the_set_are_refused(tmp_path):
+    splits(tmp_path, CONLL.replace('ORG', 'COMPANY'), '.txt')
+    words = "word 1 has the tag 'B-COMPANY', which is none of the set"
+    with pytest.raises(ValueError, match=f'train.txt, line 3: {words}'):
+        build('conll2003', path=str(tmp_path))
+    with pytest.raises(ValueError, match="the tag 'B-MISC', .*Did you mean 'I-MISC'"):
+        build(path=str(tmp_path), labels=('O', 'B-COMPANY', 'I-MISC'), scheme='iob1')
+    with pytest.raises(ValueError, match="scheme='iob3'. Did you mean 'iob"):
+        build(path=str(tmp_path), scheme='iob3')
+
+
+def test_a_wrong_name_gives_the_nearest():
+    with pytest.raises(ValueError, match="Did you mean 'conll2003'"):
+        build('conll2030')
+    with pytest.raises(ValueError, match='tags needs a path, or a task'):
+        build()
