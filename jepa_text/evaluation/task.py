@@ -16,6 +16,7 @@ import dataclasses
 import math
 import re
 import string
+import warnings
 
 import numpy as np
 
@@ -210,6 +211,13 @@ def with_validation(task, share=VALIDATION_SHARE, seed=VALIDATION_SEED):
             'than 0 and less than 1.'
         )
     train, validation = train_test_split(task.train, seed, share)
+    if len(validation) < share * len(task.train) / 2:
+        warnings.warn(
+            f'{task.name}: {len(validation):,} of {len(task.train):,} training examples '
+            f'are the validation set, not {share:.0%}: most hang together by the texts '
+            'that they share. Give a file `validation`.',
+            stacklevel=2,
+        )
     return dataclasses.replace(task, train=train, validation=validation)
 
 
@@ -217,9 +225,8 @@ def shared_texts(task):
     """How many test examples have a text that the training set has, either side of a
     pair, of spans the context; the same words with other white space between them are
     the same text."""
-    known = {squeezed(text) for side in _telling(task.train) for text in side}
-    sides = zip(*_telling(task.test))
-    return sum(any(squeezed(text) in known for text in one) for one in sides)
+    known = {text for side in _telling(task.train) for text in side}
+    return sum(not known.isdisjoint(one) for one in zip(*_telling(task.test)))
 
 
 def roots(whole):
@@ -240,8 +247,9 @@ def roots(whole):
 
 def _telling(whole):
     """The columns of texts by which one example may tell of another. Not the questions
-    of spans: of another context, the same question has another answer."""
-    texts, count = whole.texts(), len(whole)
+    of spans: of another context, the same question has another answer. White space
+    between words does not make another text."""
+    texts, count = [squeezed(text) for text in whole.texts()], len(whole)
     if whole.second is None:
         return [texts]
     is_spans = isinstance(whole.target, list)

@@ -179,6 +179,18 @@ def test_answers_that_are_not_there_are_an_error_or_counted(tmp_path):
     assert task.train.target[2] == [(0, 'Ann')]
 
 
+def test_a_text_may_stand_for_no_answer(tmp_path):
+    rows = [
+        dict(question=f'Where {n}?', context=f'{CONTEXT} {n}', answers=answer)
+        for n, answer in enumerate(['Oslo', 'unknown'] * 6)
+    ]
+    jsonl(tmp_path / 'a.jsonl', rows)
+    task = build(path=str(tmp_path / 'a.jsonl'), no_answer='unknown')
+    assert sorted(map(len, task.train.target + task.test.target)) == [0] * 6 + [1] * 6
+    with pytest.raises(ValueError, match="the answer 'unknown' is not there in .*; 6 of"):
+        build(path=str(tmp_path / 'a.jsonl'))
+
+
 @pytest.mark.parametrize(
     ('row', 'words'),
     [

@@ -52,6 +52,21 @@ def test_questions_on_one_context_stay_on_one_side():
     assert not set(made.validation.second) & set(made.train.second)
 
 
+def test_a_text_with_other_spaces_is_the_same_text():
+    texts = [f'the text{" " * (1 + n % 3)}{n // 3}' for n in range(60)]
+    whole = tasks.examples(texts, None, ['a', 'b'] * 30)
+    train, test = tasks.train_test_split(whole)
+    assert not {t.split()[-1] for t in train.first} & {t.split()[-1] for t in test.first}
+
+
+def test_a_validation_set_that_cannot_be_as_large_is_told():
+    first = [f'a {max(0, n - 94)}' for n in range(100)]
+    whole = tasks.Examples(first, [f'b {n}' for n in range(100)], np.zeros(100))
+    task = tasks.Task('t', 'scores', 'spearman', whole, whole)
+    with pytest.warns(UserWarning, match='t: 5 of 100 .* not 20%: most hang together'):
+        assert len(tasks.with_validation(task, share=0.2).validation) == 5
+
+
 @pytest.mark.parametrize('share', [0, 1, -0.1, float('nan')])
 def test_no_share_of_all_or_nothing(share):
     task = tasks.Task('t', 'labels', 'accuracy', labeled(40), labeled(9))

@@ -57,13 +57,11 @@ def make(
     learns from, else qrels/train. `seed` deals the halves. Raises ValueError for qrels
     that name documents or queries that are not there.
     """
-    for what, given, known in (
-        ('task', task or next(iter(TASKS)), TASKS),
-        ('protocol', protocol, PROTOCOLS),
-    ):
-        if given not in known:
-            near = resolve.nearest(given, known)
-            raise ValueError(f'ranking: {what}={given!r}.{near}')
+    if task and task not in TASKS:
+        raise ValueError(f'ranking: task={task!r}.{resolve.nearest(task, TASKS)}')
+    if protocol not in PROTOCOLS:
+        near = resolve.nearest(protocol, PROTOCOLS)
+        raise ValueError(f'ranking: protocol={protocol!r}.{near}')
     if not path and not task:
         raise ValueError(
             f'ranking needs a path, or a task; there are: {", ".join(TASKS)}'
@@ -82,10 +80,10 @@ def make(
     wanted = named.union(*train.values()) if not pairs else named
     texts = judged.texts(place.corpus, document, wanted if is_paper else None)
     judged.check(wanted, texts, 'documents', where)
-    relevant = [(q, d) for q, found in train.items() for d in found if found[d] > 0]
-    learned = [(asked.queries[q], texts[d]) for q, d in relevant if not pairs]
     if pairs:
         learned = _pairs(pairs, document, query, where)
+    else:
+        learned = _relevant(train, asked.queries, texts)
     if is_paper:
         texts = {key: text for key, text in texts.items() if key in named}
     queries = {name: asked.queries[name] for side in sides.values() for name in side}
@@ -108,6 +106,11 @@ def _halves(qrels, seed):
         {name: qrels[name] for name in sorted(some)}
         for some in (names[:half], names[half:])
     )
+
+
+def _relevant(qrels, queries, texts):
+    pairs = [(q, d) for q, found in qrels.items() for d in found if found[d] > 0]
+    return [(queries[q], texts[d]) for q, d in pairs]
 
 
 def _pairs(path, document, query, where):

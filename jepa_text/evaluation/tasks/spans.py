@@ -43,6 +43,7 @@ def make(
     question='question',
     context='context',
     answers='answers',
+    no_answer='',
     ignore_spaces=False,
     skip_unmatched=False,
     template='Question: {first}\nContext: {second}',
@@ -55,11 +56,11 @@ def make(
     `question`, `context` and `answers` name the fields of rows. Answers are texts with
     the character at which they start, as {'text': [...], 'answer_start': [...]} or
     [{'text': ..., 'answer_start': ...}], or a text or list of texts, each then taken
-    where it is first; none if there is no answer. An answer that is not there in the
-    context is an error, or with `skip_unmatched` left out, and its question if it has no
-    other; how many is a warning. With `ignore_spaces` an answer matches
-    whatever spaces it lacks or has more than the context, of which the part that it
-    matches is then the answer.
+    where it is first; none if there is no answer, or if it is the text `no_answer`. An
+    answer that is not there in the context is an error, or with `skip_unmatched` left
+    out, and its question if it has no other; how many is a warning. With `ignore_spaces`
+    an answer matches whatever spaces it lacks or has more than the context, of which the
+    part that it matches is then the answer.
     `template` makes one text of question and context. Splits are as in labeled.py.
     """
     if task and task not in TASKS:
@@ -78,6 +79,8 @@ def make(
         read = [
             _question(row, fields, f'{where}, row {n}') for n, row in enumerate(rows, 1)
         ]
+        if no_answer:
+            read = [_without(one_of, no_answer) for one_of in read]
         return _examples(read, one.unanswerable, ignore_spaces, skip_unmatched, where)
 
     made = tasks.sides(found, side, seed)
@@ -134,6 +137,11 @@ def _answers(found):
         elif one:
             made.append((None, one))
     return made
+
+
+def _without(one, no_answer):
+    kept = [(start, text) for start, text in one.answers if text != no_answer]
+    return one._replace(answers=kept)
 
 
 def _examples(read, unanswerable, ignore_spaces, skip_unmatched, where):
