@@ -53,7 +53,7 @@ def config_hash(config):
             'not be told apart. Where there is no commit, give a checksum.'
         )
     counted = {key: value for key, value in config.items() if key not in FREE}
-    return checksums.checksum(_rounded(_plain(counted)))
+    return checksums.checksum(_rounded(plain(counted)))
 
 
 def name_of(config):
@@ -88,7 +88,7 @@ def write(folder, config, outcome, per_instance=None, predictions=None):
         path = folder / f'{name}.parquet'
         atomic.write(path, _side_bytes(name, per_instance or {}, predictions))
         line['side'] = {'file': path.name, **checksums.described(path)}
-    line = _plain(line)
+    line = plain(line)
     line['sha256'] = checksums.checksum(line)
     path = folder / f'{name}.json'
     atomic.write(path, json.dumps(line, allow_nan=False) + '\n')
@@ -153,9 +153,9 @@ def _side_bytes(name, per_instance, predictions):
     columns = {key: np.asarray(value, float) for key, value in per_instance.items()}
     if isinstance(predictions, dict):
         columns['query'] = list(map(str, predictions))
-        columns['prediction'] = [json.dumps(_plain(x)) for x in predictions.values()]
+        columns['prediction'] = [json.dumps(plain(x)) for x in predictions.values()]
     elif predictions is not None:
-        columns['prediction'] = _plain(list(predictions))
+        columns['prediction'] = plain(list(predictions))
     lengths = {key: len(column) for key, column in columns.items()}
     if len(set(lengths.values())) != 1:
         raise ValueError(f'{name}: instances differ in number: {lengths}.')
@@ -199,12 +199,12 @@ def _line(path):
     return line
 
 
-def _plain(value):
+def plain(value):
     """The same as JSON gives it back; None for what is not finite."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
     is_number = isinstance(value, float)

@@ -1,0 +1,132 @@
+"""Tables of results as Markdown, LaTeX and CSV, a paper's values beside ours.
+
+    made = result_tables.table(rows, published=...)
+    result_tables.markdown(made), .latex(made), .csv_of(made)
+
+A table is {'columns': [...], 'rows': [[name, cell, ...]]}; a cell is None or a Cell.
+"""
+
+import csv
+import io
+import math
+from typing import NamedTuple
+
+SPECIAL = {char: f'\\{char}' for char in '&%$#_{}'} | {
+    '~': r'\textasciitilde{}',
+    '^': r'\textasciicircum{}',
+    '\\': r'\textbackslash{}',
+    '–': '--',
+}
+
+
+class Cell(NamedTuple):
+    """A mean over `n` seeds and how far its 95 % interval reaches; NaN: not known."""
+
+    value: float
+    reach: float = math.nan
+    n: int | None = None
+
+
+def table(rows, mode='standard', metrics=None, published=()):
+    """Models down, tasks across: the metric of each task, of summary.rows.
+
+    mode         'standard' or 'paper'
+    metrics      {task: metric}; where there is none, the one that selected or, of the
+                 paper's mode, its first
+    published    [{'source', 'model', 'task', 'metric', 'mode', 'value', 'reach'}], shares
+                 as ours: a row a source and model, under ours, of those tasks, that mode
+                 and that metric which the table has
+
+    Raises ValueError for a metric that a task lacks.
+    """
+    tasks = list(dict.fromkeys(row['task'] for row in rows))
+    names = {task: _metric(rows, task, mode, metrics or {}) for task in tasks}
+    lines = {}
+    for row in rows:
+        found = row[mode].get(names[row['task']])
+        if found:
+            value, _, high = found
+            cell = Cell(value, high - value, row['n'])
+            lines.setdefault(row['model'], {})[row['task']] = cell
+    lines = {row['model']: lines.get(row['model'], {}) for row in rows}
+    for one in published:
+        if one['mode'] == mode and names.get(one['task']) == one['metric']:
+            line = lines.setdefault(f'{one["model"]} ({one["source"]})', {})
+            line[one['task']] = Cell(one['value'], one.get('reach', math.nan))
+    return {
+        'columns': ['model', *(f'{task}, {names[task]}' for task in tasks)],
+        'rows': [
+            [model, *(cells.get(task) for task in tasks)]
+            for model, cells in lines.items()
+        ],
+    }
+
+
+def markdown(made):
+    """A table of GitHub's Markdown, in percent: 85.07 ± 0.12."""
+    lines = [list(map(str, made['columns']))]
+    lines.append(['---', *('---:' for _ in made['columns'][1:])])
+    for name, *cells in made['rows']:
+        shown = (_percent(cell, '{:.2f} ± {:.2f}', '–') for cell in cells)
+        lines.append([str(name), *shown])
+    escaped = ([cell.replace('|', '\\|') for cell in line] for line in lines)
+    return ''.join(f'| {" | ".join(line)} |\n' for line in escaped)
+
+
+def latex(made):
+    """A tabular of LaTeX, in percent, with the rules of booktabs."""
+    head, *body = [made['columns'], *made['rows']]
+    lines = [' & '.join(map(_escaped, head)) + r' \\', r'\midrule']
+    for name, *cells in body:
+        shown = [_percent(cell, r'${:.2f}_{{\pm {:.2f}}}$', '--') for cell in cells]
+        lines.append(' & '.join([_escaped(name), *shown]) + r' \\')
+    places = 'l' + 'r' * (len(head) - 1)
+    return '\n'.join(
+        [
+            f'\\begin{{tabular}}{{{places}}}',
+            r'\toprule',
+            *lines,
+            r'\bottomrule',
+            r'\end{tabular}',
+            '',
+        ]
+    )
+
+
+def csv_of(made):
+    """A line a model and task, with all digits: model, column, value, reach, n."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator='\n')
+    writer.writerow(['model', 'task and metric', 'value', '95 % reach', 'seeds'])
+    for name, *cells in made['rows']:
+        for column, cell in zip(made['columns'][1:], cells):
+            if cell is not None:
+                reach = '' if math.isnan(cell.reach) else repr(float(cell.reach))
+                value = repr(float(cell.value))
+                writer.writerow([name, column, value, reach, cell.n or ''])
+    return text.getvalue()
+
+
+def _metric(rows, task, mode, metrics):
+    row = next((row for row in rows if row['task'] == task and row[mode]), None)
+    if row is None:
+        return ''
+    default = row['metric'] if row['metric'] in row[mode] else next(iter(row[mode]))
+    name = metrics.get(task, default)
+    if name not in row[mode]:
+        raise ValueError(
+            f'{task} has no {mode} metric {name!r}, but {", ".join(row[mode])}.'
+        )
+    return name
+
+
+def _percent(cell, form, missing):
+    if cell is None or not math.isfinite(cell.value):
+        return missing
+    if math.isnan(cell.reach):
+        return f'{100 * cell.value:.2f}'
+    return form.format(100 * cell.value, 100 * cell.reach)
+
+
+def _escaped(text):
+    return ''.join(SPECIAL.get(char, char) for char in str(text))
