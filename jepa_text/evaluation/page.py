@@ -1,0 +1,217 @@
+"""The results of an examination as one HTML page: evaluation.html."""
+
+import dataclasses
+import math
+from collections import Counter
+
+from jepa_text.evaluation import page_figures as figures
+from jepa_text.evaluation import page_run, result_tables, summary
+from jepa_text.measures import statistics
+from jepa_text.report import page
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Examined:
+    """What the page is of.
+
+    lines        of all members, as results.read gives them
+    chosen       of selection.select, of models and controls alike; a line that has a
+                 `control` is one of these, and stands below the models, in grey
+    compared     of comparing.compare
+    shared       [(task, test examples, how many of them have a text that was trained
+                 on, or None where that was not counted)]
+    published    as in result_tables.table
+    troubles     {what: why, in words}: members that raised, and damaged files
+    cuts         as_read.Cut of each task and model
+    notes        what else is to be known, such as what was left out of the grid
+    """
+
+    lines: list
+    chosen: list
+    compared: list
+    shared: tuple = ()
+    published: tuple = ()
+    troubles: dict = dataclasses.field(default_factory=dict)
+    cuts: tuple = ()
+    notes: str = ''
+
+
+def write(path, examined):
+    """Writes the page, and returns its path."""
+    lines, chosen = examined.lines, examined.chosen
+    rows = summary.rows(chosen)
+    by_task = {}
+    for one, row in zip(chosen, rows):
+        by_task.setdefault(one.task, []).append((one, row))
+    models = list(dict.fromkeys(row['model'] for row in rows if not row['control']))
+    sections = [_facts(lines, by_task, models), _overview(rows, by_task)]
+    for task, pairs in by_task.items():
+        sections.append(_task(task, pairs, lines, models))
+        own = [row for _, row in pairs]
+        sections.append(_beside(own, task, examined.published))
+    sections += [
+        page_run.verdicts(examined.compared),
+        page_run.troubles(rows, examined.troubles),
+        page_run.shared(examined.shared),
+        page_run.cuts(examined.cuts),
+        page_run.how(lines, chosen, examined.notes),
+    ]
+    return page.write(
+        path,
+        title='What fine-tuning makes of it',
+        lead=headline(rows, examined.compared),
+        sections=[section for section in sections if section],
+        subtitle=f'Examination of {", ".join(models)}',
+    )
+
+
+def headline(rows, compared):
+    """What to remember: how many verdicts there are; which models no control is under;
+    what was lost."""
+    known = [one for one in compared if one.found.test]
+    sure = sum(one.p <= 1 - statistics.LEVEL for one in known)
+    text = 'One model, so nothing is compared.'
+    if known:
+        text = f'Of {len(known)} differences between models, {sure} are beyond seeds.'
+    elif compared:
+        seeds = max(one.found.seeds for one in compared)
+        text = (
+            f'No verdict: it takes {statistics.MIN_SEEDS} seeds of both models, and '
+            f'there are {seeds}.'
+        )
+    reached = [
+        f'`{row["model"]}` on {row["task"]}' for row in rows if _control_above(row, rows)
+    ]
+    if reached:
+        text += f' No better than a control: {", ".join(reached)}.'
+    counts = sum((Counter(row['statuses']) for row in rows), Counter())
+    lost = [f'{counts[s]} {w}' for s, w in page_run.LOST.items() if counts[s]]
+    return text + (f' Of all members, {" and ".join(lost)}.' if lost else '')
+
+
+def _control_above(row, rows):
+    """Does a control of its task reach the mean of a model?"""
+    if row['control'] or not row['standard']:
+        return False
+    mean = row['standard'][row['metric']][0]
+    others = (r for r in rows if r['control'] and r['task'] == row['task'])
+    return any(
+        other['standard'][row['metric']][0] >= mean
+        for other in others
+        if row['metric'] in other['standard']
+    )
+
+
+def _facts(lines, by_task, models):
+    trained = [line for line in lines if line['learning_rate']]
+    seconds = sum(line.get('seconds') or 0 for line in lines)
+    spent = f'{seconds / 3600:.1f} h' if seconds >= 3600 else f'{seconds / 60:.0f} min'
+    facts = (
+        (f'{len(models)}', 'models', None),
+        (f'{len(by_task)}', 'tasks', ', '.join(by_task)),
+        (f'{len(trained):,}', 'members trained', 'a learning rate and a seed each'),
+        (spent, 'of computing', 'their sum'),
+    )
+    shown = (dict(zip(('value', 'label', 'note'), fact)) for fact in facts)
+    return {'facts': [{key: x for key, x in fact.items() if x} for fact in shown]}
+
+
+def _overview(rows, by_task):
+    """All models and tasks in one table; None of one task, which has its own."""
+    if len(by_task) < 2:
+        return None
+    made = result_tables.table(rows)
+    cells = [
+        [name, *(cell and cell.value for cell in own)] for name, *own in made['rows']
+    ]
+    return {
+        'heading': 'All tasks',
+        'table': {
+            'columns': made['columns'],
+            'rows': cells,
+            'note': 'Means over seeds; the intervals stand with each task.',
+        },
+    }
+
+
+def _task(task, pairs, lines, models):
+    rows = sorted((row for _, row in pairs), key=lambda row: bool(row['control']))
+    metric = next((row['metric'] for row in rows if row['standard']), rows[0]['metric'])
+    found = {
+        one.model: (one, [x for x in lines if (x['model'], x['task']) == key])
+        for one, row in pairs
+        for key in [(one.model, task)]
+        if not row['control'] or len(one.learning_rates) + len(one.lost) > 1
+    }
+    name = metric.replace('_', ' ')
+    drawn = [figures.means(rows, f'{task}: chosen on validation', name, models)]
+    rates = {line['learning_rate'] for _, own in found.values() for line in own}
+    if len(rates) > 1:
+        drawn.append(
+            figures.sensitivity(found, 'Which learning rate', f'test {name}', models)
+        )
+    if found:
+        drawn.append(figures.members(found, 'Every member', f'test {name}', models))
+    return {'heading': task, 'table': _table(rows, metric), 'figures': drawn}
+
+
+def _table(rows, metric):
+    paper = next((name for row in rows for name in row['paper']), None)
+    others = list(dict.fromkeys(n for row in rows for n in row['standard']))
+    others = [name for name in others if name != metric][:3]
+    columns = ['', metric, '95 %', 'seeds', 'learning rate', 'sensitivity']
+    columns += [*others, *([f"paper's {paper}", 'paper 95 %'] if paper else [])]
+    lines, spans = [], []
+    for row in rows:
+        value = row['standard'].get(metric)
+        rates = summary.described(row['learning_rates'])
+        calm = row['sensitivity'] if math.isfinite(row['sensitivity']) else None
+        line = [
+            row['model'],
+            value and value[0],
+            page_run.ends(value),
+            row['n'],
+            rates,
+            calm,
+        ]
+        line += [(row['standard'].get(name) or (None,))[0] for name in others]
+        if paper:
+            theirs = row['paper'].get(paper)
+            line += [theirs and theirs[0], page_run.ends(theirs)]
+        lines.append(line)
+        spans.append(value[1:] if value and math.isfinite(value[1]) else None)
+    note = (
+        'Bold: the best, if its interval meets no other. Controls stand last; of those '
+        'that nothing is drawn for, one run says all.'
+    )
+    table = {'columns': columns, 'rows': lines, 'note': note}
+    return {**table, 'best': {metric: 'max'}, 'intervals': {metric: spans}}
+
+
+def _beside(rows, task, published):
+    """A paper's values of this task, beside ours of its mode; None without."""
+    theirs = [one for one in published if one['task'] == task]
+    if not theirs:
+        return None
+    lines = []
+    for one in theirs:
+        reach = one.get('reach')
+        interval = f'± {100 * reach:.2f}' if reach and math.isfinite(reach) else None
+        who = f'{one["model"]} ({one["source"]})'
+        lines.append([who, one['mode'], one['metric'], 100 * one['value'], interval])
+    for row in rows:
+        for mode in ('standard', 'paper'):
+            for metric in dict.fromkeys(one['metric'] for one in theirs):
+                found = row[mode].get(metric)
+                if found and any(one['mode'] == mode for one in theirs):
+                    reach = found[2] - found[0]
+                    interval = f'± {100 * reach:.2f}' if math.isfinite(reach) else None
+                    own = [row['model'], mode, metric, 100 * found[0], interval]
+                    lines.append(own)
+    return {
+        'table': {
+            'columns': ['published, and ours', 'definition', 'metric', 'percent', '95 %'],
+            'rows': lines,
+            'fold': f'Published values of {task}, beside ours',
+        }
+    }

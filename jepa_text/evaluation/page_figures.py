@@ -1,0 +1,130 @@
+"""Figures of an examination: arrays -> matplotlib figures, in the style of plots.py.
+
+    means          the mean of each model and control with its interval, a line each
+    sensitivity    mean over seeds against the learning rate, the chosen one marked
+    members        every member: its test value against its learning rate
+
+A model has one color in all figures: `models` are all names in their order, without the
+controls, which are grey.
+"""
+
+import math
+
+import numpy as np
+
+from jepa_text.evaluation import controls, selection
+from jepa_text.report import plots
+
+_TICKS = 8  # that have room
+_MARKERS = ('o', 's', '^', 'D', 'v', 'P')
+
+
+def means(rows, title, xlabel, models):
+    """Means with 95 % intervals; those of controls hollow, below the models. The largest
+    class is left out: it lies so low that nothing else could be told apart."""
+    shown = [row for row in rows if row['control'] != controls.LARGEST]
+    ordered = sorted(shown, key=lambda row: bool(row['control']))
+    figure, axes = plots.blank(title, '', xlabel, 1.15 + 0.26 * len(ordered))
+    for place, row in enumerate(ordered):
+        value, low, high = row['standard'].get(row['metric'], (math.nan,) * 3)
+        color = _color(row['model'], models)
+        axes.plot([low, high], [place, place], color=color, linewidth=1.5, zorder=2)
+        axes.plot([value], [place], **_mark(row['model'], models, 5.5), zorder=3)
+    names = [row['model'] for row in ordered]
+    axes.set_yticks(range(len(names)), names, color=plots.INK)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.margins(x=0.06)
+    axes.grid(False, axis='y')
+    axes.grid(True, axis='x', color=plots.GRID, linewidth=0.6)
+    return figure
+
+
+def sensitivity(found, title, ylabel, models):
+    """Curves over learning rates. `found` is {model: selection.Chosen and its lines}:
+    the mean over seeds of the test metric, one standard deviation to both sides, and a
+    ring at the rate that validation chose."""
+    figure, axes = _over_rates(title, ylabel, found)
+    for model, (chosen, lines) in found.items():
+        rates, values = _by_rate(chosen, lines)
+        if not rates:
+            continue
+        middle = np.array([np.mean(one) for one in values])
+        spread = np.array([np.std(one, ddof=1) if one[1:] else 0.0 for one in values])
+        color, look = _color(model, models), _mark(model, models, 3.8)
+        axes.fill_between(rates, middle - spread, middle + spread, color=color, alpha=0.1)
+        axes.plot(rates, middle, **look | {'linestyle': 'solid'}, label=model, zorder=3)
+        for rate in set(chosen.learning_rates.values()):
+            ring = dict(marker='o', markersize=10, markerfacecolor='none', color=color)
+            axes.plot([rate], [middle[rates.index(rate)]], **ring, zorder=4)
+    ring = dict(marker='o', markersize=8, markerfacecolor='none', color=plots.MUTED)
+    axes.plot([], [], **ring, linestyle='none', label='chosen on validation')
+    plots.legend(figure, axes)
+    return figure
+
+
+def members(found, title, ylabel, models):
+    """A point a member, beside each other at a rate; members without a value are crosses
+    at the lower edge, collapsed ones with a value are crosses there."""
+    figure, axes = _over_rates(title, ylabel, found)
+    apart = 0.2 / max(1, len(found))  # of a power of ten
+    for place, (model, (chosen, lines)) in enumerate(found.items()):
+        shift = 10 ** (apart * (place - (len(found) - 1) / 2))
+        color, drawn = _color(model, models), _mark(model, models, 4)
+        for line in lines:
+            value = selection.value(line, 'test', chosen.by, chosen.metric)
+            at = [line['learning_rate'] * shift]
+            cross = dict(marker='x', markersize=5, color=color, linestyle='none')
+            if value is None:
+                axis = axes.get_xaxis_transform()
+                axes.plot(at, [0.0], **cross, transform=axis, clip_on=False, zorder=4)
+            else:
+                look = drawn if line['status'] == 'done' else cross
+                axes.plot(at, [value], **look | {'alpha': 0.75}, zorder=3)
+        axes.plot([], [], **drawn, label=model)
+    statuses = {line['status'] for _, lines in found.values() for line in lines}
+    if statuses - {'done'}:
+        cross = dict(marker='x', markersize=5, color=plots.MUTED, linestyle='none')
+        axes.plot([], [], **cross, label='collapsed; on the axis: no finite loss')
+    axes.margins(y=0.1)
+    plots.legend(figure, axes)
+    return figure
+
+
+def _over_rates(title, ylabel, found):
+    """(figure, axes) whose ticks are the learning rates that there are."""
+    height = 3.0 + 0.17 * max(0, -(-len(found) // 2) - 1)
+    figure, axes = plots.blank(title, ylabel, 'learning rate', height)
+    rates = {line['learning_rate'] for _, lines in found.values() for line in lines}
+    rates = sorted(rate for rate in rates if rate)
+    axes.set_xscale('log')
+    axes.minorticks_off()
+    if len(rates) <= _TICKS:
+        axes.set_xticks(rates, [f'{rate:.0e}'.replace('e-0', 'e-') for rate in rates])
+    return figure, axes
+
+
+def _by_rate(chosen, lines):
+    """(rates, [values at each]) of the members that have a value."""
+    rates = {}
+    for line in sorted(lines, key=lambda line: line['learning_rate']):
+        value = selection.value(line, 'test', chosen.by, chosen.metric)
+        if value is not None:
+            rates.setdefault(line['learning_rate'], []).append(value)
+    return list(rates), list(rates.values())
+
+
+def _color(model, models):
+    return plots.shade(models.index(model)) if model in models else plots.MUTED
+
+
+def _mark(model, models, size):
+    """Full for a model, in a shape of its own every six; hollow for a control."""
+    color = _color(model, models)
+    turn = models.index(model) // len(plots.COLORS) if model in models else 0
+    return dict(
+        marker=_MARKERS[turn % len(_MARKERS)],
+        markersize=size,
+        color=color,
+        markerfacecolor=color if model in models else 'white',
+        linestyle='none',
+    )

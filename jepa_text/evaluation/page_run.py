@@ -1,0 +1,138 @@
+"""Parts of the page of an examination: verdicts, what was lost, how it was run."""
+
+import math
+
+from jepa_text.data import as_read
+from jepa_text.measures import statistics
+from jepa_text.report import page
+
+METHODS = """Every member is one fine-tuning run: a model, a task, a learning rate and a
+seed. Learning rates are chosen on validation, {rule}; the test set chooses nothing.
+Intervals are 95 %, by Student's t over seeds: they say how another seed may come out, and
+nothing of other test examples. A verdict takes {least} seeds: a paired t-test over
+seeds, sign flips from {flipped} on, p after Holm's correction for all that is compared.
+
+Two values stand in each table: `standard`, as the field defines the metric, and `paper`,
+as arXiv 2507.00994 defines it, for comparison with its tables only. Sensitivity is the
+standard deviation over all learning rates and seeds (its Figure 5): smaller is calmer."""
+SHOWN = ('steps', 'batch_size', 'max_length', 'pooling', 'precision', 'how', 'width')
+LOST = {'not finite': 'ended without a finite loss', 'collapsed': 'collapsed'}
+
+
+def ends(interval):
+    """'0.911 to 0.923' of (value, low, high); None where there are no ends."""
+    if not interval or not math.isfinite(interval[1]):
+        return None
+    return f'{interval[1]:.3f} to {interval[2]:.3f}'.replace('-', '−')
+
+
+def verdicts(compared):
+    """The section of comparing.compare; None of one model."""
+    rows = []
+    for one in compared:
+        found = one.found
+        span = ends((found.difference, found.low, found.high))
+        p = None if math.isnan(one.p) else f'{one.p:.3f}' if one.p >= 1e-3 else '< 0.001'
+        difference = None if math.isnan(found.difference) else found.difference
+        names = [one.task, one.first, one.second]
+        rows.append([*names, difference, span, found.seeds, p, one.verdict])
+    columns = 'task, first, second, first − second, 95 %, seeds, p, verdict'
+    return rows and {
+        'heading': 'Verdicts',
+        'text': f'Over seeds that both have, and that saw the same order of data; fewer '
+        f'than {statistics.MIN_SEEDS} give no verdict. "No difference shown" is not '
+        '"no difference".',
+        'table': {'columns': columns.split(', '), 'rows': rows},
+    }
+
+
+def troubles(rows, found):
+    """What failed, collapsed or was lost, counted; says so where nothing was."""
+    lines = []
+    for row in rows:
+        counts = row['statuses']
+        lost = ', '.join(map(str, row['lost'])) or None
+        if any(counts.get(status) for status in LOST) or lost:
+            bad = [counts.get(status, 0) for status in ('done', *LOST)]
+            lines.append([row['task'], row['model'], *bad, lost])
+    columns = ['task', 'model', 'done', 'not finite', 'collapsed', 'seeds without any']
+    said = 'All members that were begun have ended with a finite loss.'
+    if lines or found:
+        said = (
+            'Members without a finite loss have no values and are in no mean; a learning '
+            'rate that lost one is chosen only if every rate did. Collapsed ones give '
+            'one answer to everything, and count with what they reach.'
+        )
+    return {
+        'heading': 'What was lost',
+        'text': said,
+        **({'table': {'columns': columns, 'rows': lines}} if lines else {}),
+        'details': {f'{what}': why for what, why in found.items()},
+    }
+
+
+def shared(found):
+    """The section of shared texts; None where nothing was counted."""
+    rows = []
+    for task, count, known in found:
+        share = None if known is None or not count else f'{100 * known / count:.1f} %'
+        rows.append([task, count, known, share])
+    columns = ['task', 'test examples', 'with a text trained on', 'share']
+    return rows and {
+        'heading': 'Texts that train and test share',
+        'text': 'A test example counts if a text of it, but for white space, is in the '
+        'training set too. They stay where the data set has them.',
+        'table': {'columns': columns, 'rows': rows},
+    }
+
+
+def cuts(found):
+    """How many texts were longer than what a model reads; None where none was counted."""
+    rows = [
+        [one.task, one.model, one.length, one.texts, as_read.percent(one)]
+        for one in found
+    ]
+    return rows and {
+        'heading': 'Texts that were cut',
+        'text': 'A text that is longer than the rows of a model is cut there, in '
+        'training and in the test; what stands behind is not read.',
+        'table': {
+            'columns': ['task', 'model', 'tokens of a row', 'texts', 'cut'],
+            'rows': rows,
+        },
+    }
+
+
+def how(lines, chosen, notes):
+    """The settings that members have, one column a set of them; versions folded away."""
+    trained = [line for line in lines if line['learning_rate']]
+    grids, rows = {}, {}
+    for line in trained:
+        key = (line['task'], line['model'], *(line.get(name) for name in SHOWN))
+        grids.setdefault(key, []).append(line)
+    for (task, model, *values), own in grids.items():
+        counts = [len({x[key] for x in own}) for key in ('learning_rate', 'seed')]
+        rows.setdefault((model, *counts, *values), []).append(task)
+    rows = [[model, ', '.join(tasks), *rest] for (model, *rest), tasks in rows.items()]
+    columns = ['model', 'tasks', 'rates', 'seeds', *(n.replace('_', ' ') for n in SHOWN)]
+    rules = ' or '.join(sorted({one.rule for one in chosen})) or 'pooled'
+    text = METHODS.format(
+        rule={'pooled': 'by the mean over seeds'}.get(rules, rules),
+        least=statistics.MIN_SEEDS,
+        flipped=statistics.FLIPPED_SEEDS,
+    )
+    versions = {}
+    for line in lines:
+        for name, version in (line.get('versions') or {}).items():
+            versions.setdefault(name, {}).setdefault(version, 0)
+            versions[name][version] += 1
+    said = {
+        name: next(iter(found)) if len(found) == 1 else found
+        for name, found in versions.items()
+    }
+    return {
+        'heading': 'How it was run',
+        'text': '\n\n'.join(filter(None, [text, notes])),
+        **({'table': {'columns': columns, 'rows': rows}} if rows else {}),
+        'details': {'Versions': said, 'This page': page.versions()},
+    }
