@@ -20,7 +20,7 @@ class Examined:
     compared     of comparing.compare
     shared       [(task, test examples, how many of them have a text that was trained
                  on, or None where that was not counted)]
-    published    as in result_tables.table
+    published    rows of published.rows, as in result_tables.table
     troubles     {what: why, in words}: members that raised, and damaged files
     cuts         as_read.Cut of each task and model
     notes        what else is to be known, such as what was left out of the grid
@@ -193,21 +193,25 @@ def _beside(rows, task, published):
     theirs = [one for one in published if one['task'] == task]
     if not theirs:
         return None
-    lines = []
-    for one in theirs:
-        reach = one.get('reach')
-        interval = f'± {100 * reach:.2f}' if reach and math.isfinite(reach) else None
-        who = f'{one["model"]} ({one["source"]})'
-        lines.append([who, one['mode'], one['metric'], 100 * one['value'], interval])
+    modes = {(result_tables.mode_of(one), one['metric']) for one in theirs}
+    named = [
+        (
+            result_tables.named(one),
+            result_tables.mode_of(one),
+            one['metric'],
+            result_tables.cell_of(one),
+        )
+        for one in theirs
+    ]
     for row in rows:
-        for mode in ('standard', 'paper'):
-            for metric in dict.fromkeys(one['metric'] for one in theirs):
-                found = row[mode].get(metric)
-                if found and any(one['mode'] == mode for one in theirs):
-                    reach = found[2] - found[0]
-                    interval = f'± {100 * reach:.2f}' if math.isfinite(reach) else None
-                    own = [row['model'], mode, metric, 100 * found[0], interval]
-                    lines.append(own)
+        for mode, metric in sorted(modes):
+            if found := row[mode].get(metric):
+                cell = result_tables.Cell(found[0], found[2] - found[0])
+                named.append((row['model'], mode, metric, cell))
+    lines = []
+    for name, mode, metric, cell in named:
+        interval = f'± {100 * cell.reach:.2f}' if math.isfinite(cell.reach) else None
+        lines.append([name, mode, metric, 100 * cell.value, interval])
     return {
         'table': {
             'columns': ['published, and ours', 'definition', 'metric', 'percent', '95 %'],

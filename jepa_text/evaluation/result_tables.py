@@ -11,6 +11,7 @@ import io
 import math
 from typing import NamedTuple
 
+PAPER = '2507.00994'  # whose definitions are the mode `paper`
 SPECIAL = {char: f'\\{char}' for char in '&%$#_{}'} | {
     '~': r'\textasciitilde{}',
     '^': r'\textasciicircum{}',
@@ -33,9 +34,8 @@ def table(rows, mode='standard', metrics=None, published=()):
     mode         'standard' or 'paper'
     metrics      {task: metric}; where there is none, the one that selected or, of the
                  paper's mode, its first
-    published    [{'source', 'model', 'task', 'metric', 'mode', 'value', 'reach'}], shares
-                 as ours: a row a source and model, under ours, of those tasks, that mode
-                 and that metric which the table has
+    published    rows of published.rows: those of the table's mode, tasks and metrics, a
+                 line a model under ours
 
     Raises ValueError for a metric that a task lacks.
     """
@@ -50,9 +50,8 @@ def table(rows, mode='standard', metrics=None, published=()):
             lines.setdefault(row['model'], {})[row['task']] = cell
     lines = {row['model']: lines.get(row['model'], {}) for row in rows}
     for one in published:
-        if one['mode'] == mode and names.get(one['task']) == one['metric']:
-            line = lines.setdefault(f'{one["model"]} ({one["source"]})', {})
-            line[one['task']] = Cell(one['value'], one.get('reach', math.nan))
+        if mode_of(one) == mode and names.get(one['task']) == one['metric']:
+            lines.setdefault(named(one), {})[one['task']] = cell_of(one)
     return {
         'columns': ['model', *(f'{task}, {names[task]}' for task in tasks)],
         'rows': [
@@ -60,6 +59,28 @@ def table(rows, mode='standard', metrics=None, published=()):
             for model, cells in lines.items()
         ],
     }
+
+
+def mode_of(published):
+    """Whose definition of a metric a published row goes by."""
+    return 'paper' if published['paper'] == PAPER else 'standard'
+
+
+def cell_of(published):
+    """The Cell of a published row, as a share; what is no 95 % interval is left out."""
+    unit = 100 if published['unit'] == '%' else 1
+    interval = published['interval'] if published['paper'] == PAPER else None
+    reach = math.nan if interval is None else interval / unit
+    return Cell(published['value'] / unit, reach)
+
+
+def named(published):
+    """'210M mlm, 40 % masked, 42000 steps (2507.00994)' of a published row."""
+    masking = published['masking'] and f'{published["masking"]:.0%} masked'
+    steps = published['steps'] and f'{published["steps"]} steps'
+    words = (f'{published["model"]} {published["objective"] or ""}'.strip(), masking)
+    words = (*words, published['pooling'], steps)
+    return f'{", ".join(filter(None, words))} ({published["paper"]})'
 
 
 def markdown(made):

@@ -89,17 +89,18 @@ def table(mode='standard', **more):
     return result_tables.table(summary.rows(both), mode, **more)
 
 
+def published(paper, value, task='trec', **more):
+    """A row as published.rows has them."""
+    row = dict(paper=paper, table='2', model='210M', objective='m_lm', steps='42000')
+    row |= dict(masking=0.2, pooling=None, task=task, metric='accuracy', unit='%')
+    return {**row, 'value': value, 'interval': 0.26, **more}
+
+
 PUBLISHED = [
-    {
-        'source': '2507.00994',
-        'model': '210m_mlm20',
-        'task': 'trec',
-        'metric': 'accuracy',
-        'mode': mode,
-        'value': 0.5 + 0.1 * (mode == 'paper'),
-        'reach': 0.0026,
-    }
-    for mode in ('standard', 'paper')
+    published('2507.00994', 60.0),
+    published('2507.00994', 99.0, metric='f1'),
+    published('2507.00994', 99.0, task='sst2'),
+    published('2606.05173', 0.5, unit='', masking=None, steps=None, pooling='cls'),
 ]
 
 
@@ -107,16 +108,21 @@ def test_tables_have_models_down_tasks_across_and_the_papers_beside():
     made = table('paper', published=PUBLISHED)
     assert made['columns'] == ['model', 'trec, accuracy', 'r8, accuracy']
     names = [row[0] for row in made['rows']]
-    assert names == ['mlm', 'jepa_small', '210m_mlm20 (2507.00994)']
+    theirs = '210M m_lm, 20% masked, 42000 steps (2507.00994)'
+    assert names == ['mlm', 'jepa_small', theirs]
     assert made['rows'][1][2] is None
     assert made['rows'][2][1] == result_tables.Cell(0.6, 0.0026)
+    other = table(published=PUBLISHED)['rows'][2]
+    # What is printed after the sign there is a standard deviation.
+    assert other[0] == '210M m_lm, cls (2606.05173)' and other[1].value == 0.5
+    assert math.isnan(other[1].reach)
     assert table(metrics={'r8': 'macro_f1'})['columns'][2] == 'r8, macro_f1'
     with pytest.raises(ValueError, match="r8 has no standard metric 'mcc', but acc"):
         table(metrics={'r8': 'mcc'})
 
 
 def test_markdown_latex_and_csv_say_the_same():
-    made = table(published=PUBLISHED)
+    made = table('paper', published=PUBLISHED)
     cell = made['rows'][0][1]
     value, reach = f'{100 * cell.value:.2f}', f'{100 * cell.reach:.2f}'
     lines = result_tables.markdown(made).splitlines()
@@ -125,7 +131,7 @@ def test_markdown_latex_and_csv_say_the_same():
     assert '| – |' in lines[3]
     text = result_tables.latex(made)
     assert rf'mlm & ${value}_{{\pm {reach}}}$ &' in text
-    assert r'jepa\_small' in text and r'210m\_mlm20' in text
+    assert r'jepa\_small' in text and r'210M m\_lm, 20\% masked' in text
     assert text.count(r'\\') == len(made['rows']) + 1
     found = list(csv.DictReader(io.StringIO(result_tables.csv_of(made))))
     assert len(found) == 4 and float(found[0]['value']) == cell.value

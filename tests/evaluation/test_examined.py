@@ -1,0 +1,161 @@
+"""The page of an examination says what the lines say, whole and in one file."""
+
+import html
+import math
+import re
+
+import pytest
+from member_lines import CONFIG, lines, outcome
+
+from jepa_text.data import as_read
+from jepa_text.evaluation import (
+    comparing,
+    controls,
+    page,
+    page_figures,
+    page_run,
+    selection,
+    summary,
+)
+
+pytest.importorskip('matplotlib')
+RATES = (1e-5, 1e-4, 1e-3)
+MODELS = {'mlm': (0.9, 1e-4), 'jepa <b>': (0.8, 1e-4)}
+
+
+def control(name, value, task='trec'):
+    given = dict(task=task, model=name, control=name, learning_rate=0.0, steps=0)
+    return CONFIG | given | outcome(value, value)
+
+
+def examined(seeds=5, tasks=('trec',), found=None, **more):
+    if found is None:
+        found = []
+        for task in tasks:
+            found += lines(MODELS, RATES, seeds, task)
+            found.append(control(controls.TF_IDF, 0.855, task))
+            found.append(control(controls.LARGEST, 0.2, task))
+    chosen = selection.select(found)
+    models = [one for one in chosen if not one.members or one.model in MODELS]
+    return page.Examined(found, chosen, comparing.compare(models), **more)
+
+
+def text_of(path):
+    """The words of a page, cells of a table set apart by '|'."""
+    whole = path.read_text(encoding='utf-8')
+    whole = re.sub(r'<(svg|style).*?</\1>', '[figure]', whole, flags=re.DOTALL)
+    cells = re.sub(r'</t[dh]>', '|', whole).replace('</tr>', '\n')
+    return html.unescape(re.sub(r'<[^>]+>', '', cells))
+
+
+def test_a_task_has_every_model_with_its_numbers_and_controls_last(tmp_path):
+    given = examined()
+    text = text_of(page.write(tmp_path / 'page.html', given))
+    (row,) = [r for r in summary.rows(given.chosen) if r['model'] == 'mlm']
+    mean, low, high = row['standard']['accuracy']
+    rate = summary.described(row['learning_rates'])
+    numbers = f'mlm|{mean:.3f}|{low:.3f} to {high:.3f}|5|{rate}|{row["sensitivity"]:.3f}|'
+    assert numbers in text
+    assert 'TF-IDF|0.855|–|1|–|–|' in text
+    assert "paper's accuracy" in text and 'macro_f1' in text
+    places = [text.index(f'\n{name}|') for name in ('mlm', 'jepa <b>', 'TF-IDF')]
+    assert places == sorted(places)
+
+
+def test_the_page_needs_nothing_and_everything_is_escaped(tmp_path):
+    path = page.write(tmp_path / 'page.html', examined(notes='<script>x</script>'))
+    whole = path.read_text(encoding='utf-8')
+    assert '<script' not in whole and 'jepa <b>' not in whole
+    assert not re.search(r'(?:src|href)="(?!#)', whole) and whole.count('<svg') == 3
+
+
+def test_below_five_seeds_there_is_no_verdict(tmp_path):
+    text = text_of(page.write(tmp_path / 'page.html', examined(seeds=4)))
+    assert 'No verdict: it takes 5 seeds of both models, and there are 4.' in text
+    assert '|4|–|no verdict|' in text and 'is better|' not in text
+    text = text_of(page.write(tmp_path / 'page.html', examined(seeds=5)))
+    assert '|5|< 0.001|mlm is better|' in text
+    assert 'Of 1 differences between models, 1 are beyond seeds.' in text
+
+
+def test_a_model_that_no_control_is_under_is_named_first(tmp_path):
+    text = text_of(page.write(tmp_path / 'page.html', examined()))
+    assert 'No better than a control: jepa <b> on trec.' in text
+    assert 'mlm on trec' not in text
+
+
+def test_what_was_lost_is_counted(tmp_path):
+    found = lines(MODELS, RATES, 5)
+    found[0].update(outcome(None, None, 'not finite'))
+    found[1].update(outcome(0.2, 0.2, 'collapsed'))
+    troubles = {'trec.mlm.seed9': 'ArithmeticError: no number'}
+    given = examined(found=found, troubles=troubles)
+    text = text_of(page.write(tmp_path / 'page.html', given))
+    assert 'trec|mlm|13|1|1|–|' in text and 'ArithmeticError: no number' in text
+    assert 'Of all members, 1 ended without a finite loss and 1 collapsed.' in text
+    text = text_of(page.write(tmp_path / 'page.html', examined()))
+    assert 'ended with a finite loss' in text
+
+
+def test_a_model_that_lost_every_member_is_shown_too(tmp_path):
+    found = lines({'mlm': MODELS['mlm']}, RATES, 5)
+    lost = outcome(None, None, 'not finite')
+    found += [line | {'model': 'gone'} | lost for line in list(found)]
+    path = page.write(tmp_path / 'page.html', examined(found=found))
+    text = text_of(path)
+    assert 'gone|–|–|0|–|' in text and 'trec|gone|0|15|0|0, 1, 2, 3, 4|' in text
+    assert path.read_text(encoding='utf-8').count('<svg') == 3
+
+
+def test_shared_texts_cuts_settings_and_a_paper_stand_there(tmp_path):
+    theirs = dict(paper='2507.00994', table='2', model='210M', objective='mlm')
+    theirs |= dict(steps='42000', masking=0.2, pooling=None, task='r8', unit='%')
+    theirs |= dict(metric='accuracy', value=89.93, interval=0.26)
+    given = examined(
+        tasks=('trec', 'r8'),
+        shared=[('trec', 500, 12), ('r8', 100, None)],
+        cuts=[as_read.Cut('trec', 'mlm', 0, 128, 500, 50, 0.9)],
+        published=[theirs],
+        notes='Left out: all but two.',
+    )
+    text = text_of(page.write(tmp_path / 'page.html', given))
+    assert 'trec|500|12|2.4 %|' in text and 'r8|100|–|–|' in text
+    assert 'trec|mlm|128|500|10 %|' in text and 'Left out: all but two.' in text
+    assert 'mlm|trec, r8|3|5|200|32|128|mean|float32|vmap|10|' in text
+    assert '42000 steps (2507.00994)|paper|accuracy|89.9|± 0.26|' in text
+    assert '"jax": "0.10.2"' in text
+    assert 'trec, accuracy|r8, accuracy|' in text
+
+
+def test_figures_show_what_they_are_given():
+    given = examined()
+    rows = summary.rows(given.chosen)
+    names = list(MODELS)
+    figure = page_figures.means(rows, 'trec', 'accuracy', names)
+    shown = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert shown == [*names, controls.TF_IDF]
+    mlm = [line for line in given.lines if line['model'] == 'mlm']
+    found = {'mlm': (given.chosen[0], mlm)}
+    axes = page_figures.sensitivity(found, 't', 'accuracy', names).axes[0]
+    assert [t.get_text() for t in axes.get_xticklabels()] == ['1e-5', '1e-4', '1e-3']
+    heights = axes.lines[0].get_ydata()
+    middle = [
+        sum(x['test']['standard']['accuracy'] for x in mlm if x['learning_rate'] == rate)
+        / 5
+        for rate in RATES
+    ]
+    assert list(heights) == pytest.approx(middle)
+    mlm[0].update(outcome(None, None, 'not finite'))
+    axes = page_figures.members(found, 't', 'accuracy', names).axes[0]
+    values = [x for line in axes.lines for x in line.get_ydata() if len(line.get_xdata())]
+    # One on the axis, without a value.
+    assert (
+        len(values) == 15
+        and values[0] == 0.0
+        and math.isclose(values[1], mlm[1]['test']['standard']['accuracy'])
+    )
+
+
+def test_ends_have_a_real_minus_sign():
+    assert page_run.ends((0.0, -0.5, 0.5)) == '−0.500 to 0.500'
+    assert page_run.ends((0.0, math.nan, math.nan)) is None
