@@ -9,7 +9,7 @@ from jepa_text.report import page
 METHODS = """Every member is one fine-tuning run: a model, a task, a learning rate and a
 seed. Learning rates are chosen on validation, {rule}; the test set chooses nothing.
 Intervals are 95 %, by Student's t over seeds: they say how another seed may come out, and
-nothing of other test examples. A verdict takes {least} seeds: a paired t-test over
+nothing of other test examples. A verdict takes {needed} seeds: a paired t-test over
 seeds, sign flips from {flipped} on, p after Holm's correction for all that is compared.
 
 Two values stand in each table: `standard`, as the field defines the metric, and `paper`,
@@ -118,7 +118,7 @@ def how(lines, chosen, notes):
     rules = ' or '.join(sorted({one.rule for one in chosen})) or 'pooled'
     text = METHODS.format(
         rule={'pooled': 'by the mean over seeds'}.get(rules, rules),
-        least=statistics.MIN_SEEDS,
+        needed=statistics.MIN_SEEDS,
         flipped=statistics.FLIPPED_SEEDS,
     )
     versions = {}
