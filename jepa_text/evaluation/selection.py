@@ -61,9 +61,16 @@ class Chosen:
     measured: int
 
     def values(self, side='test', by=None, metric=None):
-        """{seed: value} of the chosen members; of any metric in their lines."""
+        """{seed: value} of the chosen members; of any metric in their lines.
+
+        Raises ValueError for one that a member lacks.
+        """
         given = by or self.by, metric or self.metric
-        return {line['seed']: value(line, side, *given) for line in self.members}
+        found = {line['seed']: value(line, side, *given) for line in self.members}
+        for line in self.members:
+            if found[line['seed']] is None:
+                raise ValueError(f'{_name(line)} collapsed before it had {given}.')
+        return found
 
     def interval(self, side='test', by=None, metric=None):
         """Interval of the mean over seeds, Student's t."""

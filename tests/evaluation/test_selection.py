@@ -144,6 +144,13 @@ def test_collapsed_members_count_with_what_they_reached():
     assert 5e-5 not in chosen.learning_rates.values()
 
 
+def test_a_metric_that_a_collapsed_member_lacks_is_no_value():
+    (chosen,) = selection.select([line(1e-5, 0, 0.5, 0.5, 'collapsed')])
+    assert chosen.interval().value == 0.5
+    with pytest.raises(ValueError, match='seed 0 collapsed before it had'):
+        chosen.interval(metric='macro_f1')
+
+
 def chosen_of(seeds=5, tasks=('sst2',), rises=(('a', 0.0), ('b', 0.03), ('c', -0.1))):
     return selection.select(
         [
