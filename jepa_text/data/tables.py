@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jepa_text.config import resolve
-from jepa_text.data import hub, reading
+from jepa_text.data import hub, prepared, reading
 from jepa_text.files import paths
 
 SUFFIXES = ('.tsv', '.jsonl', '.ndjson', '.csv', '.json')
@@ -30,7 +30,6 @@ TRAIN = ('train',)
 VALIDATION = ('validation', 'dev', 'valid', 'val')
 TEST = ('test',)
 CALLED = {'dev': 'validation', 'valid': 'validation', 'val': 'validation'}
-TFDS = 'tfds:'
 
 
 class Splits(NamedTuple):
@@ -81,8 +80,8 @@ def splits(path, reader=read, train=TRAIN, validation=VALIDATION, test=TEST):
     as in 'en-*.conll'. 'tfds:NAME' asks tensorflow_datasets, and 'hub:NAME' the hub.
     """
     words = (train, validation, test)
-    if str(path).startswith(TFDS):
-        sides, revision = _prepared(str(path).removeprefix(TFDS), words), ''
+    if str(path).startswith(prepared.TFDS):
+        sides, revision = prepared.rows(str(path).removeprefix(prepared.TFDS), words), ''
     else:
         found, revision = files(path)
         chosen = [next((w for w in names if w in found), None) for names in words]
@@ -161,6 +160,17 @@ def class_names(path, field):
     return ()
 
 
+def read_named(path, field):
+    """`read`, with the names of the classes in a field that a Parquet file holds the
+    numbers of, where it tells them."""
+    rows, names = read(path), class_names(path, field)
+    for row in rows if names else ():
+        number = row[field]
+        if isinstance(number, int) and 0 <= number < len(names):
+            row[field] = names[number]
+    return rows
+
+
 def column(rows, name, where):
     """The values of one field; ValueError with the fields that exist if it is missing."""
     for number, row in enumerate(rows, 1):
@@ -224,41 +234,3 @@ def _json(path):
             "a list as 'data'. Of one object a line, the name ends in .jsonl."
         )
     return rows
-
-
-def _prepared(name, words):
-    try:
-        import tensorflow_datasets as tfds
-    except ImportError as error:
-        raise ImportError(
-            f'{TFDS}{name} needs tensorflow-datasets: pip install tensorflow-datasets. '
-            'Or give a folder of .tsv, .jsonl or .parquet files.'
-        ) from error
-    try:
-        # ArrayRecord is read without TensorFlow; only what is prepared already.
-        builder = tfds.builder(name)
-        known = list(builder.info.splits)
-        sides = []
-        for names in words:
-            split = next((n for n in names if n in known), None)
-            source = builder.as_data_source(split) if split else None
-            sides.append(source and [_plain(row) for row in source])
-    except Exception as error:
-        raise ValueError(
-            f'{TFDS}{name} cannot be read here ({type(error).__name__}: {error}). It '
-            'must have been prepared on this machine as array_record; other formats need '
-            'TensorFlow. Or give a folder of .tsv, .jsonl or .parquet files.'
-        ) from error
-    if sides[0] is None:
-        raise ValueError(f'{TFDS}{name} has no split {words[0][0]!r}, but: {known}.')
-    return tuple(sides)
-
-
-def _plain(value):
-    """Rows of numpy and bytes in plain Python."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    value = value.tolist() if hasattr(value, 'tolist') else value
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return value.decode() if isinstance(value, bytes) else value

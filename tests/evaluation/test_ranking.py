@@ -82,6 +82,18 @@ def test_queries_of_nq_are_halved_by_a_seed(tmp_path):
     assert build('nq', path=str(tmp_path)).validation_qrels is None
 
 
+def test_queries_to_learn_from_are_validated_on_where_there_are_no_others(tmp_path):
+    corpus = {f'd{n}': ('', f'text {n}') for n in range(100)}
+    queries = {f'q{n}': f'query {n}' for n in range(100)}
+    train = [(f'q{n}', f'd{n}', 1) for n in range(20, 100)]
+    qrels = {'train': train, 'test': [('q1', 'd1', 1)]}
+    beir(tmp_path, corpus, queries, qrels)
+    task = build(path=str(tmp_path))
+    assert len(task.validation_qrels) == 4 and len(task.pairs) == 76
+    asked = {task.queries[name] for name in task.validation_qrels}
+    assert not asked & {query for query, _ in task.pairs}
+
+
 def test_pairs_of_a_file_are_learned_from(tmp_path):
     beir(tmp_path)
     jsonl(tmp_path / 'pairs.jsonl', [{'query': 'a', 'positive': 'b'}] * 2)
@@ -178,7 +190,8 @@ def test_pairs_of_ones_own_are_retrieval(tmp_path):
     given = dict(query='q', document='a')
     task = build('query_pairs', path=str(tmp_path / 'mine.jsonl'), **given)
     assert task.name == 'mine' and len(task.corpus) == 20
-    assert len(task.qrels) == len(task.queries) == 16 and len(task.pairs) == 24
+    assert len(task.qrels) == 16 and len(task.validation_qrels) == 2
+    assert len(task.pairs) == 22 and len(task.queries) == 18
     answer = {row['q']: row['a'] for row in rows}
     for query, found in task.qrels.items():
         (document,) = found
@@ -186,4 +199,4 @@ def test_pairs_of_ones_own_are_retrieval(tmp_path):
     # An answer that was learned from answers no query of the test.
     learned = {document for _, document in task.pairs}
     assert not learned & {task.corpus[d] for found in task.qrels.values() for d in found}
-    assert retrieval.shared_texts(task) == 0 and task.validation_qrels is None
+    assert retrieval.shared_texts(task) == 0

@@ -148,6 +148,44 @@ def test_pairs_with_a_class_and_texts_with_a_number(tmp_path):
     assert build('scored', score='z', **given).test.second is not None
 
 
+OWN = {
+    'labels': ({'text': 'a text', 'label': 1}, 'jsonl'),
+    'scores': ({'text': 'a text', 'score': 1.5}, 'jsonl'),
+    'tags': ({'words': ['a'], 'ner': ['O']}, 'jsonl'),
+    'spans': ({'question': 'a?', 'context': 'a text', 'answers': ['a']}, 'jsonl'),
+    'retrieval': ({'query': 'a', 'document': 'a text'}, 'jsonl'),
+}
+
+
+@pytest.mark.parametrize('kind', OWN)
+def test_the_fields_tell_the_kind(kind, tmp_path):
+    row, end = OWN[kind]
+    rows = [
+        {
+            k: f'{v} {n}' if k in ('text', 'context', 'document', 'query') else v
+            for k, v in row.items()
+        }
+        for n in range(40)
+    ]
+    if kind == 'tags':
+        rows = [row | {'words': [f'a{n}']} for n in range(40)]
+    jsonl(tmp_path / f'mine.{end}', rows)
+    task = build('own', path=str(tmp_path / f'mine.{end}'))
+    assert getattr(task, 'kind', 'retrieval') == kind and task.name == 'mine'
+
+
+def test_fields_of_no_kind_are_told(tmp_path):
+    (tmp_path / 'a.csv').write_text('review,stars\nGood,5\n')
+    words = r'fields review, stars, which are those of no kind .*labeled: text, label'
+    with pytest.raises(ValueError, match=words):
+        build('own', path=str(tmp_path / 'a.csv'))
+    (tmp_path / 'a.conll').write_text('\n'.join(f'a{n} B-X\n' for n in range(9)))
+    assert build('own', path=str(tmp_path / 'a.conll')).kind == 'tags'
+    (tmp_path / 'none').mkdir()
+    with pytest.raises(FileNotFoundError, match='no files that can be read'):
+        build('own', path=str(tmp_path / 'none'))
+
+
 @pytest.mark.parametrize('template', ['{first}', '{first}{second', '{0} {second}', 'a'])
 def test_a_template_has_a_place_for_each_text(template, tmp_path):
     with pytest.raises(ValueError, match="must have '{first}' and '{second}' once each"):

@@ -16,7 +16,8 @@ def make(
 ):
     """`text` and `label` name the fields, `second` that of the second text of a pair, ''
     for single texts; `template` makes one text of a pair. With `labels`, all classes that
-    there are, others are an error. `title` is the task's in tables (the file's name).
+    there are, others are an error; numbers of classes are called as a Parquet file says.
+    `title` is the task's in tables (the file's name).
 
     A folder with train and test (or dev, validation) keeps its split, and a name on the
     hub does; of one file, 40 % are the test set, dealt by `seed`.
@@ -24,7 +25,7 @@ def make(
     title = title or tables.stem(path)
     fields, known = (text, second, label), tuple(map(str, labels)) or None
     made = tasks.sides(
-        tables.splits(path),
+        tables.splits(path, lambda file: tables.read_named(file, label)),
         lambda rows, split: _side(rows, fields, known, f'{title}, {split}, in {path}'),
         seed,
     )

@@ -12,7 +12,7 @@ from jepa_text.evaluation.retrieval import Retrieval
 def make(path, query='query', document='document', title='', seed=0):
     """`query` and `document` name the fields; the pairs of the training split are learned
     from. Of one file, 40 % are the test set, dealt by `seed` so that no text is on both
-    sides."""
+    sides; without a validation set, 5 % of the others are it, as task.py says."""
     title = title or tables.stem(path)
 
     def side(rows, split):
@@ -21,24 +21,22 @@ def make(path, query='query', document='document', title='', seed=0):
         return tasks.examples(*columns, where=where)
 
     made = tasks.sides(tables.splits(path), side, seed)
-    revision = made.pop('revision')
-    there = [part for part in made.values() if part is not None]
-    texts = dict.fromkeys(text for part in there for text in part.second)
+    made = tasks.with_validation(tasks.Task(title, 'texts', '', **made))
+    parts = (made.train, made.validation, made.test)
+    texts = dict.fromkeys(text for part in parts for text in part.second)
     number = {text: f'd{n}' for n, text in enumerate(texts)}
-    queries = dict.fromkeys(text for part in there for text in part.first)
-    name = {text: f'q{n}' for n, text in enumerate(queries)}
-    qrels = {}
-    for split, part in made.items():
-        found = qrels[split] = {}
-        for one, other in zip(part.first, part.second) if part is not None else ():
+    asked = dict.fromkeys(text for part in parts[1:] for text in part.first)
+    name = {text: f'q{n}' for n, text in enumerate(asked)}
+    validation, qrels = {}, {}
+    for found, part in ((validation, made.validation), (qrels, made.test)):
+        for one, other in zip(part.first, part.second):
             found.setdefault(name[one], {})[number[other]] = 1
-    sides = qrels['test'], qrels['validation'] or None
-    asked = {key for found in sides if found for key in found}
     return Retrieval(
         title,
-        {name[text]: text for text in queries if name[text] in asked},
+        {name[text]: text for text in asked},
         {number[text]: text for text in texts},
-        *sides,
-        list(zip(made['train'].first, made['train'].second)),
-        revision,
+        qrels,
+        validation,
+        list(zip(made.train.first, made.train.second)),
+        made.revision,
     )

@@ -18,6 +18,7 @@ from jepa_text.config import resolve
 from jepa_text.data import tables
 from jepa_text.evaluation import judged
 from jepa_text.evaluation.retrieval import Retrieval
+from jepa_text.evaluation.task import VALIDATION_SEED, VALIDATION_SHARE
 
 PROTOCOLS = ('full', 'paper')
 
@@ -54,8 +55,9 @@ def make(
     `qrels` are in path/qrels, or where this says. `document` and `query` make a text of
     the fields of a row ('': '{title} {text}' and '{text}', or as `protocol` says).
     `pairs`, a file or name on the hub with the fields query and positive, is what one
-    learns from, else qrels/train. `seed` deals the halves. Raises ValueError for qrels
-    that name documents or queries that are not there.
+    learns from, else qrels/train. Without qrels/dev, 5 % of the queries of qrels/train
+    are what one validates on. `seed` deals the halves of the paper. Raises ValueError for
+    qrels that name documents or queries that are not there.
     """
     if task and task not in TASKS:
         raise ValueError(f'ranking: task={task!r}.{resolve.nearest(task, TASKS)}')
@@ -73,10 +75,8 @@ def make(
     place = judged.places(path or one.path, qrels)
     where = title or task or tables.stem(path)
     asked = judged.asked(place, query, where)
-    train, sides = asked.qrels.pop('train', {}), asked.qrels
-    if 'validation' not in sides and is_paper:
-        sides['validation'], sides['test'] = _halves(sides['test'], seed)
-    named = {name for side in sides.values() for found in side.values() for name in found}
+    train, validation, test = _with_validation(asked.qrels, is_paper, seed)
+    named = {name for side in (validation, test) for one in side.values() for name in one}
     wanted = named.union(*train.values()) if not pairs else named
     texts = judged.texts(place.corpus, document, wanted if is_paper else None)
     judged.check(wanted, texts, 'documents', where)
@@ -86,25 +86,38 @@ def make(
         learned = _relevant(train, asked.queries, texts)
     if is_paper:
         texts = {key: text for key, text in texts.items() if key in named}
-    queries = {name: asked.queries[name] for side in sides.values() for name in side}
+    queries = {name: asked.queries[name] for side in (validation, test) for name in side}
     return Retrieval(
         where,
         judged.without_empty(queries, queries, 'queries', where),
         judged.without_empty(texts, named, 'documents', where),
-        sides['test'],
-        sides.get('validation'),
+        test,
+        validation or None,
         learned,
         place.revision,
     )
 
 
-def _halves(qrels, seed):
-    """(one half, the other) of the queries, dealt by the seed."""
+def _with_validation(qrels, is_paper, seed):
+    """(train, validation, test); the first two may be empty."""
+    train, validation, test = (
+        qrels.get(name, {}) for name in ('train', 'validation', 'test')
+    )
+    if not validation and train:
+        validation, train = _dealt(train, VALIDATION_SHARE, VALIDATION_SEED)
+    elif not validation and is_paper:
+        validation, test = _dealt(test, 0.5, seed)
+    return train, validation, test
+
+
+def _dealt(qrels, share, seed):
+    """(so much of the queries, the others), dealt by the seed."""
     names = np.random.default_rng(seed).permutation(sorted(qrels)).tolist()
-    half = round(len(names) / 2)
-    return tuple(
-        {name: qrels[name] for name in sorted(some)}
-        for some in (names[:half], names[half:])
+    count = round(share * len(names))
+    some = set(names[:count])
+    return (
+        {name: found for name, found in qrels.items() if name in some},
+        {name: found for name, found in qrels.items() if name not in some},
     )
 
 

@@ -1,0 +1,157 @@
+"""Named sets come from the hub by themselves, over a real socket, with their commit."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import hub_server
+import pytest
+
+pytest.importorskip('huggingface_hub')
+pyarrow = pytest.importorskip('pyarrow')
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+    import json
+    from jepa_text.evaluation import tasks
+
+    def shown(section):
+        task = tasks.build(section)
+        if hasattr(task, 'kind'):
+            sides = [task.train, task.validation, task.test]
+            return [task.revision, [side and len(side) for side in sides],
+                    [task.test.first[0], str(task.test.target[0])]]
+        return [task.revision, [len(task.corpus), len(task.pairs)],
+                [len(task.validation_qrels), len(task.qrels)]]
+"""
+
+
+def write(top, name, files, revision='main'):
+    """A set of {file: rows, or [rows, features] of parquet, or text}."""
+    from pyarrow import parquet
+
+    for file, rows in files.items():
+        path = top / name / revision / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(rows, str):
+            path.write_text(rows)
+            continue
+        rows, features = rows if isinstance(rows, tuple) else (rows, {})
+        table = pyarrow.Table.from_pylist(rows)
+        about = json.dumps({'info': {'features': features}})
+        parquet.write_table(table.replace_schema_metadata({'huggingface': about}), path)
+
+
+def fill(top):
+    """The sets as they lie on the hub: files named by config and split."""
+    pairs = [dict(premise=f'p{n}', hypothesis=f'h{n}', label=n % 3) for n in range(8)]
+    hidden = [row | {'label': -1} for row in pairs]
+    sst2 = [dict(sentence=f's{n}', label=n % 2, idx=n) for n in range(8)]
+    glue = {'mnli/train-00000-of-00001.parquet': pairs}
+    glue |= {f'mnli/{s}.parquet': pairs[:5] for s in ('validation_matched',)}
+    glue |= {f'mnli/{s}.parquet': pairs[:6] for s in ('validation_mismatched',)}
+    glue |= {'mnli/test_matched.parquet': hidden}
+    glue |= {f'sst2/{s}.parquet': sst2 for s in ('train', 'validation', 'test')}
+    lines = ['---', 'configs:']
+    for config in ('mnli', 'sst2'):
+        lines += [f'- config_name: {config}', '  data_files:']
+        for file in glue:
+            if file.startswith(config):
+                split = file.split('/')[1].split('-')[0].removesuffix('.parquet')
+                lines += [f'  - split: {split}', f'    path: {config}/{split}*']
+    write(top, 'nyu-mll/glue', glue | {'README.md': '\n'.join([*lines, '---', ''])})
+    names = [
+        'O',
+        'B-PER',
+        'I-PER',
+        'B-ORG',
+        'I-ORG',
+        'B-LOC',
+        'I-LOC',
+        'B-MISC',
+        'I-MISC',
+    ]
+    words = [dict(words=['Ann', 'ran', str(n)], ner=[1, 0, 0]) for n in range(6)]
+    feature = {'ner': {'feature': {'names': names, '_type': 'ClassLabel'}}}
+    splits = ('train', 'validation', 'test')
+    conll = {f'data/{split}-00000.parquet': (words, feature) for split in splits}
+    write(top, 'hgissbkh/conll2003-en', conll)
+    answers = {'text': ['Oslo'], 'answer_start': [9]}
+    squad = [
+        dict(id='1', title='T', question='Where?', context=f'It is in Oslo {n}.')
+        | {'answers': answers}
+        for n in range(6)
+    ]
+    plain = {f'plain_text/{s}-0.parquet': squad for s in ('train', 'validation')}
+    write(top, 'rajpurkar/squad', plain)
+    corpus = [dict(_id=f'd{n}', title=f'T{n}', text=f'text {n}') for n in range(9)]
+    asked = [dict(_id=f'q{n}', title='', text=f'query {n}') for n in range(9)]
+    card = '---\nconfigs:\n' + ''.join(
+        f'- config_name: {c}\n  data_files:\n  - split: {c}\n    path: {c}/*\n'
+        for c in ('corpus', 'queries')
+    )
+    nq = {'corpus/nq-0.parquet': corpus, 'queries/nq-0.parquet': asked}
+    write(top, 'BeIR/nq', nq | {'README.md': f'{card}---\n'})
+    qrels = ''.join(f'q{n}\td{n}\t1\n' for n in range(6))
+    write(top, 'BeIR/nq-qrels', {'test.tsv': f'query-id\tcorpus-id\tscore\n{qrels}'})
+    learned = [dict(query=f'q{n}', positive=f'p{n}') for n in range(7)]
+    write(top, 'hgissbkh/msmarco-pairs', {'data/train-0.parquet': learned})
+
+
+SECTIONS = {
+    'sst2': {'name': 'sst2'},
+    'mnli': {'name': 'mnli'},
+    'mismatched': {'name': 'mnli_mismatched'},
+    'conll2003': {'name': 'conll2003'},
+    'squad': {'name': 'squad'},
+    'nq': {'name': 'nq', 'protocol': 'paper', 'pairs': 'hub:hgissbkh/msmarco-pairs'},
+    'own': {'name': 'own', 'path': 'hub:rajpurkar/squad@main'},
+}
+
+
+@pytest.fixture(scope='module')
+def made(tmp_path_factory):
+    """{name: what a section gives}, all from one process."""
+    top, cache = tmp_path_factory.mktemp('hub'), tmp_path_factory.mktemp('cache')
+    fill(top)
+    program = textwrap.dedent(PROGRAM)
+    program += f'print(json.dumps({{k: shown(s) for k, s in {SECTIONS!r}.items()}}))'
+    given = {'HF_HOME': str(cache), 'HF_HUB_DISABLE_XET': '1'}
+    with hub_server.serving(top) as (address, _):
+        done = subprocess.run(
+            [sys.executable, '-c', program],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=os.environ | given | {'HF_ENDPOINT': address},
+        )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_glue_by_name_alone(made):
+    commit = hub_server.commit('nyu-mll/glue', 'main')
+    assert made['sst2'] == [commit, [8, None, 8], ['s0', '0']]
+    assert made['mnli'] == [commit, [8, None, 5], ['p0', 'entailment']]
+    assert made['mismatched'][1] == [8, None, 6]
+
+
+def test_numbers_of_tags_are_called_as_the_file_says(made):
+    commit = hub_server.commit('hgissbkh/conll2003-en', 'main')
+    tags = [['Ann', 'ran', '0'], "['B-PER', 'O', 'O']"]
+    assert made['conll2003'] == [commit, [6, 6, 6], tags]
+
+
+def test_squad_by_name_and_as_ones_own(made):
+    commit = hub_server.commit('rajpurkar/squad', 'main')
+    assert made['squad'] == [commit, [6, None, 6], ['Where?', "[(9, 'Oslo')]"]]
+    assert made['own'] == made['squad']
+
+
+def test_a_set_of_several_repositories_has_the_commits_of_all(made):
+    parts = ('BeIR/nq', 'BeIR/nq-qrels')
+    commits = ' '.join(hub_server.commit(name, 'main') for name in parts)
+    assert made['nq'] == [commits, [6, 7], [3, 3]]
