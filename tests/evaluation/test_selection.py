@@ -2,11 +2,12 @@
 
 import math
 
+import member_lines
 import numpy as np
 import pytest
 from scipy import stats
 
-from jepa_text.evaluation import comparing, selection
+from jepa_text.evaluation import comparing, results, selection
 from jepa_text.measures import statistics
 
 RATES = (1e-5, 5e-5, 5e-4)
@@ -46,6 +47,16 @@ def test_the_rate_of_the_best_mean_validation_and_its_test_interval():
     everything = [row['test']['standard']['accuracy'] for row in lines]
     assert chosen.sensitivity == pytest.approx(np.std(everything, ddof=1))
     assert chosen.measured == 15 and chosen.statuses['done'] == 15
+
+
+def test_lines_that_were_written_and_read_are_chosen_from(tmp_path):
+    for rate, reached in ((1e-5, 0.8), (5e-5, 0.9), (5e-4, None)):
+        config = member_lines.CONFIG | {'learning_rate': rate}
+        status = 'done' if reached else 'not finite'
+        results.write(tmp_path, config, member_lines.outcome(reached, reached, status))
+    (chosen,) = selection.select(results.read(tmp_path)[0])
+    assert chosen.learning_rates == {0: 5e-5} and chosen.values() == {0: 0.9}
+    assert chosen.statuses == {'done': 2, 'not finite': 1, 'collapsed': 0}
 
 
 def test_sensitivity_is_over_the_rates_that_are_asked_for():
