@@ -1,0 +1,169 @@
+"""What every kind of task is (`Kind`), and how texts become rows of tokens.
+
+    Reader         texts -> ids with the special tokens around them, and where each begins
+    Row            tokens of a text, and what a loss compares with them
+    collate        rows -> a batch of one shape
+    bucket         the length that rows are padded to: few shapes
+"""
+
+import dataclasses
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jepa_text.data import tokenizers
+from jepa_text.models import layers
+
+IGNORED = -1  # a target that no loss counts
+HEAD = 'task_head'
+ACTIVATIONS = {'gelu': layers.ACTIVATIONS['gelu'], 'tanh': jnp.tanh}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Reader:
+    """How a model reads a text: `begin` and `end` are ids around it, `length` how many
+    tokens a row holds at most, these among them."""
+
+    tokenizer: tokenizers.Tokenizer
+    begin: tuple
+    end: tuple
+    length: int
+
+    def __post_init__(self):
+        if self.room < 1:
+            raise ValueError(
+                f'max_length={self.length} leaves no room for a text between the '
+                f'{len(self.begin) + len(self.end)} special tokens of a row.'
+            )
+
+    @property
+    def room(self):
+        """Tokens of a text that a row holds."""
+        return self.length - len(self.begin) - len(self.end)
+
+    def encode(self, texts):
+        """[(ids [n], offsets [n, 2])] of whole texts, specials not added; offsets count
+        characters. ValueError for a text without tokens."""
+        backend = self.tokenizer.backend
+        found = backend.encode_batch(list(texts), add_special_tokens=False)
+        for text, encoding in zip(texts, found):
+            if not encoding.ids:
+                raise ValueError(f'the text {text!r} has no tokens to read.')
+        return [
+            (np.array(one.ids, np.int32), np.array(one.offsets).reshape(-1, 2))
+            for one in found
+        ]
+
+    def around(self, ids):
+        """The ids of a row: what is cut to fit, between the special ones."""
+        parts = self.begin, ids[: self.room], self.end
+        return np.concatenate([np.asarray(part, np.int32) for part in parts])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Row:
+    """tokens_L with specials; `targets` are numbers, or arrays [L], that the loss reads;
+    `example` is the index of the example that it is of, `notes` what answers need."""
+
+    tokens: np.ndarray
+    targets: dict
+    example: int
+    notes: Any = None
+
+
+class Kind:
+    """The whole contract; a kind is a frozen dataclass, and its fields are JSON.
+
+    name            of tasks of this kind: evaluation/task.py
+    rows(reader, examples)      [Row] of Examples; their targets may be None
+    modules(encoder)            {'task_head': the module on the hidden states}
+    outputs(network, params, batch, rngs)  what the head makes of a batch, a float array
+                    [B, ...]
+    loss(outputs, batch)        (sum, count), float32: their quotient is the loss
+    answers(outputs, rows, examples)  one answer an example, of the outputs of each row
+    """
+
+    name: str
+
+    def hidden(self, network, params, batch):
+        """hidden_BLD of a batch, read bidirectionally whatever the model was trained
+        as."""
+        keys = 'tokens', 'segment_ids', 'positions'
+        inputs = (batch[key] for key in keys)
+        return network.apply('encoder', params, *inputs, causal=False)
+
+
+class ClassHead(nn.Module):
+    """classifier(act(dense(x))) of vectors [..., D], with dropout before each; without
+    `act` there is no dense layer."""
+
+    width: int
+    classes: int
+    act: str = 'gelu'
+    dropout: float = 0.0
+
+    def example(self):
+        return (jnp.zeros((1, self.width)),)
+
+    @nn.compact
+    def __call__(self, x):
+        x = nn.Dropout(self.dropout, deterministic=not self.has_rng('dropout'))(x)
+        if self.act:
+            x = ACTIVATIONS[self.act](layers.Linear(self.width, True, name='dense')(x))
+            x = nn.Dropout(self.dropout, deterministic=not self.has_rng('dropout'))(x)
+        return layers.Linear(self.classes, True, name='classifier')(x)
+
+
+def cross_entropy(logits_NC, labels_N):
+    """(sum, count) of -log softmax over the labels that are not IGNORED, float32."""
+    flat_NC = logits_NC.reshape(-1, logits_NC.shape[-1]).astype(jnp.float32)
+    flat_N = labels_N.reshape(-1)
+    counts_N = flat_N != IGNORED
+    log_NC = jax.nn.log_softmax(flat_NC)
+    index_N1 = jnp.where(counts_N, flat_N, 0)[:, None]
+    picked_N = jnp.take_along_axis(log_NC, index_N1, axis=1)[:, 0]
+    return -jnp.sum(jnp.where(counts_N, picked_N, 0.0)), jnp.sum(counts_N)
+
+
+def bucket(length, maximum):
+    """The length that rows are padded to: a multiple of 16 up to 128, then of 64.
+
+    >>> [bucket(n, 400) for n in (3, 17, 130, 399)]
+    [16, 32, 192, 400]
+    """
+    step = 16 if length <= 128 else 64
+    return max(length, min(maximum, -(-length // step) * step))
+
+
+def collate(rows, size, length, pad_id):
+    """A batch of `size` rows of `length`: tokens, segment_ids (1 in a row, 0 in what
+    fills it), positions, and each target; those of what fills are IGNORED."""
+    batch = {
+        'tokens': np.full((size, length), pad_id, np.int32),
+        'segment_ids': np.zeros((size, length), np.int32),
+        'positions': np.tile(np.arange(length, dtype=np.int32), (size, 1)),
+    }
+    for key, value in rows[0].targets.items():
+        value = np.asarray(value)
+        shape = (size, length) if value.ndim else (size,)
+        batch[key] = np.full(shape, IGNORED, value.dtype)
+    for index, row in enumerate(rows):
+        count = len(row.tokens)
+        batch['tokens'][index, :count] = row.tokens
+        batch['segment_ids'][index, :count] = 1
+        for key, value in row.targets.items():
+            if np.ndim(value):
+                batch[key][index, :count] = value
+            else:
+                batch[key][index] = value
+    return batch
+
+
+def softmax(logits_C):
+    """exp(x) / sum exp(x) over the last axis, in numpy, float64."""
+    logits_C = np.asarray(logits_C, np.float64)
+    shares_C = np.exp(logits_C - logits_C.max(axis=-1, keepdims=True))
+    return shares_C / shares_C.sum(axis=-1, keepdims=True)

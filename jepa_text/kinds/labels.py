@@ -1,0 +1,109 @@
+"""A class, or a number, of a text or of a pair of texts."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+
+from jepa_text.kinds import base
+from jepa_text.models import pooling
+
+
+@dataclasses.dataclass(frozen=True)
+class _OfTexts(base.Kind):
+    """`template` makes one text of a pair; `pool` one vector of its hidden states."""
+
+    template: str = '{first}\n{second}'
+    pool: str = 'mean'
+    act: str = 'gelu'
+    dropout: float = 0.0
+
+    def rows(self, reader, examples):
+        pooling.check(self.pool, reader.begin, (), reader.tokenizer.special_ids)
+        texts = list(examples.first)
+        if examples.second is not None:
+            pairs = zip(examples.first, examples.second)
+            texts = [self.template.format(first=a, second=b) for a, b in pairs]
+        target = examples.target
+        values = [None] * len(texts) if target is None else list(target)
+        return [
+            base.Row(reader.around(ids), self._targets(value), index)
+            for index, ((ids, _), value) in enumerate(zip(reader.encode(texts), values))
+        ]
+
+    def features(self, network, params, batch):
+        """pooled_BD: what the head reads."""
+        hidden_BLD = self.hidden(network, params, batch)
+        return pooling.POOLINGS[self.pool](hidden_BLD, batch['segment_ids'] > 0)
+
+    def outputs(self, network, params, batch, rngs=None):
+        pooled_BD = self.features(network, params, batch)
+        return network.apply(base.HEAD, params, pooled_BD, rngs=rngs)
+
+    def _head(self, encoder, classes):
+        return {base.HEAD: base.ClassHead(encoder.width, classes, self.act, self.dropout)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Labels(_OfTexts):
+    """One of `labels`; cross-entropy on the pooled hidden states.
+
+    >>> kind = Labels(labels=('no', 'yes'))
+    >>> kind.loss(jnp.zeros((1, 2)), {'label': jnp.array([1])})[1].item()
+    1
+    """
+
+    labels: tuple = ()
+    name = 'labels'
+
+    def _targets(self, value):
+        if value is None:
+            return {}
+        if value not in self.labels:
+            known = ', '.join(map(repr, self.labels))
+            raise ValueError(f'The label {value!r} is none of those learned: {known}.')
+        return {'label': np.int32(self.labels.index(value))}
+
+    def modules(self, encoder):
+        return self._head(encoder, len(self.labels))
+
+    def loss(self, outputs_BC, batch):
+        return base.cross_entropy(outputs_BC, batch['label'])
+
+    def answers(self, outputs, rows, examples):
+        """[{'label', 'probabilities': {label: share}}]"""
+        found = []
+        for logits_C in outputs:
+            shares_C = base.softmax(logits_C)
+            shares = dict(zip(self.labels, map(float, shares_C)))
+            found.append(
+                {'label': self.labels[int(shares_C.argmax())], 'probabilities': shares}
+            )
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Scores(_OfTexts):
+    """A number; squared error.
+
+    >>> Scores().loss(jnp.full((1, 1), 3.0), {'score': jnp.ones(1)})[0].item()
+    4.0
+    """
+
+    name = 'scores'
+
+    def _targets(self, value):
+        return {} if value is None else {'score': np.float32(value)}
+
+    def modules(self, encoder):
+        return self._head(encoder, 1)
+
+    def loss(self, outputs_B1, batch):
+        is_row_B = batch['segment_ids'].any(axis=1) if 'segment_ids' in batch else True
+        error_B = outputs_B1[:, 0].astype(jnp.float32) - batch['score']
+        counts_B = jnp.broadcast_to(is_row_B, error_B.shape)
+        return jnp.sum(jnp.where(counts_B, error_B**2, 0.0)), jnp.sum(counts_B)
+
+    def answers(self, outputs, rows, examples):
+        """[{'score'}]"""
+        return [{'score': float(score_1[0])} for score_1 in outputs]

@@ -1,0 +1,63 @@
+"""A model with a head -> answers, in batches of few shapes."""
+
+import functools
+
+import jax
+import numpy as np
+
+from jepa_text.kinds import base
+
+TOKENS = 8192  # of a batch, with what fills it
+
+
+def answers(model, kind, examples, max_length=None):
+    """One answer an example, by a load.Pretrained whose parameters have the head."""
+    rows = kind.rows(reader(model, max_length), examples)
+    return kind.answers(outputs(model, kind, rows), rows, examples)
+
+
+def reader(model, max_length=None):
+    """How a load.Pretrained reads, in rows of at most `max_length` tokens."""
+    begin, end = model.ends()
+    length = model.length if max_length is None else min(max_length, model.length)
+    return base.Reader(model.tokenizer, begin, end, length)
+
+
+def outputs(model, kind, rows, params=None, run=None):
+    """What the head makes of each row, in their order, in numpy; rows of alike lengths
+    share a batch. `run(params, batch)` is `program(model.network, kind)` if None."""
+    params = model.params if params is None else params
+    run = program(model.network, kind) if run is None else run
+    found = [None] * len(rows)
+    for chosen, batch in batches(rows, model.tokenizer.pad_id, model.length):
+        made = np.asarray(run(params, batch))
+        for index, one in zip(chosen, made):
+            found[index] = one
+    return found
+
+
+def batches(rows, pad_id, maximum, tokens=TOKENS):
+    """(indices of rows, a batch of them) over all rows, the shortest first."""
+    lengths = np.array([len(row.tokens) for row in rows])
+    order = np.argsort(lengths, kind='stable')
+    padded = np.array([base.bucket(n, maximum) for n in lengths])[order]
+    start = 0
+    while start < len(order):
+        length = padded[start]
+        size = max(1, tokens // int(length))
+        # Of one bucket only: few shapes, and little that fills.
+        stop = min(start + size, int(np.searchsorted(padded, length, side='right')))
+        chosen = order[start:stop]
+        yield chosen, base.collate([rows[i] for i in chosen], size, length, pad_id)
+        start = stop
+
+
+@functools.lru_cache(maxsize=8)
+def program(network, kind):
+    """(params, batch) -> what the head makes of it, compiled for each shape."""
+
+    def run(params, batch):
+        inputs = {k: batch[k] for k in ('tokens', 'segment_ids', 'positions')}
+        return kind.outputs(network, params, inputs)
+
+    return jax.jit(run)

@@ -1,0 +1,191 @@
+"""An answer to a question as a span of a context, or none."""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from jepa_text.kinds import base
+
+MIN_CONTEXT = 8  # tokens of a context that a row must have room for
+
+
+class _Window(NamedTuple):
+    """Of a row: the characters of the context that each position has, or -1; which token
+    of the context the first of them is; which tokens are those of the first answer."""
+
+    offsets_L2: np.ndarray
+    first: int
+    gold: tuple
+
+
+@dataclasses.dataclass(frozen=True)
+class Spans(base.Kind):
+    """The first and the last token of the answer, in rows that slide over a long context.
+
+    Each row has the question and, `stride` tokens after those of the row before, as much
+    of the context as fits; stride 0 is one row, and the rest is cut. A row without the
+    answer points at its position 0, which is 'no answer'. At most `longest` tokens.
+    With `learn='tokens'`, as in arXiv 2507.00994 (and stride 0), every token learns
+    whether it is of the first answer.
+    """
+
+    template: str = 'Question: {first}\nContext: {second}'
+    stride: int = 128
+    longest: int = 30
+    learn: str = 'ends'
+    dropout: float = 0.0
+    name = 'spans'
+
+    def __post_init__(self):
+        if self.learn not in ('ends', 'tokens'):
+            raise ValueError(f'learn={self.learn!r}; there are: ends, tokens.')
+        if not self.template.endswith('{second}'):
+            raise ValueError(
+                f'template={self.template!r} must end with {{second}}, the context, so '
+                'that a row can hold a part of it.'
+            )
+
+    def rows(self, reader, examples):
+        prompts = [
+            self.template.removesuffix('{second}').format(first=question)
+            for question in examples.first
+        ]
+        texts = [a + b for a, b in zip(prompts, examples.second)]
+        answers = examples.target
+        found = []
+        for index, (prompt, (ids, offsets)) in enumerate(
+            zip(prompts, reader.encode(texts))
+        ):
+            answer = None if answers is None else answers[index]
+            split = int(np.sum(offsets[:, 1] <= len(prompt)))
+            context = ids[split:], np.maximum(offsets[split:] - len(prompt), 0)
+            found += self._windows(reader, index, ids[:split], context, answer)
+        return found
+
+    def _windows(self, reader, index, question, context, answers):
+        ids, offsets = context
+        room = reader.room - len(question)
+        if room < min(MIN_CONTEXT, len(ids)):
+            raise ValueError(
+                f'question {index} has {len(question)} tokens, which leaves room for '
+                f'{max(0, room)} of the context in a row of {reader.length}: give a '
+                'larger max_length, or leave the question out.'
+            )
+        gold = _tokens_of(answers[0], offsets) if answers else ()
+        step = self.stride or len(ids)
+        starts = [0]
+        while starts[-1] + room < len(ids) and self.stride:
+            starts.append(starts[-1] + min(step, room))
+        found = []
+        for first in starts:
+            part = slice(first, first + room)
+            row = reader.around(np.concatenate([question, ids[part]]))
+            offsets_L2 = np.full((len(row), 2), -1)
+            at = len(reader.begin) + len(question)
+            count = len(offsets[part])
+            offsets_L2[at : at + count] = offsets[part]
+            inside = [at + i - first for i in gold if first <= i < first + count]
+            whole = len(inside) == len(gold)
+            targets = {} if answers is None else self._targets(len(row), inside, whole)
+            notes = _Window(offsets_L2, first, gold)
+            found.append(base.Row(row, targets, index, notes))
+        return found
+
+    def _targets(self, length, inside, whole):
+        if self.learn == 'tokens':
+            label_L = np.zeros(length, np.int32)
+            label_L[inside] = 1
+            return {'labels': label_L}
+        there = whole and inside
+        ends = (inside[0], inside[-1]) if there else (0, 0)
+        return {'start': np.int32(ends[0]), 'stop': np.int32(ends[1])}
+
+    def modules(self, encoder):
+        return {base.HEAD: base.ClassHead(encoder.width, 2, '', self.dropout)}
+
+    def features(self, network, params, batch):
+        """hidden_BLD: what the head reads."""
+        return self.hidden(network, params, batch)
+
+    def outputs(self, network, params, batch, rngs=None):
+        hidden_BLD = self.features(network, params, batch)
+        logits_BL2 = network.apply(base.HEAD, params, hidden_BLD, rngs=rngs)
+        if self.learn == 'tokens':
+            return logits_BL2
+        # What fills a row is no place where an answer could end.
+        lowest = jnp.finfo(jnp.float32).min
+        is_real_BL1 = batch['segment_ids'][:, :, None] > 0
+        return jnp.where(is_real_BL1, logits_BL2.astype(jnp.float32), lowest)
+
+    def loss(self, outputs_BL2, batch):
+        if self.learn == 'tokens':
+            return base.cross_entropy(outputs_BL2, batch['labels'])
+        first, count = base.cross_entropy(outputs_BL2[:, :, 0], batch['start'])
+        last, _ = base.cross_entropy(outputs_BL2[:, :, 1], batch['stop'])
+        return (first + last) / 2, count
+
+    def answers(self, outputs, rows, examples):
+        """[{'text', 'start', 'probability', 'no_answer', 'tokens'}]: the span, '' for
+        none; `no_answer` is how much better none is than the best span, in logits;
+        `tokens` are those of the context that it has, from 0."""
+        found = {}
+        for logits_L2, row in zip(outputs, rows):
+            logits_L2 = np.asarray(logits_L2, np.float64)[: len(row.tokens)]
+            read = self._best if self.learn == 'ends' else self._marked
+            found.setdefault(row.example, []).append(read(logits_L2, row.notes))
+        return [
+            _spoken(found[index], context)
+            for index, context in enumerate(examples.second)
+        ]
+
+    def gold(self, rows):
+        """[tuple of tokens of the first answer], one an example; () for none."""
+        return list({row.example: row.notes.gold for row in rows}.values())
+
+    def _best(self, logits_L2, notes):
+        """(score, score of none, first and last character, tokens) of the best span."""
+        places_M = np.flatnonzero(notes.offsets_L2[:, 1] >= 0)
+        score_MM = logits_L2[places_M, 0][:, None] + logits_L2[places_M, 1][None]
+        apart_MM = np.arange(len(places_M))[None] - np.arange(len(places_M))[:, None]
+        score_MM[(apart_MM < 0) | (apart_MM >= self.longest)] = -np.inf
+        i, j = np.unravel_index(score_MM.argmax(), score_MM.shape)
+        span = notes.offsets_L2[places_M[i], 0], notes.offsets_L2[places_M[j], 1]
+        tokens = tuple(range(notes.first + i, notes.first + j + 1))
+        return score_MM[i, j], logits_L2[0].sum(), span, tokens
+
+    def _marked(self, logits_L2, notes):
+        """The same of the positions that are marked: the span is the run of them that is
+        marked most surely."""
+        places_M = np.flatnonzero(notes.offsets_L2[:, 1] >= 0)
+        margin_M = logits_L2[places_M, 1] - logits_L2[places_M, 0]
+        marked = np.flatnonzero(margin_M > 0)
+        if not len(marked):
+            return margin_M.max(), 0.0, (0, 0), ()
+        runs = np.split(marked, np.flatnonzero(np.diff(marked) > 1) + 1)
+        run = max(runs, key=lambda run: margin_M[run].sum())
+        ends = notes.offsets_L2[places_M[run[0]], 0], notes.offsets_L2[places_M[run[-1]], 1]
+        return margin_M[run].sum(), 0.0, ends, tuple(notes.first + int(i) for i in marked)
+
+
+def _tokens_of(answer, offsets):
+    """Tokens of a context that an answer (start, text) touches."""
+    start, text = answer
+    stop = start + len(text)
+    touched = (offsets[:, 1] > start) & (offsets[:, 0] < stop)
+    return tuple(np.flatnonzero(touched).tolist())
+
+
+def _spoken(windows, context):
+    """The answer of the windows of one context."""
+    score, _, (start, stop), tokens = max(windows, key=lambda one: one[0])
+    none = min(one[1] for one in windows)
+    text = context[start:stop].strip() if tokens and score > none else ''
+    return {
+        'text': text,
+        'start': int(start) if text else -1,
+        'probability': float(1 / (1 + np.exp(np.clip(none - score, -50, 50)))),
+        'no_answer': float(none - score),
+        'tokens': tuple(map(int, tokens)) if text else (),
+    }

@@ -1,0 +1,93 @@
+"""A tag of each word of a text: entities, parts of speech."""
+
+import dataclasses
+
+import numpy as np
+
+from jepa_text.kinds import base
+
+
+@dataclasses.dataclass(frozen=True)
+class Tags(base.Kind):
+    """One of `labels` for each word; words are joined by single spaces.
+
+    With `learn='first'` the first token of a word learns its tag, and tells it; with
+    'all', as in arXiv 2507.00994, each does, and the word takes what most of them say.
+    A word beyond the row has the first of `labels`.
+    """
+
+    labels: tuple = ()
+    learn: str = 'first'
+    dropout: float = 0.0
+    name = 'tags'
+
+    def __post_init__(self):
+        if self.learn not in ('first', 'all'):
+            raise ValueError(f'learn={self.learn!r}; there are: first, all.')
+
+    def rows(self, reader, examples):
+        texts = [' '.join(words) for words in examples.first]
+        tags = examples.target
+        return [
+            self._row(reader, index, words, ids, offsets, tags and tags[index])
+            for index, (words, (ids, offsets)) in enumerate(
+                zip(examples.first, reader.encode(texts))
+            )
+        ]
+
+    def _row(self, reader, index, words, ids, offsets, tags):
+        ends = np.cumsum([len(word) + 1 for word in words])
+        # A token may begin with the space before its word.
+        word_N = np.searchsorted(ends, np.maximum(offsets[:, 1] - 1, 0), side='right')
+        word_N = word_N[: reader.room]
+        row = reader.around(ids)
+        word_L = np.full(len(row), -1)
+        word_L[len(reader.begin) : len(reader.begin) + len(word_N)] = word_N
+        if tags is None:
+            return base.Row(row, {}, index, word_L)
+        label_L = np.full(len(row), base.IGNORED, np.int32)
+        number_W = np.array([self._number(tag) for tag in tags], np.int32)
+        label_L[word_L >= 0] = number_W[word_N]
+        if self.learn == 'first':
+            label_L[np.flatnonzero(word_L[1:] == word_L[:-1]) + 1] = base.IGNORED
+        return base.Row(row, {'labels': label_L}, index, word_L)
+
+    def _number(self, tag):
+        if tag not in self.labels:
+            known = ', '.join(map(repr, self.labels))
+            raise ValueError(f'The tag {tag!r} is none of those learned: {known}.')
+        return self.labels.index(tag)
+
+    def modules(self, encoder):
+        head = base.ClassHead(encoder.width, len(self.labels), '', self.dropout)
+        return {base.HEAD: head}
+
+    def features(self, network, params, batch):
+        """hidden_BLD: what the head reads."""
+        return self.hidden(network, params, batch)
+
+    def outputs(self, network, params, batch, rngs=None):
+        hidden_BLD = self.features(network, params, batch)
+        return network.apply(base.HEAD, params, hidden_BLD, rngs=rngs)
+
+    def loss(self, outputs_BLC, batch):
+        return base.cross_entropy(outputs_BLC, batch['labels'])
+
+    def answers(self, outputs, rows, examples):
+        """[{'words', 'tags', 'probabilities'}]: of each word, the tag and its share; 0
+        where the word is beyond the row."""
+        found = []
+        for logits_LC, row in zip(outputs, rows):
+            words, word_L = examples.first[row.example], row.notes
+            shares_LC = base.softmax(logits_LC)[: len(word_L)]
+            tags, sure = [self.labels[0]] * len(words), [0.0] * len(words)
+            for word in np.unique(word_L[word_L >= 0]):
+                shares_TC = shares_LC[word_L == word]
+                shares_C = shares_TC[0]
+                number = int(shares_C.argmax())
+                if self.learn == 'all':
+                    votes_C = np.bincount(shares_TC.argmax(axis=1))
+                    number, shares_C = int(votes_C.argmax()), shares_TC.mean(axis=0)
+                tags[word], sure[word] = self.labels[number], float(shares_C[number])
+            found.append({'words': list(words), 'tags': tags, 'probabilities': sure})
+        return found
