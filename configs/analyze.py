@@ -19,14 +19,14 @@ LISTS = ('models', 'tasks')
 
 def get_config(chosen=''):
     """The models and tasks of the argument."""
-    named = _parse(chosen)
+    named = parsed(chosen)
     config = ConfigDict()
     config.models = tuple(named['models'])
-    config.tasks = tuple(_task(text) for text in named['tasks'] or ['bundled'])
+    config.tasks = tuple(task(text) for text in named['tasks'] or ['bundled'])
     return config
 
 
-def _parse(chosen):
+def parsed(chosen):
     """{'models': [...], 'tasks': [...]} of 'models=a,b,tasks=c'."""
     named, key = {name: [] for name in LISTS}, 'models'
     for word in filter(None, chosen.split(',')):
@@ -39,7 +39,8 @@ def _parse(chosen):
     return named
 
 
-def _task(text):
+def task(text):
+    """The section of 'NAME@PATH'."""
     name, _, path = text.partition('@')
     if name == 'sentences':
         return dict(name=name, made=path)

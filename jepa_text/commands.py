@@ -76,6 +76,32 @@ COMMANDS = {
         'jepa_text.analysis.analyze',
         '--config=configs/analyze.py:models=runs/clm_mlm --workdir=runs/clm_mlm-analysis',
     ),
+    'evaluate': Command(
+        'fine-tune on tasks, and compare',
+        (
+            'Fine-tunes each model on each task for every learning rate and seed, takes',
+            'the rate by validation, and reports the test set with intervals over seeds.',
+            'The same command again goes on; several may share a workdir.',
+        ),
+        'jepa_text.evaluation.evaluate',
+        'evaluate',
+        'jepa_text.evaluation.config',
+        '--config=configs/evaluate.py:models=runs/clm_mlm,tasks=bundled '
+        '--workdir=runs/exam',
+        {'dry-run': (True, 'say what would be trained, and stop')},
+    ),
+    'finetune': Command(
+        'one model for one task, kept',
+        (
+            'Fine-tunes a model on a task with one learning rate and seed, measures it,',
+            'and writes it to the workdir, from where load.load gives what predicts.',
+        ),
+        'jepa_text.evaluation.keep',
+        'finetune',
+        'jepa_text.evaluation.keep',
+        '--config=configs/finetune.py:model=runs/clm_mlm,task=bundled '
+        '--workdir=runs/tuned',
+    ),
     'plan': Command(
         'memory, hours and money of a run',
         (
@@ -133,6 +159,7 @@ OTHERS = {
 USAGE = """jepa-text COMMAND --config=FILE[:ARG] --workdir=DIR [--config.KEY=VALUE ...]
 jepa-text init FILE.py [--preset=NAME[,SIZE]]
 jepa-text plan --config=FILE[:ARG] [--hardware=h100:8 --mfu=0.4 --price=2.5 --compile]
+jepa-text evaluate --config=FILE[:ARG] --workdir=DIR [--dry-run]
 jepa-text export --workdir=DIR --to=FOLDER [--step=N --family=NAME --license=NAME]
 jepa-text supervise [--restarts=5] COMMAND ...
 

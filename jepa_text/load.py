@@ -4,6 +4,7 @@
 import dataclasses
 import functools
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from jepa_text.config import renamed, resolve
 from jepa_text.data import as_read, tokenizers
 from jepa_text.files import checksums, paths
 from jepa_text.hf import load as hf_load
+from jepa_text.kinds import base, kept, predicting
 from jepa_text.models import pooling
 from jepa_text.models.network import Network
 from jepa_text.running import identity, restore, xla_flags
@@ -28,6 +30,7 @@ class Pretrained:
                    to length 1 if `normalize`
     shift          a masked token is told by the position this far before it
     record         how it was imported, for JSON; None for models of our own
+    kind           of what it was fine-tuned to answer (kinds/base.py), or None
     """
 
     network: Network
@@ -42,6 +45,7 @@ class Pretrained:
     normalize: bool = False
     shift: int = 0
     record: dict | None = None
+    kind: Any = None
 
     def encode(self, texts, layer=-1, pool=None, batch_size=64):
         """One vector a text, [N, D] float32 in numpy.
@@ -107,6 +111,21 @@ class Pretrained:
                 [(tokenizer.decode([i]), float(probabilities_V[i])) for i in best]
             )
         return answers
+
+    def predict(self, first, second=None, max_length=None):
+        """What a fine-tuned model answers to each text, or pair of texts: a label, a
+        score, tags or a span, with probabilities; each kind says what (kinds/).
+
+        For tags a text is a list of words. Raises ValueError for a model that was not
+        fine-tuned, and for a text without tokens.
+        """
+        if self.kind is None:
+            raise ValueError(
+                f'{self.name or "The model"} was fine-tuned to answer nothing: '
+                'jepa-text finetune makes such a model.'
+            )
+        asked = base.Asked(list(first), None if second is None else list(second))
+        return predicting.answers(self, self.kind, asked, max_length)
 
     def ends(self):
         """The ids before and after a text, each a tuple."""
@@ -179,6 +198,7 @@ def load(workdir, step=None, **options):
 
     It reads as the objective of that step did: causally after CLM. To make it
     bidirectional, take `dataclasses.replace(model, causal=False)`.
+    A folder of `jepa-text finetune` gives a model that can `predict`.
     With 'hf:' before it, `workdir` is a folder of Hugging Face's format or a name on
     their hub, and `options` are those of hf/load.load: revision, adapt, family, mesh.
     Raises FileNotFoundError when the folder holds no run or no good checkpoint.
@@ -196,9 +216,11 @@ def load(workdir, step=None, **options):
             f'{", ".join(options)}: only for models of others, whose names begin with '
             f"'hf:'; {workdir} is a workdir."
         )
+    if (Path(workdir) / kept.FILE).is_file() and step is None:
+        return _finetuned(workdir)
     step, model = abstract(workdir, step)
-    kept = ('encoder', 'lm_head')
-    wanted = {name: shapes for name, shapes in model.params.items() if name in kept}
+    names = ('encoder', 'lm_head')
+    wanted = {name: shapes for name, shapes in model.params.items() if name in names}
     folder = Path(workdir) / 'checkpoints'
     params = restore.part(folder, step, {'params': wanted})['params']
     return dataclasses.replace(model, params=params)
@@ -242,6 +264,11 @@ def _foreign(name, options):
         shift=found.shift,
         record=found.record,
     )
+
+
+def _finetuned(folder):
+    kind, network, params, tokenizer, reading, _ = kept.read(folder)
+    return Pretrained(network, params, tokenizer, name=str(folder), kind=kind, **reading)
 
 
 def untrained(workdir):

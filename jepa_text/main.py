@@ -31,6 +31,8 @@ ON = ('true', 't', '1')
 HELP = ('-h', '--help', '-help', 'help')
 # Those that need no device.
 TEXT_ONLY = ('prepare',)
+# Those whose own flags are switches, which their function takes by name.
+SWITCHED = ('train', 'evaluate')
 # Those that write nothing.
 READING = ('plan',)
 
@@ -235,8 +237,8 @@ def _keep_memory():
 
 def _keywords(command, argv):
     """What flags say to the function of a command beside config and workdir."""
-    names = COMMANDS[command].flags if command == 'train' else ()
-    return {name: True for name in names if _is_set(name, argv)}
+    names = COMMANDS[command].flags if command in SWITCHED else ()
+    return {name.replace('-', '_'): True for name in names if _is_set(name, argv)}
 
 
 def _is_set(flag, argv):

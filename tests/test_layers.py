@@ -28,6 +28,7 @@ LAYERS = [
     'measures',
     'running',
     'hf',
+    'kinds',
     'load',
     'export',
     'training',

@@ -9,8 +9,6 @@ architecture, tokenizer, texts in their order, options.
 
 import dataclasses
 import functools
-import hashlib
-import weakref
 
 import jax
 import jax.numpy as jnp
@@ -18,17 +16,15 @@ import numpy as np
 
 from jepa_text.analysis import array_cache
 from jepa_text.config import resolve
+from jepa_text.evaluation import identity
 from jepa_text.files import checksums
 from jepa_text.models import pooling
 
-VERSION = 5  # of what the numbers mean; another one is another file
 TRAINED = ('attention', 'weighted')
 TRAINED_ON = 64  # tokens of a text
 POOLINGS = (*pooling.POOLINGS, 'inverse_frequency', 'last4', *TRAINED)
 _AVERAGED = 4
 _BATCH = 64
-# Of models that are there: to remember a model would keep its parameters.
-_IDENTITIES = weakref.WeakKeyDictionary()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -71,7 +67,7 @@ def of(
     if any(name.startswith('inverse_frequency') for name in poolings):
         counts_V = np.bincount(np.concatenate(rows), minlength=model.tokenizer.vocab_size)
         given['inverse_frequency'] = counts_V.astype(np.float32)
-    start = checksums.checksum([identity(model), list(texts)])
+    start = checksums.checksum([identity.of(model), list(texts)])
     weights = {
         name: checksums.checksum(np.asarray(x).tolist()) for name, x in given.items()
     }
@@ -108,19 +104,6 @@ def combinations(depth, layers, poolings):
         only_last = base in ('last4', *TRAINED)
         pairs += [(layer, name) for layer in layers if not only_last or layer == depth]
     return pairs
-
-
-def identity(model):
-    """A checksum of what a load.Pretrained is: parameters, tokenizer, reading."""
-    if model not in _IDENTITIES:
-        digest = hashlib.sha256()
-        for path, leaf in jax.tree_util.tree_leaves_with_path(model.params['encoder']):
-            digest.update(jax.tree_util.keystr(path).encode())
-            digest.update(np.ascontiguousarray(jax.device_get(leaf)))
-        reading = VERSION, model.causal, model.begin, model.end, model.length
-        said = repr(model.network.encoder), repr(reading), model.tokenizer.fingerprint
-        _IDENTITIES[model] = checksums.checksum([*said, digest.hexdigest()])
-    return _IDENTITIES[model]
 
 
 def token_states(model, texts, max_tokens=TRAINED_ON, batch_size=64):

@@ -11,7 +11,7 @@ import numpy as np
 from jepa_text.analysis import array_cache, features, probes, results, telling
 from jepa_text.analysis.results import Result
 from jepa_text.data import as_read
-from jepa_text.evaluation import controls, lexical
+from jepa_text.evaluation import controls, identity, lexical
 from jepa_text.files import checksums
 from jepa_text.measures import similarity, trained_pooling
 from jepa_text.models import pooling
@@ -222,7 +222,7 @@ def trained_weights(model, task, seed, folder):
     """{pooling: weights} of trained_pooling.py, from training texts of a task; kept."""
     chosen = task.train.take(np.arange(min(len(task.train), POOLING_TEXTS)))
     cache = array_cache.ArrayCache(folder)
-    question = [features.identity(model), chosen.first, chosen.target.tolist(), seed]
+    question = [identity.of(model), chosen.first, chosen.target.tolist(), seed]
     key = f'pooling-{checksums.checksum(question)}'
     kept = cache.get(key)
     if kept is not None:

@@ -1,1 +1,1 @@
-"""What a task asks of an encoder: rows of texts, a head, a loss, answers of its outputs."""
+"""What a task asks of an encoder: rows of texts, a head, a loss, and its answers."""

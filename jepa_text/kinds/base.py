@@ -1,13 +1,13 @@
 """What every kind of task is (`Kind`), and how texts become rows of tokens.
 
-    Reader         texts -> ids with the special tokens around them, and where each begins
-    Row            tokens of a text, and what a loss compares with them
-    collate        rows -> a batch of one shape
-    bucket         the length that rows are padded to: few shapes
+Reader         texts -> ids with the special tokens around them, and where each begins
+Row            tokens of a text, and what a loss compares with them
+collate        rows -> a batch of one shape
+bucket         the length that rows are padded to: few shapes
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -72,6 +72,14 @@ class Row:
     targets: dict
     example: int
     notes: Any = None
+
+
+class Asked(NamedTuple):
+    """Texts, or pairs of them, that nobody has answered: examples without targets."""
+
+    first: list
+    second: list | None = None
+    target: None = None
 
 
 class Kind:

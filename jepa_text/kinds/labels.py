@@ -25,7 +25,7 @@ class _OfTexts(base.Kind):
             pairs = zip(examples.first, examples.second)
             texts = [self.template.format(first=a, second=b) for a, b in pairs]
         target = examples.target
-        values = [None] * len(texts) if target is None else list(target)
+        values = [None] * len(texts) if target is None else np.asarray(target).tolist()
         return [
             base.Row(reader.around(ids), self._targets(value), index)
             for index, ((ids, _), value) in enumerate(zip(reader.encode(texts), values))

@@ -165,7 +165,10 @@ class Spans(base.Kind):
             return margin_M.max(), 0.0, (0, 0), ()
         runs = np.split(marked, np.flatnonzero(np.diff(marked) > 1) + 1)
         run = max(runs, key=lambda run: margin_M[run].sum())
-        ends = notes.offsets_L2[places_M[run[0]], 0], notes.offsets_L2[places_M[run[-1]], 1]
+        ends = (
+            notes.offsets_L2[places_M[run[0]], 0],
+            notes.offsets_L2[places_M[run[-1]], 1],
+        )
         return margin_M[run].sum(), 0.0, ends, tuple(notes.first + int(i) for i in marked)
 
 

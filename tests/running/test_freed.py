@@ -11,6 +11,7 @@ from jepa_text import load
 from jepa_text.analysis import features
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
+from jepa_text.evaluation import identity
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
 
@@ -32,10 +33,10 @@ def test_a_model_that_was_used_is_freed(model):
     model.encode(['The whale.'])
     model.encode(['The whale.'], layer=0, pool='max')
     model.fill('The <mask>.')
-    digest = features.identity(model)
+    digest = identity.of(model)
     features.of(model, ['The whale.', 'The sea.'])
     other = dataclasses.replace(model, causal=True)
-    assert features.identity(other) != digest == features.identity(model)
+    assert identity.of(other) != digest == identity.of(model)
     other.encode(['The whale.'])
     gone = [weakref.ref(each) for each in (model, other)]
     gone += [weakref.ref(leaf) for leaf in jax.tree.leaves(model.params)]

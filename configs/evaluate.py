@@ -1,0 +1,39 @@
+"""Models fine-tuned on tasks, for each learning rate and seed, with statistics.
+
+    jepa-text evaluate --config=configs/evaluate.py:ARGUMENT --workdir=runs/exam
+
+The argument names models and tasks, as in
+
+    models=runs/a-0,runs/a-1,hf:NAME,tasks=sst2@GLUE/SST-2,mine.jsonl
+
+A model is the workdir of a run, or hf: and a name or folder. A task is a file of
+jepa_text/evaluation/tasks or a name of one of its tables, with @ and its path, or a file
+of one's own with the fields `text` and `label`. The grid of the paper is 6 learning rates
+x 5 seeds; `,small` makes it 2 x 2, to try. Tasks that take more are written into this
+file.
+"""
+
+from ml_collections import ConfigDict
+
+from jepa_text.config import config_file
+
+
+def get_config(chosen='tasks=bundled'):
+    """The models and tasks of the argument."""
+    words = [word for word in chosen.split(',') if word != 'small']
+    analyze = config_file.shared('analyze')
+    named = analyze.parsed(','.join(words))
+    config = ConfigDict()
+    config.models = tuple(named['models'])
+    config.tasks = tuple(_task(text) for text in named['tasks'] or ['bundled'])
+    if 'small' in chosen.split(','):
+        config.learning_rates, config.seeds = (1e-4, 5e-4), 2
+        config.finetuning = ConfigDict(dict(steps=50))
+    return config
+
+
+def _task(text):
+    """'sst2@PATH', or a file with texts and labels."""
+    if '@' not in text and text.endswith(('.jsonl', '.tsv', '.csv', '.parquet')):
+        return dict(name='labeled', path=text)
+    return config_file.shared('analyze').task(text)

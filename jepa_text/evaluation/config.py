@@ -1,0 +1,97 @@
+"""The config of an examination: models, tasks, and how each member is fine-tuned."""
+
+import dataclasses
+
+from jepa_text.config import ranges
+from jepa_text.config.schema import field, section
+from jepa_text.evaluation import grid
+
+# Of arXiv 2507.00994, section 3: 6 learning rates x 5 seeds.
+LEARNING_RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Finetuning:
+    """How a model is fine-tuned; the defaults are those of the paper, but float32."""
+
+    steps: int = field(1000, 'at most', minimum=1)
+    epochs: int = field(1, 'at most', minimum=1)
+    batch_size: int = field(32, 'examples of a step', minimum=1)
+    max_length: int = field(0, "tokens of a row; 0: the model's", minimum=0)
+    warmup: float = field(0.1, 'share of the steps', minimum=0, below=1)
+    weight_decay: float = field(0.1, 'of kernels and embeddings', minimum=0)
+    b1: float = field(0.9, "of Adam's first moment", minimum=0, below=1)
+    b2: float = field(0.95, 'of the second', minimum=0, below=1)
+    eps: float = field(1e-5, 'beside the root of the second', above=0)
+    clip_norm: float = field(1.0, 'of the gradient', above=0)
+    layers: int | None = field(
+        None, 'of the encoder, the last ones, are trained; 0: the head alone', minimum=0
+    )
+    pool: str = field('mean', 'of the hidden states, for labels and scores')
+    act: str = field(
+        'gelu', 'of the layer before the classes', choices=('gelu', 'tanh', '')
+    )
+    dropout: float = field(0.0, 'of what the head reads', minimum=0, below=1)
+    rows: str = field(
+        'standard',
+        'tags on the first token of a word, spans by their ends in rows that slide; '
+        "'paper': on every token, one row each",
+        choices=('standard', 'paper'),
+    )
+    precision: str = field(
+        'float32',
+        'of products; paper_bf16: of parameters and updates, too',
+        choices=grid.PRECISIONS,
+    )
+
+    def recipe(self, steps):
+        """The grid.Recipe of so many steps."""
+        names = {one.name for one in dataclasses.fields(grid.Recipe)}
+        given = {k: v for k, v in dataclasses.asdict(self).items() if k in names}
+        return grid.Recipe(**{**given, 'steps': steps})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """The config of `jepa-text evaluate`."""
+
+    name: str = field('evaluation', 'of the page')
+    models: tuple[str, ...] = field(
+        doc="workdirs of runs, and 'hf:' with a name or folder"
+    )
+    tasks: tuple[dict, ...] = field(
+        doc="files of jepa_text/evaluation/tasks, as dict(name='sst2', path='...')"
+    )
+    learning_rates: tuple[float, ...] = field(LEARNING_RATES, 'of the grid')
+    seeds: int = field(5, 'of the grid: 0 and on; 5 at least for a verdict', minimum=1)
+    finetuning: Finetuning = section(Finetuning, 'how each member is trained')
+    select_by: str = field(
+        'standard', 'definition of the metric', choices=('standard', 'paper')
+    )
+    selection: str = field(
+        'pooled',
+        'of the learning rate: one for all seeds, or one for each',
+        choices=('pooled', 'per seed'),
+    )
+    train: int = field(0, 'examples to learn from, drawn by seed; 0: all', minimum=0)
+    test: int = field(0, 'examples to measure on; 0: all', minimum=0)
+    width: int = field(
+        0, 'members trained at once; 0: 1 on CPUs, else all that fit', minimum=0
+    )
+    lease: float = field(60.0, 'seconds after which a silent worker is given up', above=0)
+    attempts: int = field(3, 'at a member that fails', minimum=1)
+
+    def __post_init__(self):
+        if not self.models or not self.tasks:
+            raise ValueError(
+                'evaluate needs models and tasks: '
+                '--config=configs/evaluate.py:models=runs/a,hf:NAME,tasks=mine.jsonl'
+            )
+        for rate in self.learning_rates:
+            ranges.number('learning_rates', rate, above=0)
+        if not self.learning_rates or len(set(self.learning_rates)) < len(
+            self.learning_rates
+        ):
+            raise ValueError(
+                f'learning_rates={self.learning_rates}: give at least one, and each once.'
+            )

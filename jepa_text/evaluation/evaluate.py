@@ -1,0 +1,202 @@
+"""`evaluate(config, workdir)`: models x tasks x learning rates x seeds, each fine-tuned.
+
+workdir/
+  results/        a line and a side file a member: results.py
+  claims/         which worker is at which group of members: running/claims.py
+  lines.jsonl     all lines
+  summary.json    what was chosen, its mean and interval, verdicts
+
+The same call goes on where it was left, and several workers may make it with one folder.
+The learning rate is chosen on validation only; what is reported is of the test set.
+"""
+
+import collections
+import dataclasses
+import itertools
+import json
+import re
+from pathlib import Path
+
+import jax
+
+from jepa_text import load
+from jepa_text.config import schema
+from jepa_text.evaluation import finetune, grid, results
+from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation.config import Config
+from jepa_text.evaluation.tasks import build
+from jepa_text.files import atomic, checksums, paths
+from jepa_text.running import claims, xla_flags
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Members of one model and task that are trained together; `item` is their name among
+    the claims, and another one with another config."""
+
+    item: str
+    model: str
+    task: str
+    members: tuple
+
+
+def evaluate(config, workdir, dry_run=False):
+    """Trains and measures all members that are not there yet, and returns the summary.
+
+    With `dry_run` it says what would be trained, and writes nothing. Raises ValueError
+    and FileNotFoundError, before any model is read, for tasks that cannot be made and
+    settings that do not exist.
+    """
+    xla_flags.mend()
+    config = schema.read(Config, schema.plain(config))
+    folder = Path(paths.local('The workdir', workdir))
+    made = {task.name: task for task in map(task_of, config.tasks)}
+    if len(made) < len(config.tasks):
+        raise ValueError(
+            f'Two of the {len(config.tasks)} tasks have one name, of {", ".join(made)}, '
+            'and their results would be one: give one a `title`.'
+        )
+    made = {name: _sampled(task, config) for name, task in made.items()}
+    groups = groups_of(config, made)
+    if dry_run:
+        print('\n'.join(_planned(config, made, groups)))
+        return None
+    exam = _Exam(config, made, folder)
+    _reopen(folder, groups)
+    worked = claims.work(
+        folder / 'claims',
+        [group.item for group in groups],
+        lambda item: exam.run(next(g for g in groups if g.item == item)),
+        exam.publish,
+        lease=config.lease,
+        attempts=config.attempts,
+    )
+    return summarize(config, folder, worked.failed)
+
+
+def task_of(section):
+    """The task of a section, with a validation set."""
+    return tasks.with_validation(build(section))
+
+
+def groups_of(config, made):
+    """All groups, in the order in which they are trained: model by model."""
+    members = [
+        grid.Member(rate, seed)
+        for rate, seed in itertools.product(config.learning_rates, range(config.seeds))
+    ]
+    width, asked = width_of(config), schema.as_dict(config)
+    said = [asked['finetuning'], config.train, config.test]
+    groups = []
+    for model, (name, section) in itertools.product(
+        config.models, zip(made, asked['tasks'])
+    ):
+        for start in range(0, len(members), width):
+            part = tuple(members[start : start + width])
+            digest = checksums.checksum([model, section, *said, list(map(list, part))])
+            words = name, Path(model).name, f'{part[0].learning_rate:g}-{part[0].seed}'
+            item = re.sub(r'[^\w.+-]+', '-', '='.join(words))[:150]
+            groups.append(Group(f'{item}={digest[:12]}', model, name, part))
+    return groups
+
+
+def width_of(config):
+    """How many members are trained at once; 0 is one on a CPU, where one after the other
+    is faster, and elsewhere a seed of each learning rate on each device."""
+    if config.width:
+        return config.width
+    if jax.default_backend() == 'cpu':
+        return 1
+    return len(config.learning_rates) * jax.device_count()
+
+
+def _reopen(folder, groups):
+    """Frees groups that are done, but whose lines are missing or damaged."""
+    lines, _ = results.read(folder / results.FOLDER)
+    known = collections.Counter(line.get('item') for line in lines)
+    for group in groups:
+        if known[group.item] < len(group.members):
+            claims.reopen(folder / 'claims', group.item)
+
+
+class _Exam:
+    """One model and task at a time, which stay until others are asked for."""
+
+    def __init__(self, config, made, folder):
+        self.config, self.tasks, self.folder = config, made, folder
+        self._now, self._model, self._made = (None, None), None, None
+
+    def run(self, group):
+        """[(config of a member, finetune.Outcome without parameters)]"""
+        examination = self._examination(group)
+        width, found = len(group.members), []
+        how = {'width': width, 'how': 'vmap' if width > 1 else 'map', 'item': group.item}
+        for member, outcome in examination.run(group.members, width):
+            outcome = dataclasses.replace(outcome, params={})
+            found.append((examination.config_of(member) | how, outcome))
+        return found
+
+    def publish(self, item, found):
+        """Writes the lines of a group."""
+        for config, made in found:
+            results.write(
+                self.folder / results.FOLDER,
+                config,
+                made.outcome,
+                made.per_instance,
+                made.predictions,
+            )
+            print(_told(config, made.outcome, self.tasks[config['task']]), flush=True)
+
+    def _examination(self, group):
+        if self._now[0] != group.model:
+            self._model = load.load(group.model)
+        if self._now != (group.model, group.task):
+            task, settings = self.tasks[group.task], self.config.finetuning
+            model = dataclasses.replace(self._model, name=group.model)
+            self._made = finetune.Examination(model, task, settings)
+            self._now = group.model, group.task
+        return self._made
+
+
+def summarize(config, folder, failed=None):
+    """What the lines say, also as lines.jsonl and summary.json."""
+    lines, damaged = results.read(folder / results.FOLDER)
+    text = ''.join(json.dumps(line) + '\n' for line in lines)
+    atomic.write(folder / 'lines.jsonl', text)
+    return {'lines': lines, 'damaged': damaged, 'failed': failed or {}}
+
+
+def _sampled(task, config):
+    """The task with as many examples as the config asks for, drawn by seed 0."""
+    train = config.train or len(task.train)
+    return tasks.sample(task, train, config.test or len(task.test), 0)
+
+
+def _told(config, outcome, task):
+    """A line on one member."""
+    who = f'{config["task"]}  {config["model"]}'
+    which = f'rate {config["learning_rate"]:g}  seed {config["seed"]}'
+    if outcome['test'] is None:
+        return f'{who}  {which}  {outcome["status"]}'
+    value = outcome['test']['standard'].get(task.metric)
+    said = '' if value is None else f'{task.metric} {value:.4f}'
+    return f'{who}  {which}  {said}  {outcome["seconds"]:.0f} s  {outcome["status"]}'
+
+
+def _planned(config, made, groups):
+    """What would be trained, in lines."""
+    members = sum(len(group.members) for group in groups)
+    lines = [
+        f'{len(config.models)} models x {len(made)} tasks x '
+        f'{len(config.learning_rates)} learning rates x {config.seeds} seeds: '
+        f'{members:,} members in {len(groups):,} groups'
+    ]
+    for name, task in made.items():
+        batches = -(-len(task.train) // config.finetuning.batch_size)
+        steps = min(config.finetuning.steps, config.finetuning.epochs * batches)
+        lines.append(
+            f'{name}: {task.kind}, {len(task.train):,} / {len(task.validation):,} / '
+            f'{len(task.test):,} examples, {steps:,} steps a member'
+        )
+    return lines

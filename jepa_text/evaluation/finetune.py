@@ -1,0 +1,220 @@
+"""A model, a task, a grid of members: each fine-tuned, and measured on what it was not
+trained on.
+
+    examination = Examination(model, task, settings)
+    for line in examination.run(members): ...
+"""
+
+import dataclasses
+import functools
+import time
+
+import jax
+import numpy as np
+
+from jepa_text.evaluation import grid, identity
+from jepa_text.evaluation.metrics import classes, scores, spans, tags
+from jepa_text.files import checksums
+from jepa_text.kinds import kept, predicting
+
+PACKAGES = ('jepa-text', 'jax', 'jaxlib', 'flax', 'optax', 'numpy', 'tokenizers')
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a member came to: `outcome` as results.write takes it, values and predictions
+    of every test instance, and the parameters with the head."""
+
+    outcome: dict
+    per_instance: dict
+    predictions: list
+    params: dict
+
+
+class Examination:
+    """A load.Pretrained and a task.Task with a validation set, as `settings`, a
+    config.Finetuning, say.
+
+    Raises ValueError for what cannot be learned or read: an answer outside its context,
+    labels of one class only, a question that fills a row.
+    """
+
+    def __init__(self, model, task, settings):
+        self.model, self.task, self.settings = model, task, settings
+        self.kind = kind_of(task, settings)
+        reader = predicting.reader(model, settings.max_length or None)
+        self.parts = {
+            name: (examples, self.kind.rows(reader, examples))
+            for name, examples in (
+                ('train', task.train),
+                ('validation', task.validation),
+                ('test', task.test),
+            )
+        }
+        rows = self.parts['train'][1]
+        batches = -(-len(rows) // settings.batch_size)
+        self.recipe = settings.recipe(min(settings.steps, settings.epochs * batches))
+        self.grid = grid.Grid(model, self.kind, self.recipe, reader.length)
+        self.max_length = reader.length
+
+    @functools.cached_property
+    def config(self):
+        """What every member has in common, for results.config_hash."""
+        model, task, settings = self.model, self.task, self.settings
+        return {
+            'model': model.name,
+            'model_revision': identity.of(model),
+            'task': task.name,
+            'data_revision': task.revision or _checksum(task),
+            'tokenizer': model.tokenizer.fingerprint,
+            'kind': self.kind.name,
+            'max_length': self.max_length,
+            'pooling': getattr(self.kind, 'pool', ''),
+            'template': getattr(self.kind, 'template', ''),
+            **{k: v for k, v in dataclasses.asdict(self.kind).items() if k != 'labels'},
+            **dataclasses.asdict(self.recipe),
+            'examples': [len(part) for part, _ in self.parts.values()],
+            'metric': task.metric,
+            'rows': settings.rows,
+        }
+
+    def config_of(self, member):
+        """The config of one member."""
+        return {**self.config, **member._asdict()}
+
+    def run(self, members, width=1, tell=None):
+        """Yields (Member, Outcome) of each."""
+        rows, began = self.parts['train'][1], time.monotonic()
+        run = predicting.program(self.grid.network, self.kind)
+        for member, params, losses_T in self.grid.train(rows, members, width, tell):
+            found = self._measured(params, losses_T, run)
+            found['seconds'] = round(time.monotonic() - began, 3)
+            found['versions'] = versions()
+            side = found.pop('side')
+            yield member, Outcome(found, *side, params)
+            began = time.monotonic()
+
+    def _measured(self, params, losses_T, run):
+        losses = [float(losses_T[0]), float(losses_T[-1])]
+        found = {'losses': losses, 'validation': None, 'test': None, 'side': ({}, None)}
+        if not np.isfinite(losses_T).all() or not _finite(params):
+            return {'status': 'not finite', **found}
+        answered = {}
+        for split in ('validation', 'test'):
+            examples, rows = self.parts[split]
+            made = predicting.outputs(self.model, self.kind, rows, params, run)
+            answered[split] = self.kind.answers(made, rows, examples)
+            measured = measure(self.task.kind, self.kind, examples, rows, answered[split])
+            found[split] = {'standard': measured.standard, 'paper': measured.paper}
+        found['side'] = measured.per_instance, list(map(_said, answered['test']))
+        is_one = collapsed(self.task.validation, answered['validation'])
+        return {'status': 'collapsed' if is_one else 'done', **found}
+
+
+def kind_of(task, settings):
+    """The kind of a task, as the settings have it: kinds/."""
+    if task.kind not in kept.KINDS:
+        raise ValueError(
+            f'{task.name} is a task of {task.kind}, which nothing can be fine-tuned to '
+            f'answer; there are: {", ".join(kept.KINDS)}.'
+        )
+    given = {'dropout': settings.dropout}
+    if task.kind in ('labels', 'scores'):
+        given |= {'pool': settings.pool, 'act': settings.act}
+    if task.kind in ('tags', 'spans'):
+        ours = 'first' if task.kind == 'tags' else 'ends'
+        paper = 'all' if task.kind == 'tags' else 'tokens'
+        given |= {'learn': paper if settings.rows == 'paper' else ours}
+    if task.kind == 'spans' and settings.rows == 'paper':
+        given |= {'stride': 0}
+    if task.template:
+        given |= {'template': task.template}
+    if task.kind in ('labels', 'tags'):
+        given |= {'labels': _labels(task)}
+    return kept.KINDS[task.kind](**given)
+
+
+def _labels(task):
+    """All classes or tags of a task; of tags, O first, as what is beyond a row has it."""
+    parts = [task.train, task.validation, task.test]
+    found = {
+        str(one) for part in parts for target in part.target for one in _each(target)
+    }
+    learned = {str(one) for target in task.train.target for one in _each(target)}
+    if len(learned) < 2:
+        raise ValueError(
+            f'{task.name}: all training examples say {learned.pop()!r}, but two classes '
+            'are needed. Name another field, or raise `train`.'
+        )
+    return tuple(sorted(found, key=lambda label: (label != 'O', label)))
+
+
+def _each(target):
+    return target if isinstance(target, list | tuple) else [target]
+
+
+def measure(kind_name, kind, examples, rows, answers):
+    """metrics.base.Measured of answers to examples."""
+    if kind_name == 'labels':
+        said = [one['label'] for one in answers]
+        return classes.measure(list(map(str, examples.target)), said, kind.labels)
+    if kind_name == 'scores':
+        return scores.measure(examples.target, [one['score'] for one in answers])
+    if kind_name == 'tags':
+        return tags.measure(examples.target, [one['tags'] for one in answers])
+    has_none = not all(examples.target)
+    return spans.measure(
+        examples.target,
+        [one['text'] for one in answers],
+        [one['no_answer'] for one in answers] if has_none else None,
+        positions=(kind.gold(rows), [one['tokens'] for one in answers]),
+    )
+
+
+def collapsed(examples, answers):
+    """Is the answer to everything the same, where people said several things?"""
+    said = {_plain(_said(one)) for one in answers}
+    return len(said) == 1 and len({_plain(one) for one in examples.target}) > 1
+
+
+def _plain(value):
+    if isinstance(value, list | tuple):
+        # Of tags and spans: which occur, as sentences differ in length.
+        return tuple(sorted({_plain(one) for one in value}))
+    return str(value)
+
+
+def _said(answer):
+    """The part of an answer that is kept for each instance."""
+    return next(
+        answer[key] for key in ('label', 'score', 'tags', 'text') if key in answer
+    )
+
+
+def _finite(params):
+    return all(bool(jax.numpy.isfinite(leaf).all()) for leaf in jax.tree.leaves(params))
+
+
+def _checksum(task):
+    """A checksum of all that a task holds, where no revision is known."""
+    parts = [task.train, task.validation, task.test]
+    held = [
+        [p.first, p.second, [_json(one) for one in p.target]]
+        for p in parts
+        if p is not None
+    ]
+    return checksums.checksum(held)
+
+
+def _json(value):
+    if isinstance(value, list | tuple):
+        return [_json(one) for one in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+@functools.cache
+def versions():
+    """{package: version} of what computes."""
+    from importlib import metadata
+
+    return {name: metadata.version(name) for name in PACKAGES}

@@ -1,0 +1,74 @@
+"""`finetune(config, workdir)`: one member is trained, measured, and kept.
+
+model = load.load(workdir)
+model.predict(['a text'])
+"""
+
+import dataclasses
+from pathlib import Path
+
+from jepa_text import load
+from jepa_text.config import schema
+from jepa_text.config.schema import field, section
+from jepa_text.evaluation import evaluate, grid, results
+from jepa_text.evaluation import finetune as finetuning
+from jepa_text.evaluation.config import Finetuning
+from jepa_text.files import paths
+from jepa_text.kinds import kept
+from jepa_text.running import xla_flags
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """The config of `jepa-text finetune`."""
+
+    model: str = field(doc="a workdir of a run, or 'hf:' with a name or folder")
+    task: dict = field(doc="as dict(name='labeled', path='mine.jsonl')")
+    learning_rate: float = field(1e-4, 'the highest of the schedule', above=0)
+    seed: int = field(0, 'of head, order of the data and dropout', minimum=0)
+    finetuning: Finetuning = section(Finetuning, 'how it is trained')
+
+
+def finetune(config, workdir):
+    """Trains the model on the task, writes it to the workdir, and returns its outcome.
+
+    Raises ValueError as Examination does, and for a member that is not finite; and
+    FileExistsError for a workdir that holds a fine-tuned model.
+    """
+    xla_flags.mend()
+    config = schema.read(Config, schema.plain(config))
+    folder = Path(paths.local('The workdir', workdir))
+    kept.check_free(folder)
+    task = evaluate.task_of(config.task)
+    model = load.load(config.model)
+    model = dataclasses.replace(model, name=config.model)
+    examination = finetuning.Examination(model, task, config.finetuning)
+    member = grid.Member(config.learning_rate, config.seed)
+    ((_, made),) = examination.run([member], tell=_teller(examination.recipe.steps))
+    if made.outcome['status'] == 'not finite':
+        raise ValueError(
+            f'learning_rate={config.learning_rate}: the loss was not finite. Take a '
+            'lower one; nothing was written.'
+        )
+    described = results.plain({**examination.config_of(member), **made.outcome})
+    network, params = examination.grid.network, made.params
+    model = dataclasses.replace(model, network=network, params=params, causal=False)
+    kept.write(folder, model, examination.kind, described)
+    for split in ('validation', 'test'):
+        for definition, values in made.outcome[split].items():
+            said = ', '.join(f'{name} {value:.4f}' for name, value in values.items())
+            print(f'{split:10}  {definition:8}  {said}')
+    print(
+        f'{folder}: {made.outcome["status"]}; load.load({str(folder)!r}).predict([...])'
+    )
+    return made.outcome
+
+
+def _teller(steps):
+    """Says how far the training is, ten times in all."""
+
+    def tell(step):
+        if step % max(1, steps // 10) == 0 or step == steps:
+            print(f'step {step:,} of {steps:,}', flush=True)
+
+    return tell

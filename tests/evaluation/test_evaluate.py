@@ -1,0 +1,172 @@
+"""Models x tasks x members: each once, resumed member by member, measured both ways."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import examined
+import numpy as np
+import pytest
+
+from jepa_text import load
+from jepa_text.evaluation import config as settings
+from jepa_text.evaluation import evaluate, finetune, grid, keep, results
+from jepa_text.evaluation import task as tasks
+
+FAST = dict(steps=4, batch_size=8)
+
+
+@pytest.fixture(scope='module')
+def place(tmp_path_factory):
+    """A folder with a model and a task."""
+    folder = tmp_path_factory.mktemp('exam')
+    examined.saved(folder / 'toy')
+    examined.file_of(folder)
+    return folder
+
+
+def config(place, **changes):
+    task = dict(name='labeled', path=str(place / 'sea.jsonl'))
+    given = dict(models=(str(place / 'toy'),), tasks=(task,), finetuning=FAST)
+    return {**given, 'learning_rates': (1e-3, 3e-3), 'seeds': 2, **changes}
+
+
+@pytest.fixture(scope='module')
+def done(place):
+    return evaluate.evaluate(config(place), place / 'out')
+
+
+def told(lines):
+    """What of lines must be the same each time."""
+    free = ('seconds', 'side', 'sha256')
+    return [{k: v for k, v in line.items() if k not in free} for line in lines]
+
+
+def test_every_member_has_a_line_in_both_definitions(done):
+    lines = done['lines']
+    members = {(line['learning_rate'], line['seed']) for line in lines}
+    assert members == {(rate, seed) for rate in (1e-3, 3e-3) for seed in (0, 1)}
+    assert done['damaged'] == {} and done['failed'] == {}
+    for line in lines:
+        assert set(line['test']) == {'standard', 'paper'} and line['versions']['jax']
+        assert line['examples'] == [34, 2, 24] and line['steps'] == 4
+
+
+def test_the_same_again_trains_nothing(place, done, monkeypatch):
+    monkeypatch.setattr(finetune.Examination, 'run', None)
+    again = evaluate.evaluate(config(place), place / 'out')
+    assert again['lines'] == done['lines']
+
+
+def test_a_line_that_is_gone_or_damaged_is_made_again(place, done):
+    folder = place / 'out' / 'results'
+    first, second, *_ = sorted(folder.glob('*.json'))
+    first.unlink()
+    second.write_text(second.read_text().replace('"seed": 1', '"seed": 7'))
+    again = evaluate.evaluate(config(place), place / 'out')
+    assert told(again['lines']) == told(done['lines'])
+
+
+def test_more_seeds_keep_what_is_there(place, done):
+    before = {p.name: p.stat().st_mtime_ns for p in (place / 'out/results').iterdir()}
+    more = evaluate.evaluate(config(place, seeds=3), place / 'out')
+    assert len(more['lines']) == 6
+    after = {p.name: p.stat().st_mtime_ns for p in (place / 'out/results').iterdir()}
+    assert {name: after[name] for name in before} == before
+
+
+@pytest.mark.parametrize('width', [2, 4])
+def test_the_width_moves_no_metric_by_more_than_two_examples(place, done, width):
+    found = evaluate.evaluate(config(place, width=width), place / f'width-{width}')
+    pairs = zip(done['lines'][:4], found['lines'])
+    for one, other in pairs:
+        assert one['config_hash'] == other['config_hash']
+        assert other['width'] == width and other['how'] == 'vmap'
+        difference = (
+            one['test']['standard']['accuracy'] - other['test']['standard']['accuracy']
+        )
+        assert abs(difference) * one['examples'][2] <= 2
+
+
+def test_a_dry_run_says_what_it_would_do_and_writes_nothing(place, capsys):
+    assert evaluate.evaluate(config(place), place / 'dry', dry_run=True) is None
+    assert '4 members in 4 groups' in capsys.readouterr().out
+    assert not (place / 'dry').exists()
+
+
+def test_a_diverged_member_is_recorded_and_the_rest_go_on(place):
+    rates = config(place, learning_rates=(1e-3, 1e30), seeds=1)
+    found = evaluate.evaluate(rates, place / 'nan')
+    status = {line['learning_rate']: line['status'] for line in found['lines']}
+    assert status[1e30] == 'not finite' and status[1e-3] in ('done', 'collapsed')
+
+
+def test_what_cannot_be_learned_is_refused(place):
+    task = examined.labeled()
+    same = tasks.Examples(task.train.first, None, np.array(['sea'] * 64))
+    task = evaluate.dataclasses.replace(task, train=same)
+    with pytest.raises(ValueError, match="all training examples say 'sea'"):
+        finetune.Examination(examined.model(), task, settings.Finetuning())
+    with pytest.raises(ValueError, match='two of the 2 tasks|have one name'):
+        twice = config(place)['tasks'] * 2
+        evaluate.evaluate(config(place, tasks=twice), place / 'twice')
+
+
+def test_a_member_is_kept_and_answers_as_it_was_measured(place, capsys):
+    given = dict(
+        model=str(place / 'toy'),
+        task=config(place)['tasks'][0],
+        learning_rate=3e-3,
+        finetuning=FAST | dict(steps=30, epochs=9),
+    )
+    keep.finetune(given, place / 'kept')
+    assert 'accuracy' in capsys.readouterr().out
+    model = load.load(place / 'kept')
+    answers = model.predict(['the old whale', 'law and tax'])
+    assert all(sum(one['probabilities'].values()) == pytest.approx(1) for one in answers)
+    made = json.loads((place / 'kept' / 'task.json').read_text())['made']
+    task = evaluate.task_of(given['task'])
+    said = [one['label'] for one in model.predict(task.test.first)]
+    accuracy = np.mean(np.array(said) == task.test.target)
+    assert made['test']['standard']['accuracy'] == pytest.approx(accuracy)
+    # It encodes as any model does, and is a start for another task.
+    assert model.encode(['the old whale']).shape == (1, 64)
+    with pytest.raises(FileExistsError, match='holds a fine-tuned model'):
+        keep.finetune(given, place / 'kept')
+    with (place / 'kept' / 'model.safetensors').open('r+b') as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b'\x01')
+    with pytest.raises(ValueError, match='is not as it was written'):
+        load.load(place / 'kept')
+
+
+def test_a_model_that_was_not_fine_tuned_answers_nothing():
+    with pytest.raises(ValueError, match='was fine-tuned to answer nothing'):
+        examined.model().predict(['the whale'])
+
+
+@pytest.mark.slow
+def test_two_workers_share_a_folder_and_a_killed_one_is_replaced(place):
+    """The lines are those of one worker."""
+    program = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from jepa_text.evaluation import evaluate
+evaluate.evaluate({config(place, lease=4.0)!r}, {str(place / 'shared')!r})
+"""
+    start = [sys.executable, '-c', program]
+    killed = subprocess.Popen(start)
+    results_folder = place / 'shared' / 'claims'
+    while not results_folder.exists() or not any(results_folder.iterdir()):
+        assert killed.poll() is None
+    killed.kill()
+    both = [subprocess.Popen(start) for _ in range(2)]
+    assert [one.wait(300) for one in both] == [0, 0]
+    lines, damaged = results.read(place / 'shared' / 'results')
+    assert len(lines) == 4 and not damaged
+
+
+def test_members_are_rates_by_seeds():
+    assert grid.Member(1e-5, 3)._asdict() == {'learning_rate': 1e-5, 'seed': 3}

@@ -1,0 +1,150 @@
+"""All members by one program, each as if it were alone."""
+
+import dataclasses
+
+import examined
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jepa_text.evaluation import grid
+from jepa_text.kinds import labels, predicting
+
+KIND = labels.Labels(labels=('land', 'sea'), dropout=0.1)
+MEMBERS = [grid.Member(rate, seed) for rate in (1e-3, 5e-3) for seed in (0, 1)]
+
+
+@pytest.fixture(scope='module')
+def rows():
+    return KIND.rows(predicting.reader(examined.model()), examined.sea_or_land(50))
+
+
+def trained(rows, members, width=1, kind=KIND, **changes):
+    """{member: (params, losses_T)}"""
+    recipe = grid.Recipe(**{'steps': 20, 'batch_size': 8, **changes})
+    made = grid.Grid(examined.model(), kind, recipe)
+    return {m: rest for m, *rest in made.train(rows, members, width)}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 40), st.integers(0, 9), st.integers(1, 20), st.integers(1, 9))
+def test_an_epoch_has_every_row_once(count, seed, steps, batch_size):
+    index_TB = grid.orders(count, seed, steps, batch_size)
+    assert index_TB.shape == (steps, batch_size)
+    per_epoch = -(-count // batch_size)
+    for first in range(0, steps - per_epoch + 1, per_epoch):
+        epoch = index_TB[first : first + per_epoch].ravel()
+        assert sorted(epoch[epoch >= 0]) == list(range(count))
+    # Longer training begins as shorter training does.
+    more = grid.orders(count, seed, steps + 3, batch_size)
+    assert (more[:steps] == index_TB).all()
+
+
+def test_the_rate_rises_and_falls_in_lines():
+    factors = grid.Recipe(steps=20, warmup=0.2).factors()
+    assert factors[:5].tolist() == pytest.approx([0, 0.25, 0.5, 0.75, 1])
+    assert factors[-1] == pytest.approx(1 / 16)
+    assert grid.Recipe(steps=1).factors().tolist() == [1.0]
+
+
+@pytest.mark.parametrize('width', [2, 3, 4])
+def test_a_member_among_others_is_the_member_alone(rows, width):
+    """Width 3 is filled up, 4 is spread over four devices. Clipping is on."""
+    together = trained(rows, MEMBERS, width, clip_norm=0.5)
+    assert list(together) == MEMBERS
+    alone = trained(rows, MEMBERS[1:2], clip_norm=0.5)[MEMBERS[1]]
+    for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(together[MEMBERS[1]])):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_heads_and_dropout_are_the_seeds_own(rows):
+    """Bit for bit, whoever is trained beside it; and of another seed they differ."""
+    made = grid.Grid(examined.model(), KIND, grid.Recipe(steps=1))
+    states = [made._begin(group) for group in (MEMBERS[:1], MEMBERS, MEMBERS[1:])]
+    heads = [jax.tree.map(np.asarray, state[0]['task_head']) for state in states]
+    keys = [np.asarray(state[2]) for state in states]
+    assert (keys[0][0] == keys[1][0]).all() and (keys[1][1] == keys[2][0]).all()
+    assert (keys[1][0] != keys[1][1]).any() and (keys[1][0] == keys[1][2]).all()
+    kernel = [head['classifier']['kernel'] for head in heads]
+    assert (kernel[0][0] == kernel[1][0]).all() and (kernel[1][1] == kernel[2][0]).all()
+    assert (kernel[1][0] != kernel[1][1]).any()
+
+
+def test_the_learning_rate_is_no_constant_of_the_program(rows):
+    made = grid.Grid(examined.model(), KIND, grid.Recipe(steps=2, batch_size=8))
+    for rate in (1e-3, 2e-3, 3e-3):
+        list(made.train(rows, [grid.Member(rate, 0)]))
+    assert made._step(1)._cache_size() <= 2  # lengths of batches, not rates
+
+
+def test_a_member_that_is_not_finite_leaves_the_others_alone(rows):
+    members = [grid.Member(1e30, 0), MEMBERS[0]]
+    both = trained(rows, members, 2)
+    assert not np.isfinite(both[members[0]][1][-1])
+    alone = trained(rows, MEMBERS[:1])[MEMBERS[0]]
+    np.testing.assert_allclose(both[MEMBERS[0]][1], alone[1], atol=1e-5)
+
+
+@pytest.mark.parametrize('layers', [0, 1, 2])
+def test_what_is_frozen_stays_and_is_shared(rows, layers):
+    made = grid.Grid(examined.model(), KIND, grid.Recipe(steps=3, layers=layers))
+    before = jax.tree.map(np.asarray, made.frozen['encoder'])
+    found = list(made.train(rows, MEMBERS[:2], 2))
+    assert {name for name in before if name.startswith('layer_')} == {
+        f'layer_{i}' for i in range(2 - layers)
+    }
+    assert 'embedding' in before
+    for _, params, _ in found:
+        for name, tree in before.items():
+            for one, other in zip(
+                jax.tree.leaves(tree), jax.tree.leaves(params['encoder'][name])
+            ):
+                assert (one == np.asarray(other)).all()
+    # One copy for all members.
+    first, second = (params['encoder']['embedding'] for _, params, _ in found)
+    assert first is second
+
+
+def test_frozen_layers_have_no_backward_pass(rows):
+    """Arithmetic of a step of both layers, of the last, of the head alone. (Of scanned
+    layers the compiler counts one.)"""
+    counts = []
+    for layers in (2, 1, 0):
+        made = grid.Grid(examined.model(), KIND, grid.Recipe(steps=1, layers=layers))
+        state = made._begin(MEMBERS[:1])
+        batch = made._batch(rows, np.arange(8)[None])
+        rate_S = np.zeros(1, np.float32)
+        lowered = made._step(1).lower(state, made.frozen, rate_S, batch)
+        counts.append(lowered.compile().cost_analysis()['flops'])
+    assert counts[0] > 1.4 * counts[1] > 1.4 * 1.4 * counts[2]
+
+
+def test_pure_bfloat16_leaves_small_updates_without_effect(rows):
+    """2507.00994's fine-tuning: at 1e-5 most weights of about 0.02 never move."""
+    moved = {}
+    for precision in ('paper_bf16', 'bfloat16'):
+        member = grid.Member(1e-5, 0)
+        recipe = dict(steps=2, warmup=0.0, precision=precision, weight_decay=0.0)
+        ((params, _),) = trained(rows, [member], **recipe).values()
+        before = examined.model().params['encoder']['layers']['ffn']['up']['kernel']
+        after = params['encoder']['layers']['ffn']['up']['kernel']
+        low = precision == 'paper_bf16'
+        assert after.dtype == (jnp.bfloat16 if low else jnp.float32)
+        moved[precision] = float(jnp.mean(after != before.astype(after.dtype)))
+    assert moved['paper_bf16'] < 0.4 < 0.9 < moved['bfloat16']
+
+
+def test_it_learns_what_can_be_learned(rows):
+    members = [grid.Member(3e-3, 0)]
+    ((params, losses_T),) = trained(rows, members, steps=60).values()
+    assert losses_T[-5:].mean() < 0.1 < 0.6 < losses_T[0]
+    test = examined.sea_or_land(40, seed=9)
+    model = dataclasses.replace(examined.model(), params=params)
+    model = dataclasses.replace(
+        model, network=grid.Network(model.network.encoder, KIND), kind=KIND
+    )
+    said = [answer['label'] for answer in model.predict(test.first)]
+    assert np.mean(np.array(said) == test.target) > 0.8

@@ -1,0 +1,67 @@
+"""A tiny model and toy tasks, for tests of fine-tuning."""
+
+import dataclasses
+import functools
+import json
+import random
+
+import jax
+import numpy as np
+
+from jepa_text import load
+from jepa_text.config import resolve
+from jepa_text.data import tokenizers
+from jepa_text.evaluation import task as tasks
+from jepa_text.kinds import kept, labels
+from jepa_text.models import transformer
+from jepa_text.models.network import Network
+
+SEA, LAND = ('whale', 'sea', 'ship'), ('law', 'tax', 'war')
+
+
+@functools.cache
+def model(length=64, depth=2):
+    """An untrained encoder of the bundled vocabulary."""
+    tokenizer = tokenizers.load(tokenizers.BUNDLED)
+    objective = resolve.build(
+        'objectives', dict(name='mlm'), tokenizer=tokenizer, length=length, steps=1
+    )
+    encoder = transformer.make('tiny', vocab_size=tokenizer.vocab_size, depth=depth)
+    network = Network(encoder, objective)
+    params = jax.jit(lambda: network.init(0))()
+    return load.Pretrained(network, params, tokenizer, length, 'toy')
+
+
+def saved(folder):
+    """The same in a folder that `load.load` reads."""
+    network = Network(model().network.encoder, labels.Labels(labels=('a', 'b')))
+    params = model().params | {'task_head': network.init(0)['task_head']}
+    kept.write(folder, dataclasses.replace(model(), params=params), network.objective)
+    return folder
+
+
+def sea_or_land(count, seed=0):
+    """Examples whose label is told by one word of five."""
+    rng, texts, told = random.Random(seed), [], []
+    for number in range(count):
+        told.append(rng.choice(['sea', 'land']))
+        word = rng.choice(SEA if told[-1] == 'sea' else LAND)
+        words = ['the', 'old', 'and', word, str(number)]
+        texts.append(' '.join(rng.sample(words, 5)))
+    return tasks.Examples(texts, None, np.array(told))
+
+
+def labeled():
+    """A task of these."""
+    parts = [sea_or_land(count, seed) for seed, count in enumerate((64, 16, 32))]
+    return tasks.Task(
+        'sea', 'labels', 'accuracy', parts[0], parts[2], validation=parts[1]
+    )
+
+
+def file_of(folder, count=60):
+    """The same in a file of one's own."""
+    made, path = sea_or_land(count), folder / 'sea.jsonl'
+    rows = [{'text': t, 'label': str(y)} for t, y in zip(made.first, made.target)]
+    path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+    return path

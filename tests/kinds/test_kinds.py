@@ -1,0 +1,216 @@
+"""Texts become rows, and what a head makes of them becomes answers."""
+
+import dataclasses
+
+import examined
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jepa_text.evaluation import task as tasks
+from jepa_text.kinds import base, labels, predicting, spans, tags
+
+WORDS = st.text('abcdefgh-.,\u00e9', min_size=1, max_size=9)
+
+
+def reader(length=64):
+    model = examined.model()
+    begin, end = model.ends()
+    return base.Reader(model.tokenizer, begin, end, length)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(WORDS, min_size=1, max_size=12))
+def test_every_word_has_its_own_tokens_in_order(words):
+    """Those of a row are exactly the tokens of the text, each of one word."""
+    examples = tasks.Examples([words], None, [['O'] * len(words)])
+    (row,) = tags.Tags(labels=('O', 'X')).rows(reader(256), examples)
+    word_N = row.notes[row.notes >= 0]
+    assert (np.diff(word_N) >= 0).all() and set(word_N) == set(range(len(words)))
+    tokenizer = reader().tokenizer
+    for number, word in enumerate(words):
+        ids = row.tokens[row.notes == number]
+        assert tokenizer.decode(ids).strip() == word.strip()
+    # One token of each word learns.
+    assert np.sum(row.targets['labels'] != base.IGNORED) == len(words)
+
+
+def test_all_tokens_learn_where_the_paper_has_them_do_so():
+    examples = tasks.Examples([['unforeseeable', 'whales']], None, [['O', 'X']])
+    rows = [
+        tags.Tags(labels=('O', 'X'), learn=learn).rows(reader(), examples)[0]
+        for learn in ('first', 'all')
+    ]
+    first, all_ = (row.targets['labels'] for row in rows)
+    assert np.sum(first >= 0) == 2 and np.sum(all_ >= 0) == len(rows[0].tokens) - 2
+    assert (all_[first >= 0] == first[first >= 0]).all()
+
+
+def test_words_take_what_most_of_their_tokens_say():
+    examples = tasks.Examples([['unforeseeable']], None, None)
+    kind = tags.Tags(labels=('O', 'X'), learn='all')
+    (row,) = kind.rows(reader(), examples)
+    count = np.sum(row.notes == 0)
+    assert count >= 3
+    logits_LC = np.zeros((len(row.tokens), 2))
+    logits_LC[row.notes == 0] = [[0.0, 5.0]] * (count - 1) + [[9.0, 0.0]]
+    assert kind.answers([logits_LC], [row], examples)[0]['tags'] == ['X']
+    first = dataclasses.replace(kind, learn='first')
+    logits_LC[np.flatnonzero(row.notes == 0)[0]] = [9.0, 0.0]
+    assert first.answers([logits_LC], [row], examples)[0]['tags'] == ['O']
+
+
+def test_words_beyond_the_row_have_the_first_tag_and_no_share():
+    words = ['whale'] * 30
+    kind = tags.Tags(labels=('O', 'X'))
+    examples = tasks.Examples([words], None, [['X'] * 30])
+    (row,) = kind.rows(reader(12), examples)
+    assert len(row.tokens) == 12
+    made = np.tile([0.0, 1.0], (12, 1))
+    (answer,) = kind.answers([made], [row], examples)
+    cut = answer['tags'].index('O')
+    assert answer['tags'] == ['X'] * cut + ['O'] * (30 - cut)
+    assert answer['probabilities'][cut:] == [0.0] * (30 - cut)
+
+
+CONTEXT = 'The old man sat by the sea and mended his nets. ' * 8 + 'The whale was white.'
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, len(CONTEXT) - 12),
+    st.integers(1, 12),
+    st.integers(24, 64),
+    st.sampled_from([4, 8, 16]),
+)
+def test_the_right_ends_give_the_answer_back(start, length, room, stride):
+    """Logits that point at the targets of a window answer what was asked for, up to the
+    tokens that an answer touches."""
+    answer = CONTEXT[start : start + length]
+    kind = spans.Spans(stride=stride, longest=40)
+    examples = tasks.Examples(['What?'], [CONTEXT], [[(start, answer)]])
+    rows = kind.rows(reader(room), examples)
+    outputs = []
+    for row in rows:
+        logits_L2 = np.zeros((len(row.tokens), 2))
+        logits_L2[row.targets['start'], 0] += 5
+        logits_L2[row.targets['stop'], 1] += 5
+        outputs.append(logits_L2)
+    (found,) = kind.answers(outputs, rows, examples)
+    holds = [row for row in rows if row.targets['start'] > 0]
+    if not holds:  # an answer of more tokens than any window has
+        assert found['text'] == ''
+        return
+    assert answer.strip() in found['text'] or not answer.strip()
+    assert found['tokens'] == kind.gold(rows)[0]
+    text = CONTEXT[found['start'] : found['start'] + len(found['text']) + 1]
+    assert found['text'].strip() in text
+
+
+def test_every_token_of_a_context_is_in_a_window():
+    kind = spans.Spans(stride=8)
+    rows = kind.rows(reader(40), tasks.Examples(['What?'], [CONTEXT], None))
+    covered = set()
+    for row in rows:
+        assert len(row.tokens) <= 40
+        covered |= {tuple(pair) for pair in row.notes.offsets_L2 if pair[1] >= 0}
+    ids, offsets = reader().encode(['Question: What?\nContext: ' + CONTEXT])[0]
+    prompt = len('Question: What?\nContext: ')
+    wanted = {(max(0, a - prompt), b - prompt) for a, b in offsets if b > prompt}
+    assert covered == wanted
+    (whole,) = spans.Spans(stride=0).rows(reader(40), tasks.Examples(['?'], [CONTEXT]))
+    assert len(whole.tokens) == 40
+
+
+def test_no_answer_is_the_first_position():
+    kind = spans.Spans()
+    examples = tasks.Examples(['What?'], ['The whale was white.'], [[]])
+    (row,) = kind.rows(reader(), examples)
+    assert row.targets == {'start': 0, 'stop': 0}
+    logits_L2 = np.zeros((len(row.tokens), 2))
+    logits_L2[0] = 3
+    (found,) = kind.answers([logits_L2], [row], examples)
+    assert found['text'] == '' and found['no_answer'] == pytest.approx(6)
+    assert kind.gold([row]) == [()]
+
+
+def test_a_question_that_fills_the_row_is_refused():
+    examples = tasks.Examples(['What is it? ' * 20], [CONTEXT], None)
+    with pytest.raises(ValueError, match='question 0 has .* larger max_length'):
+        spans.Spans().rows(reader(32), examples)
+
+
+def test_marked_tokens_are_the_papers():
+    kind = spans.Spans(stride=0, learn='tokens')
+    start = CONTEXT.index('mended')
+    examples = tasks.Examples(['What?'], [CONTEXT], [[(start, 'mended his')]])
+    (row,) = kind.rows(reader(), examples)
+    marked = np.flatnonzero(row.targets['labels'] == 1)
+    logits_L2 = np.tile([1.0, 0.0], (len(row.tokens), 1))
+    logits_L2[marked] = [0.0, 1.0]
+    (found,) = kind.answers([logits_L2], [row], examples)
+    assert found['text'] == 'mended his' and found['tokens'] == kind.gold([row])[0]
+    # What is beyond the row is nobody's.
+    far = tasks.Examples(['What?'], [CONTEXT], [[(CONTEXT.index('white'), 'white')]])
+    assert not kind.rows(reader(), far)[0].targets['labels'].any()
+
+
+def test_pairs_are_one_text_by_the_template():
+    kind = labels.Labels(
+        labels=('no', 'yes'), template='Premise: {first}\nThen: {second}'
+    )
+    pair = tasks.Examples(['a {second} b'], ['c'], np.array(['yes']))
+    (row,) = kind.rows(reader(), pair)
+    said = reader().tokenizer.decode(row.tokens)
+    assert said == 'Premise: a {second} b\nThen: c'
+    assert row.targets == {'label': 1}
+
+
+@pytest.mark.parametrize('kind', [labels.Labels(labels=('a',)), tags.Tags(labels=('a',))])
+def test_what_was_not_learned_is_refused(kind):
+    first, target = (['x'], np.array(['b']))
+    if kind.name == 'tags':
+        first, target = [['x']], [['b']]
+    with pytest.raises(ValueError, match="'b' is none of those learned: 'a'"):
+        kind.rows(reader(), tasks.Examples(first, None, target))
+
+
+def test_a_text_without_tokens_is_refused():
+    with pytest.raises(ValueError, match="the text '' has no tokens"):
+        labels.Scores().rows(reader(), tasks.Examples([''], None, None))
+    with pytest.raises(ValueError, match='max_length=2 leaves no room'):
+        reader(2)
+
+
+def test_what_fills_a_batch_has_no_part_in_the_loss():
+    kind = labels.Labels(labels=('a', 'b'))
+    rows = kind.rows(reader(), tasks.Examples(['x', 'y z'], None, np.array(['a', 'b'])))
+    whole = base.collate(rows, 2, 16, 0)
+    filled = base.collate(rows, 5, 32, 0)
+    logits_BC = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
+    wanted = kind.loss(jnp.array(logits_BC[:2]), whole)
+    found = kind.loss(jnp.array(logits_BC), filled)
+    assert [float(x) for x in wanted] == pytest.approx([float(x) for x in found])
+    scores = labels.Scores()
+    rows = scores.rows(reader(), tasks.Examples(['x', 'y'], None, np.array([1.0, 3.0])))
+    batch = base.collate(rows, 5, 16, 0)
+    total, count = scores.loss(jnp.zeros((5, 1)), batch)
+    assert (float(total), int(count)) == (10.0, 2)
+
+
+def test_batches_hold_every_row_once_in_few_shapes():
+    rng = np.random.default_rng(0)
+    rows = [
+        base.Row(np.ones(n, np.int32), {}, i)
+        for i, n in enumerate(rng.integers(1, 200, 300))
+    ]
+    seen, shapes = [], set()
+    for chosen, batch in predicting.batches(rows, 0, 512, tokens=1024):
+        seen.extend(chosen)
+        shapes.add(batch['tokens'].shape)
+        assert batch['tokens'].size <= 1024
+        counts = batch['segment_ids'].sum(axis=1)[: len(chosen)]
+        assert counts.tolist() == [len(rows[i].tokens) for i in chosen]
+    assert sorted(seen) == list(range(300)) and len(shapes) <= 10
