@@ -29,6 +29,7 @@ LAYERS = [
     'running',
     'hf',
     'kinds',
+    'pretrained',
     'load',
     'export',
     'training',
