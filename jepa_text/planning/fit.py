@@ -74,10 +74,14 @@ def remedies(config, name, vocab_size=None):
     """[(flags, bytes)]: changes after which each device of the hardware needs so many
     bytes, and has them. Each alone; together only where none is enough alone."""
     sized = size(config, name, vocab_size)
+    held = sized.memories()
+    # Where activations alone are too many, no place for the state helps.
+    bare = max(one.total(sized.rows) - one.total(0) for one in held)
+    is_state = bare <= memory.USABLE * sized.chip.memory
     singles = [
         *_microbatches(config, sized),
-        *_changed(config, name, vocab_size, sized),
-        *_fewer_rows(config, sized),
+        *_changed(config, name, vocab_size, is_state),
+        *_fewer_rows(config, sized, held),
         *_more_devices(config, name, vocab_size),
     ]
     found = [(flags, need) for flags, need, fits in singles if fits]
@@ -95,14 +99,13 @@ def _microbatches(config, sized):
     return []
 
 
-def _changed(config, name, vocab_size, sized):
-    """Rematerialization, slices of the state, moments on the host: each by itself."""
+def _changed(config, name, vocab_size, is_state):
+    """Rematerialization; where it is the state that is too large, slices of it, and
+    moments on the host: each by itself."""
     tried = []
     for remat in STRONGER.get(config['model'].get('remat', 'none'), ()):
         tried.append([('model', 'remat', remat)])
-    # Where activations alone are too many, no place for the state helps.
-    bare = max(one.total(sized.rows) - one.total(0) for one in sized.memories())
-    if bare <= memory.USABLE * sized.chip.memory:
+    if is_state:
         tried.append(_slices(config, name))
         tried.append([] if config['offload'] else [(None, 'offload', 'optimizer')])
     return [_try(config, changes, name, vocab_size) for changes in tried if changes]
@@ -117,8 +120,7 @@ def _slices(config, name):
     return [('mesh', 'data', 1), ('mesh', 'fsdp', fsdp)]
 
 
-def _fewer_rows(config, sized):
-    held = sized.memories()
+def _fewer_rows(config, sized, held):
     maximum = min(one.max_rows(sized.chip.memory) for one in held)
     if not maximum:
         return []

@@ -1,5 +1,7 @@
 """Properties of the trunks: who sees whom, layouts, sizes; and parity with Llama."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +22,7 @@ def build(**options):
     return transformer.make('tiny', vocab_size=V, **options)
 
 
+@functools.cache
 def init(model, seed=0):
     ids = jnp.zeros((1, L), jnp.int32)
     init = jax.jit(lambda key: model.init(key, ids, ids, ids, causal=False)['params'])
@@ -32,8 +35,13 @@ def init(model, seed=0):
 
 def run(model, params, tokens, segments=SEGMENTS, positions=POSITIONS, **options):
     options = {'causal': False, **options}
-    apply = jax.jit(lambda p, *x: model.apply({'params': p}, *x, **options))
+    apply = program(model, *sorted(options.items()))
     return apply(params, tokens, segments, positions)
+
+
+@functools.cache
+def program(model, *options):
+    return jax.jit(lambda p, *x: model.apply({'params': p}, *x, **dict(options)))
 
 
 @pytest.fixture

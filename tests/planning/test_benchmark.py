@@ -92,6 +92,7 @@ def test_what_a_worker_could_not_make_is_said_here(tmp_path):
         benchmark.benchmark(made, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_without_what_cannot_be_made(tmp_path, capsys):
     made = config('attention,xla,splash,blockwise', rounds=1)
     assert [case['optional'] for case in made.cases] == [False, True, True]

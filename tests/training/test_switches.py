@@ -1,6 +1,5 @@
 """Phases after one another: what is accepted at the start runs when its turn comes."""
 
-import functools
 import re
 
 import jax
@@ -44,10 +43,7 @@ def made(folder, *sections, at_switch=None, **changes):
 def begun(built):
     """The first state of a recipe, on the host."""
     first = built.phases[0]
-    create = functools.partial(
-        states.create, first.network, first.objective, built.optimizer, built.seed
-    )
-    state = jax.jit(create, out_shardings=recipe.shardings(built, first))()
+    state = states.create(first.network, first.objective, built.optimizer, built.seed)
     return jax.tree.map(np.array, state)
 
 
