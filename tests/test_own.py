@@ -98,6 +98,7 @@ def command(lab):
     return lambda name, *more: ['jepa-text', name, *given, *more]
 
 
+@pytest.mark.slow
 def test_objectives_of_ones_own_train_resume_load_and_are_scored(command, lab):
     """Replaced token detection, which predicts no tokens, and then denoising."""
     folder = lab / 'run'

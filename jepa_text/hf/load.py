@@ -155,10 +155,10 @@ class _Source:
         self.spelt = layout.canonical(self.names, self.tensors.names)
         self.tied = self._is_tied()
         self.has_head = self._has_head()
-        shapes = _shapes(self.section, self.tied, self.has_head)
+        self.shapes = _shapes(self.section, self.tied, self.has_head)
         sizes = {new: self.shape(new) for new in self.spelt}
-        bound = layout.bindings(self.names, shapes)
-        place.check(bound, shapes, sizes, self._unneeded())
+        bound = layout.bindings(self.names, self.shapes)
+        place.check(bound, self.shapes, sizes, self._unneeded())
 
     def _tokenizer(self):
         found = tokenizers.load(self.folder / 'tokenizer.json', optional=('mask',))
@@ -219,7 +219,8 @@ def _params(source, section, head, anew, mesh):
             "needs the dense layer: take head='new'."
         )
     tied = _tied(source, head)
-    shapes = _shapes(section, tied, has_head)
+    as_it_is = (section, tied, has_head) == (source.section, source.tied, source.has_head)
+    shapes = source.shapes if as_it_is else _shapes(section, tied, has_head)
     bound = layout.bindings(source.names, shapes)
     if head == 'copy':
         own = bound.pop(source.names.theirs('lm_head/output/kernel'))
