@@ -26,9 +26,12 @@ _ABOUT = ('dataset_info.json', 'dataset_infos.json', 'state.json')  # no data
 _NAME = re.compile(
     r'(?P<name>[^/@]+(/[^/@]+)?)(/(?P<config>[^/@][^@]*))?(@(?P<revision>.+))?'
 )
-_SPLIT = re.compile(r'(train|dev|valid|validation|val|test)(_\w+)?')
-# The same split, as tables.py calls it.
-_CALLED = {'val': 'validation', 'valid': 'validation'}
+_SPLITS = 'train(?:ing)?|valid(?:ation)?|val|dev|test(?:ing)?|eval(?:uation)?'
+_SPLIT = re.compile(rf'({_SPLITS})(_\w+)?')
+_WITHIN = re.compile(rf'(?:^|[^a-zA-Z])({_SPLITS})(?:[^a-zA-Z]|$)')
+# The same split by its usual name.
+_CALLED = {'val': 'validation', 'valid': 'validation', 'training': 'train'}
+_CALLED |= dict.fromkeys(('testing', 'eval', 'evaluation'), 'test')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,8 +178,9 @@ def _fetched(name, revision, wanted):
         files = sorted({file for pattern in some for file in folder.glob(pattern)})
         for file in _of_one_kind(files) if split is None else files:
             if file.is_file() and file.name.endswith(SUFFIXES):
-                called = split or split_of(file.relative_to(folder))
-                splits.setdefault(_CALLED.get(called, called), []).append(file)
+                called = _CALLED.get(split, split)
+                called = called or split_of(file.relative_to(folder))
+                splits.setdefault(called, []).append(file)
     return Found(folder, folder.name, splits)
 
 
@@ -194,12 +198,16 @@ def split_of(path):
     'test'
     >>> split_of(pathlib.Path('mnli/dev_matched/0000.parquet'))
     'dev_matched'
+    >>> split_of(pathlib.Path('news_eval2.csv'))
+    'test'
     """
-    for part in (path.name, *reversed(path.parts[:-1])):
-        word = re.split(r'[.-]', part)[0]
-        if _SPLIT.fullmatch(word) or part.startswith('partial-'):
-            return part if part.startswith('partial-') else word
-    return 'train'
+    parts = (path.name, *reversed(path.parts[:-1]))
+    partial = [part for part in parts if part.startswith('partial-')]
+    words = (re.split(r'[.-]', part)[0] for part in parts)
+    begun = [word for word in words if _SPLIT.fullmatch(word)]
+    within = [found[1] for part in parts if (found := _WITHIN.search(part))]
+    word = next(iter((*partial, *begun, *within)), 'train')
+    return _CALLED.get(word, word)
 
 
 def _download(name, revision, patterns):

@@ -40,6 +40,20 @@ def serving(folder):
         thread.join()
 
 
+def _tree(place, folder, recursive):
+    """What is in a folder of a set, or in it and below."""
+    top, made = place / folder, []
+    for path in sorted(top.rglob('*') if recursive else top.iterdir()):
+        named = {'path': path.relative_to(place).as_posix()}
+        if path.is_dir():
+            made.append(named | {'type': 'directory', 'size': 0, 'oid': '0' * 40})
+        else:
+            digest = hashlib.sha1(path.read_bytes()).hexdigest()
+            size = path.stat().st_size
+            made.append(named | {'type': 'file', 'size': size, 'oid': digest})
+    return made
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = 'HTTP/1.1'
 
@@ -51,7 +65,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.log.append(path)
         listing = re.fullmatch(
             r'/api/datasets/(?P<name>[^/]+/[^/]+)'
-            r'(/(?P<what>revision|tree)/(?P<revision>[^/]+))?(/.*)?',
+            r'(/(?P<what>revision|tree)/(?P<revision>[^/]+))?(/(?P<folder>.*))?',
             path,
         )
         file = re.fullmatch(
@@ -74,21 +88,21 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         place = self.top / name / known[asked].replace('/', '%')
         if file:
             return self._file(place / urllib.parse.unquote(found['file']), name, asked)
-        return self._list(place, name, known[asked], found['what'])
+        recursive = 'recursive=true' in self.path.lower()
+        folder = urllib.parse.unquote(found['folder'] or '')
+        if not (place / folder).is_dir():
+            return self._refuse(404, 'EntryNotFound')
+        revision = known[asked]
+        return self._list(place, name, revision, found['what'], folder, recursive)
 
     def _revisions(self, name):
         return [p.name.replace('%', '/') for p in (self.top / name).iterdir()]
 
-    def _list(self, place, name, revision, what):
+    def _list(self, place, name, revision, what, folder, recursive):
         files = sorted(p for p in place.rglob('*') if p.is_file())
         names = [p.relative_to(place).as_posix() for p in files]
         if what == 'tree':
-            sizes = [p.stat().st_size for p in files]
-            oids = [hashlib.sha1(p.read_bytes()).hexdigest() for p in files]
-            answer = [
-                {'type': 'file', 'path': path, 'size': size, 'oid': oid}
-                for path, size, oid in zip(names, sizes, oids)
-            ]
+            answer = _tree(place, folder, recursive)
         else:
             siblings = [{'rfilename': path} for path in names]
             answer = {'id': name, 'sha': commit(name, revision), 'siblings': siblings}

@@ -90,6 +90,8 @@ def sets(tmp_path_factory):
     converted = {'en/train/0000.parquet': 'x', 'en/test/0000.parquet': 'y'}
     converted |= {'de/train/0000.parquet': 'z', 'big/partial-train/0000.parquet': 'p'}
     write(top / 'lab/script' / hub.CONVERTED.replace('/', '%'), converted)
+    named = ('my_train.csv', 'my_test.csv', 'dev/my.csv')
+    write(top / 'lab/named/main', dict.fromkeys(named, 'x'))
     write(top / 'lab/nothing/main', {'script.py': 'code'})
     write(top / 'lab/gated/main', {'train.jsonl': 'a'})
     return top
@@ -102,7 +104,7 @@ def told(sets, tmp_path_factory):
     names = ['lab/glue/sst2', 'lab/glue/cola', 'lab/glue/sst2@v1', 'lab/plain']
     names += ['lab/script/en', 'lab/script/big', 'lab/script', 'lab/script/fr']
     names += ['lab/glue', 'lab/glue/sst', 'lab/glue/sst2@v7', 'lab/none', 'lab/gated']
-    names += ['lab/glue/away', 'lab/nothing', 'a//b', 'lab/..name', '']
+    names += ['lab/named', 'lab/glue/away', 'lab/nothing', 'a//b', 'lab/..name', '']
     names = ['hub:' + name for name in names]
     with hub_server.serving(sets) as (address, asked):
         commit = hub_server.commit('lab/glue', 'v1')
@@ -138,6 +140,11 @@ def test_without_a_card_one_kind_of_files_is_read_and_no_other_fetched(told):
         'test': ['test.jsonl'],
     }
     assert not [path for path in told[1] if path.endswith(('.png', '.py', '.bin'))]
+
+
+def test_a_split_may_be_anywhere_in_a_name(told):
+    splits = {'train': ['my_train.csv'], 'test': ['my_test.csv'], 'dev': ['dev/my.csv']}
+    assert told[0]['lab/named'][1] == splits
 
 
 def test_what_a_script_makes_is_taken_as_the_hub_converted_it(told):

@@ -3,11 +3,14 @@
 import gzip
 import json
 
+import hypothesis
 import pytest
+from hypothesis import strategies
 
 from jepa_text.data import columns
 from jepa_text.evaluation import task as examples
 from jepa_text.evaluation import tasks
+from jepa_text.evaluation.tasks import tags
 
 WORDS = [['EU', 'rejects', 'German', 'call'], ['Peter', 'Blackburn'], ['#', '5']]
 TAGS = [['B-ORG', 'O', 'B-MISC', 'O'], ['B-PER', 'I-PER'], ['O', 'O']]
@@ -79,6 +82,24 @@ def test_touching_entities_of_iob1_stay_two(tmp_path):
     assert task.test.target[0] == ['B-X', 'B-X', 'B-Y', 'O', 'B-Y']
     with pytest.raises(ValueError, match="line 1: word 1 has the tag 'I-X' after 'O'"):
         build(path=str(tmp_path))
+
+
+@hypothesis.given(
+    strategies.lists(
+        strategies.sampled_from(['O', 'I-X', 'I-Y', 'B-X', 'B-Y']), min_size=1, max_size=9
+    )
+)
+@hypothesis.settings(max_examples=50, deadline=None)
+def test_entities_are_those_that_conlleval_finds(given):
+    """By seqeval: its lenient reading of the file is its strict one of what we make."""
+    labeling = pytest.importorskip('seqeval.metrics.sequence_labeling')
+    scheme = pytest.importorskip('seqeval.scheme')
+    one = columns.Sentence('here', ['a'] * len(given), list(given))
+    made = tags.in_scheme(one, 'iob1', ()).tags
+    found = scheme.Entities([made], scheme.IOB2).entities[0]
+    assert [e.to_tuple()[1:] for e in found] == [
+        (kind, begin, end + 1) for kind, begin, end in labeling.get_entities(given)
+    ]
 
 
 def test_single_and_last_words_of_bioes(tmp_path):

@@ -90,7 +90,7 @@ def make(
             _sentence(row, fields, f'{where}, row {n}') for n, row in enumerate(rows, 1)
         )
         named = (_checked(sentence, names) for sentence in read)
-        made = [_in_scheme(sentence, scheme, one.outside) for sentence in named]
+        made = [in_scheme(sentence, scheme, one.outside) for sentence in named]
         _check_known(made, known)
         return tasks.Examples([x.words for x in made], None, [x.tags for x in made])
 
@@ -178,8 +178,9 @@ def _checked(one, names):
     return columns.Sentence(at, one.words, tags)
 
 
-def _in_scheme(one, scheme, outside):
-    """The Sentence in IOB2; ValueError for an I- that goes on from nothing."""
+def in_scheme(one, scheme, outside):
+    """The Sentence in IOB2 of one in `scheme`, without entities of the types `outside`;
+    ValueError for an I- that goes on from nothing."""
     tags = ['O' if tag[2:] in outside else tag for tag in one.tags]
     if scheme == 'bioes':
         tags = [re.sub('^S-', 'B-', re.sub('^E-', 'I-', tag)) for tag in tags]
