@@ -21,12 +21,28 @@ import jax
 
 from jepa_text import load
 from jepa_text.config import schema
-from jepa_text.evaluation import finetune, grid, results
+from jepa_text.evaluation import (
+    comparing,
+    finetune,
+    grid,
+    page,
+    result_tables,
+    results,
+    selection,
+    summary,
+)
 from jepa_text.evaluation import task as tasks
 from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.tasks import build
 from jepa_text.files import atomic, checksums, paths
 from jepa_text.running import claims, xla_flags
+
+MODES = results.MODES
+FORMS = {
+    'md': result_tables.markdown,
+    'tex': result_tables.latex,
+    'csv': result_tables.csv_of,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +87,10 @@ def evaluate(config, workdir, dry_run=False):
         lease=config.lease,
         attempts=config.attempts,
     )
-    return summarize(config, folder, worked.failed)
+    found = summarize(config, made, folder, worked.failed)
+    print(result_tables.markdown(result_tables.table(summary.rows(found['chosen']))))
+    print(folder / 'evaluation.html')
+    return found
 
 
 def task_of(section):
@@ -159,12 +178,37 @@ class _Exam:
         return self._made
 
 
-def summarize(config, folder, failed=None):
-    """What the lines say, also as lines.jsonl and summary.json."""
+def summarize(config, made, folder, failed=None):
+    """What the lines say, also as files: summary.json, tables and the page.
+
+    {'lines', 'chosen', 'compared', 'damaged', 'failed'}
+    """
     lines, damaged = results.read(folder / results.FOLDER)
     text = ''.join(json.dumps(line) + '\n' for line in lines)
     atomic.write(folder / 'lines.jsonl', text)
-    return {'lines': lines, 'damaged': damaged, 'failed': failed or {}}
+    chosen = selection.select(lines, by=config.select_by, rule=config.selection)
+    compared = comparing.compare([one for one in chosen if one.members])
+    summary.write(folder, chosen)
+    tables = {mode: result_tables.table(summary.rows(chosen), mode) for mode in MODES}
+    for mode, table in tables.items():
+        for suffix, form in FORMS.items():
+            atomic.write(folder / f'table.{mode}.{suffix}', form(table))
+    shared = [
+        (name, len(task.test), tasks.shared_texts(task)) for name, task in made.items()
+    ]
+    page.write(
+        folder / 'evaluation.html',
+        page.Examined(
+            lines, chosen, compared, shared, troubles={**damaged, **(failed or {})}
+        ),
+    )
+    return {
+        'lines': lines,
+        'chosen': chosen,
+        'compared': compared,
+        'damaged': damaged,
+        'failed': failed or {},
+    }
 
 
 def _sampled(task, config):

@@ -60,6 +60,28 @@ def test_the_same_again_trains_nothing(place, done, monkeypatch):
     assert again['lines'] == done['lines']
 
 
+def test_the_rate_is_chosen_by_validation_and_all_is_written(place, done):
+    (one,) = done['chosen']
+    means = {
+        rate: np.mean(
+            [
+                line['validation']['standard']['accuracy']
+                for line in done['lines']
+                if line['learning_rate'] == rate
+            ]
+        )
+        for rate in (1e-3, 3e-3)
+    }
+    assert set(one.learning_rates.values()) == {max(means, key=means.get)}
+    folder = place / 'out'
+    (record,) = json.loads((folder / 'summary.json').read_text())
+    wanted = np.mean(list(one.values().values()))
+    assert record['results']['total']['test_accuracy'] == pytest.approx(wanted)
+    for mode in ('standard', 'paper'):
+        assert 'sea' in (folder / f'table.{mode}.md').read_text()
+    assert 'sea' in (folder / 'evaluation.html').read_text()
+
+
 def test_a_line_that_is_gone_or_damaged_is_made_again(place, done):
     folder = place / 'out' / 'results'
     first, second, *_ = sorted(folder.glob('*.json'))

@@ -1,0 +1,103 @@
+"""Fine-tuning against transformers and torch: same rows, order, head; no dropout."""
+
+import dataclasses
+
+import examined
+import jax
+import numpy as np
+import pytest
+
+from jepa_text import load
+from jepa_text.data import tokenizers
+from jepa_text.evaluation import grid
+from jepa_text.kinds import labels, predicting
+
+pytestmark = pytest.mark.peer
+SIZES = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4)
+
+
+@pytest.fixture(scope='module')
+def theirs(tmp_path_factory):
+    """A random BERT of three classes, and the folder that holds it."""
+    torch = pytest.importorskip('torch')
+    transformers = pytest.importorskip('transformers')
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp('bert')
+    tokenizer = tokenizers.load(tokenizers.BUNDLED)
+    config = transformers.BertConfig(
+        vocab_size=tokenizer.vocab_size,
+        intermediate_size=128,
+        max_position_embeddings=64,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        num_labels=2,
+        pad_token_id=tokenizer.pad_id,
+        **SIZES,
+    )
+    model = transformers.BertForSequenceClassification(config)
+    model.save_pretrained(folder)
+    tokenizer.save(folder / 'tokenizer.json')
+    return torch, transformers, model, folder
+
+
+def test_losses_of_fifty_steps_are_those_of_transformers(theirs):
+    torch, transformers, model, folder = theirs
+    ours = load.load(f'hf:{folder}')
+    tokenizer = ours.tokenizer
+    ends = dict(begin=(tokenizer.bos_id,), end=(tokenizer.eos_id,))
+    ours = dataclasses.replace(ours, **ends)
+    kind = labels.Labels(labels=('land', 'sea'), pool='cls', act='tanh')
+    examples = examined.sea_or_land(120)
+    rows = kind.rows(predicting.reader(ours), examples)
+    recipe = grid.Recipe(steps=50, batch_size=8)
+    made = grid.Grid(ours, kind, recipe)
+    member = grid.Member(1e-3, 0)
+    head = jax.tree.map(np.asarray, made.head(member.seed))
+    with torch.no_grad():
+        for name, part in (
+            ('dense', model.bert.pooler.dense),
+            ('classifier', model.classifier),
+        ):
+            part.weight.copy_(torch.tensor(head[name]['kernel'].T))
+            part.bias.copy_(torch.tensor(head[name]['bias']))
+    ((_, _, losses_T),) = made.train(rows, [member])
+    wanted = _trained(torch, transformers, model, rows, recipe, member, ours)
+    np.testing.assert_allclose(losses_T, wanted, atol=1e-3)
+    assert wanted[-1] < 0.5 * wanted[0]
+
+
+def _trained(torch, transformers, model, rows, recipe, member, ours):
+    """Losses of the same in torch, with the groups and the schedule of its Trainer."""
+    plain = [p for n, p in model.named_parameters() if 'bias' in n or 'LayerNorm' in n]
+    ids = set(map(id, plain))
+    decayed = [p for p in model.parameters() if id(p) not in ids]
+    groups = [{'params': decayed}, {'params': plain, 'weight_decay': 0.0}]
+    optimizer = torch.optim.AdamW(
+        groups,
+        lr=member.learning_rate,
+        betas=(recipe.b1, recipe.b2),
+        eps=recipe.eps,
+        weight_decay=recipe.weight_decay,
+    )
+    warm = round(recipe.warmup * recipe.steps)
+    schedule = transformers.get_linear_schedule_with_warmup(optimizer, warm, recipe.steps)
+    losses = []
+    for index_B in grid.orders(len(rows), member.seed, recipe.steps, recipe.batch_size):
+        chosen = [rows[i] for i in index_B if i >= 0]
+        length = max(len(row.tokens) for row in chosen)
+        pad = ours.tokenizer.pad_id
+        tokens = [[*row.tokens, *[pad] * (length - len(row.tokens))] for row in chosen]
+        mask = [[int(i < len(row.tokens)) for i in range(length)] for row in chosen]
+        target = [int(row.targets['label']) for row in chosen]
+        found = model(
+            input_ids=torch.tensor(tokens),
+            attention_mask=torch.tensor(mask),
+            labels=torch.tensor(target),
+        )
+        found.loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        losses.append(found.loss.item())
+    return losses
