@@ -14,6 +14,8 @@ written into this file.
 
 from ml_collections import ConfigDict
 
+from jepa_text.evaluation import tasks
+
 LISTS = ('models', 'tasks')
 
 
@@ -22,7 +24,7 @@ def get_config(chosen=''):
     named = parsed(chosen)
     config = ConfigDict()
     config.models = tuple(named['models'])
-    config.tasks = tuple(task(text) for text in named['tasks'] or ['bundled'])
+    config.tasks = tuple(tasks.section_of(text) for text in named['tasks'] or ['bundled'])
     return config
 
 
@@ -37,11 +39,3 @@ def parsed(chosen):
             raise ValueError(f'{head!r} is not one of {", ".join(LISTS)}.')
         named[key].append(word)
     return named
-
-
-def task(text):
-    """The section of 'NAME@PATH'."""
-    name, _, path = text.partition('@')
-    if name == 'sentences':
-        return dict(name=name, made=path)
-    return dict(name=name, path=path) if path else dict(name=name)

@@ -16,6 +16,7 @@ file.
 from ml_collections import ConfigDict
 
 from jepa_text.config import config_file
+from jepa_text.evaluation import tasks
 
 
 def get_config(chosen='tasks=bundled'):
@@ -25,15 +26,8 @@ def get_config(chosen='tasks=bundled'):
     named = analyze.parsed(','.join(words))
     config = ConfigDict()
     config.models = tuple(named['models'])
-    config.tasks = tuple(_task(text) for text in named['tasks'] or ['bundled'])
+    config.tasks = tuple(tasks.section_of(text) for text in named['tasks'] or ['bundled'])
     if 'small' in chosen.split(','):
         config.learning_rates, config.seeds = (1e-4, 5e-4), 2
         config.finetuning = ConfigDict(dict(steps=50))
     return config
-
-
-def _task(text):
-    """'sst2@PATH', or a file with texts and labels."""
-    if '@' not in text and text.endswith(('.jsonl', '.tsv', '.csv', '.parquet')):
-        return dict(name='labeled', path=text)
-    return config_file.shared('analyze').task(text)

@@ -43,7 +43,7 @@ COMMANDS = {
             'they are missing. The same command again resumes from the newest good',
             'checkpoint, exactly.',
         ),
-        'jepa_text.training.command',
+        'jepa_text.evaluation.train_command',
         'run',
         TRAIN,
         '--config=configs/toy.py:clm_mlm --workdir=runs/clm_mlm',

@@ -24,14 +24,15 @@ from jepa_text.config import resolve, schema
 from jepa_text.data import pipeline, tokenizers
 from jepa_text.data import prepare as prepared
 from jepa_text.evaluation import representation
+from jepa_text.evaluation.beside import EVALUATIONS
 from jepa_text.files import checksums, kept, paths
 from jepa_text.parallel import exits, sharding
 from jepa_text.running import restore, signals, xla_flags
 from jepa_text.study import report
 from jepa_text.training import assemble, prepare, settle, switches, train
 from jepa_text.training import config as settings
-from jepa_text.training.evals import EVALUATIONS, heldout
 from jepa_text.training.evals import geometry as shapes
+from jepa_text.training.evals import heldout
 
 UNTRAINED = 'untrained'
 EVALUATED = 'evaluated'

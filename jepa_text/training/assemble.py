@@ -41,11 +41,11 @@ def outline(config, mesh, vocab_size=None):
 def make(config, evaluations=()):
     """The Recipe of a config, on the devices that are here.
 
-    `evaluations`, {section of the config: a function of (recipe, section)}, make what
-    runs beside the steps (training/evals), or None. Raises ValueError for what cannot
-    work together.
+    `evaluations`, pairs of a section of the config and a function of (recipe, section),
+    make what runs beside the steps (training/evals), or None. Raises ValueError for what
+    cannot work together.
     """
-    asked, makers = schema.read(settings.Config, config), dict(evaluations)
+    asked = schema.read(settings.Config, config)
     rows = pipeline.Rows(asked.data.folder, 'train')
     pipeline.check_row_length(rows.manifest, asked.data.row_length)
     tokenizer = tokenizers.load(f'{asked.data.folder}/tokenizer.json')
@@ -55,11 +55,12 @@ def make(config, evaluations=()):
     _check_batch(recipe, asked.accumulate)
     inits = [functools.partial(p.network.init, recipe.seed) for p in recipe.phases]
     optimizers.check_lr_multipliers(asked.optimizer, list(map(jax.eval_shape, inits)))
-    made = [make(recipe, getattr(asked, name)) for name, make in makers.items()]
+    made = [make(recipe, getattr(asked, name)) for name, make in evaluations]
+    known = {name for name, _ in evaluations}
     notes = [
         f'{name}.every={getattr(asked, name).every}, but no evaluation was handed in.'
         for name in ('evaluate', 'geometry')
-        if getattr(asked, name).every and name not in makers
+        if getattr(asked, name).every and name not in known
     ]
     return dataclasses.replace(
         recipe,

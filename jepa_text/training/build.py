@@ -14,6 +14,7 @@ MAY_CHANGE = (
     'log_every',
     'checkpoint',
     'evaluate.every',
+    'evaluate.tasks',
     'geometry',
     'mesh',
     'data.threads',

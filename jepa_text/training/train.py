@@ -22,8 +22,8 @@ from jepa_text.training import recipe as recipes
 def train(config, workdir, evaluations=(), restart=False, stop=None):
     """Trains, or resumes, the run that `config` describes in the workdir.
 
-    `evaluations` run beside the steps: {section of the config: what makes one of it}, as
-    evals.EVALUATIONS, which the command hands in.
+    `evaluations` run beside the steps: pairs of a section of the config and what makes
+    one of it, as evals.EVALUATIONS.
     Returns the final TrainState. Raises ValueError for a config that cannot run and
     for a folder that belongs to another one, RuntimeError on a machine that computes
     wrongly (running/arithmetic.py), both before anything is written; and exits.Stopped

@@ -15,7 +15,7 @@ BUILDERS = {'training/config', 'training/settle', 'training/assemble', 'training
 BUILDERS |= {'running/workdir'}
 # Functions that are handed one, and hand it to the builder or take their section of it.
 ENTRANCES = {
-    'training/command': {'run'},
+    'evaluation/train_command': {'run'},
     'training/train': {'train'},
     'training/prepare': {'run'},
 }
@@ -76,7 +76,7 @@ def test_evaluations_are_those_that_are_handed_in(tmp_path, capsys):
         assert (recipe.steps, section.every) == (3, 0)
         return Depth()
 
-    train.train(config, tmp_path / 'run', {'geometry': make})
+    train.train(config, tmp_path / 'run', (('geometry', make),))
     steps, depths = metrics.series(metrics.read(tmp_path / 'run'), 'mine/depth')
     assert list(steps) == [0, 2, 3] and set(depths) == {1}
     assert 'evaluate.every=1, but no evaluation was handed in' in capsys.readouterr().err

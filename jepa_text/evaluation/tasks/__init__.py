@@ -6,11 +6,27 @@ TASKS; the rest is what `make` takes, mostly `path`: a folder or file on this ma
 """
 
 from jepa_text.config import resolve
+from jepa_text.data import tables
 from jepa_text.evaluation.tasks import glue, ranking, spans, tags
 
 FOLDER = 'evaluation/tasks'
 NAMED = {'glue': glue.TASKS, 'tags': tags.TASKS}
 NAMED |= {'spans': spans.TASKS, 'ranking': ranking.TASKS}
+
+
+def section_of(text):
+    """The section of a task on a command line: NAME@PATH, NAME, or a file of one's own
+    with texts and labels.
+
+    >>> section_of('sst2@GLUE/SST-2'), section_of('mine.jsonl')
+    ({'name': 'sst2', 'path': 'GLUE/SST-2'}, {'name': 'labeled', 'path': 'mine.jsonl'})
+    """
+    name, _, path = text.partition('@')
+    if not path and name.endswith(tables.SUFFIXES):
+        return {'name': 'labeled', 'path': name}
+    if name == 'sentences':
+        return {'name': name, 'made': path}
+    return {'name': name, 'path': path} if path else {'name': name}
 
 
 def build(section):

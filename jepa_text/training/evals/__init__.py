@@ -10,4 +10,4 @@ asks for none. It has
 
 from jepa_text.training.evals import geometry, heldout
 
-EVALUATIONS = {'evaluate': heldout.make, 'geometry': geometry.make}
+EVALUATIONS = (('evaluate', heldout.make), ('geometry', geometry.make))

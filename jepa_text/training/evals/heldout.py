@@ -38,6 +38,9 @@ class Config:
         0.15, 'of held-out tokens that are masked', above=0, maximum=1
     )
     max_rows: int = schema.field(2048, 'held-out rows that are scored', minimum=0)
+    tasks: tuple[str, ...] = schema.field(
+        (), "of labels, which a linear probe learns: 'labeled@mine.jsonl'"
+    )
 
     def __post_init__(self):
         if self.every:

@@ -2,9 +2,9 @@
 
 import jax
 
+from jepa_text.evaluation.beside import EVALUATIONS
 from jepa_text.running import ending
 from jepa_text.training import train
-from jepa_text.training.evals import EVALUATIONS
 
 
 def run(config, workdir, **keywords):
