@@ -33,7 +33,7 @@ CONFIG = (
     *('precision', 'template'),
 )
 # What changes no number beyond rounding.
-FREE = ('model', 'item', 'width', 'how', 'host', 'threads', 'devices', 'mesh')
+FREE = ('model', 'item', 'chosen', 'width', 'how', 'host', 'threads', 'devices', 'mesh')
 OUTCOME = ('status', 'validation', 'test', 'losses', 'seconds', 'versions')
 
 
