@@ -27,6 +27,7 @@ from jepa_text.measures import probes
 COMMONEST, NEVER, SENTENCE = 'commonest tag', 'never an answer', 'sentence of most words'
 INVERSE_PENALTIES = (1.0, 10.0, 100.0)  # C of scikit-learn
 PENALTIES = (0.1, 1.0, 10.0)  # of ridge regression
+_TINY = 1e-12
 _SUFFIX, _RARE = 3, 5  # letters of an ending; words as rare as that are like unknown ones
 
 
@@ -103,29 +104,47 @@ def _labels(task, model):
     (largest, _), *_ = sorted(Counter(target[0]).items(), key=lambda x: (-x[1], x[0]))
     parts = [[largest] * len(part) for part in (task.validation, task.test)]
     yield Said(controls.LARGEST, *parts, {})
-    fit = base.extra('sklearn.linear_model').LogisticRegression
     best = None
     for grams, penalties in ((1, INVERSE_PENALTIES), (2, None)):
         features = word_features.joined(task, word_features.counted(task, grams))
         # Pairs of words at the penalty that is best for words.
-        penalties = penalties or (best[1]['C'],)
-        for inverse in penalties:
-            model_of = fit(C=inverse, max_iter=300)
-            answers = word_features.fitted(model_of, features, target[0])
-            score = np.mean(answers[0] == np.array(target[1]))
-            if best is None or score > best[0]:
-                best = score, {'C': inverse, 'words': grams}, answers
-    yield Said(controls.TF_IDF, *(x.tolist() for x in best[2]), best[1])
+        found = _likeliest(features, target, penalties or (best.chose['C'],))
+        if best is None or found.likelihood > best.likelihood:
+            best = found._replace(chose={**found.chose, 'words': grams})
+    yield Said(controls.TF_IDF, *best.answers, best.chose)
     if model is None:
         return
-    features, best = word_features.joined(task, word_features.bags(task, model)), None
+    features = word_features.joined(task, word_features.bags(task, model))
     features = word_features.standardized(features)
-    for inverse in probes.INVERSE_PENALTIES:
-        answers = word_features.fitted(fit(C=inverse, max_iter=300), features, target[0])
-        score = np.mean(answers[0] == np.array(target[1]))
-        if best is None or score > best[0]:
-            best = score, {'C': inverse}, answers
-    yield Said(controls.BAG, *(x.tolist() for x in best[2]), best[1])
+    best = _likeliest(features, target, probes.INVERSE_PENALTIES)
+    yield Said(controls.BAG, *best.answers, best.chose)
+
+
+class _Fitted(NamedTuple):
+    likelihood: float
+    chose: dict
+    answers: list
+
+
+def _likeliest(features, target, penalties):
+    """Logistic regression at the penalty under which the labels of the validation set
+    are likeliest, which is steadier than how many are right."""
+    found = []
+    for inverse in penalties:
+        linear_model = base.extra('sklearn.linear_model')
+        model = linear_model.LogisticRegression(C=inverse, max_iter=300)
+        answers = word_features.fitted(model, features, target[0])
+        share_NC = model.predict_proba(features[1])
+        place = {label: index for index, label in enumerate(model.classes_)}
+        # One that was never learned has no share.
+        share_N = [
+            row_C[place[label]] if label in place else 0.0
+            for row_C, label in zip(share_NC, target[1])
+        ]
+        likelihood = float(np.mean(np.log(np.maximum(share_N, _TINY))))
+        answers = [said_N.tolist() for said_N in answers]
+        found.append(_Fitted(likelihood, {'C': inverse}, answers))
+    return max(found, key=lambda one: one.likelihood)
 
 
 def _scores(task, model):
