@@ -70,8 +70,9 @@ def network_of(objective):
     return Network(encoder, objective)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.cache
 def init(network, seed=0):
+    # Not as one program: its operations are compiled once for all networks.
     return network.init(seed)
 
 
@@ -175,21 +176,21 @@ def test_clm_counts_next_tokens_inside_documents_only():
     assert int(objective.counts(batch)['tokens']) == expected
 
 
+def scores_at_all(objective, batch, read, labels, causal):
+    """(cross-entropy at all positions, parameters): labels [B, M] of the first M."""
+    network = network_of(objective)
+    params = init(network)
+    layout = (batch['segment_ids'], batch['positions'])
+    hidden = jitted(network)('encoder', params, batch[read], *layout, causal=causal)
+    logits = network.apply('lm_head', params, hidden, params['encoder']['embedding'])
+    return losses.cross_entropy(logits[:, : labels.shape[1]], labels), params
+
+
 def test_clm_is_the_mean_cross_entropy_of_all_logits():
     objective = build('clm')
     batch = batch_of(objective)
-    network = network_of(objective)
-    params = init(network)
-    hidden = jitted(network)(
-        'encoder',
-        params,
-        batch['tokens'],
-        batch['segment_ids'],
-        batch['positions'],
-        causal=True,
-    )
-    logits = network.apply('lm_head', params, hidden, params['encoder']['embedding'])
-    scores = losses.cross_entropy(logits[:, :-1], batch['tokens'][:, 1:])
+    labels = batch['tokens'][:, 1:]
+    scores, params = scores_at_all(objective, batch, 'tokens', labels, causal=True)
     expected = np.asarray(scores)[np.asarray(batch['loss_mask'])[:, :-1]].mean()
     assert_allclose(evaluate(objective, batch, params=params)[0], expected, rtol=1e-5)
 
@@ -198,18 +199,8 @@ def test_clm_is_the_mean_cross_entropy_of_all_logits():
 def test_mlm_at_selected_positions_is_mlm_at_all_then_masked(sampler):
     objective = build('mlm', rate=0.4, sampler=sampler)
     batch = batch_of(objective)
-    network = network_of(objective)
-    params = init(network)
-    hidden = jitted(network)(
-        'encoder',
-        params,
-        batch['inputs'],
-        batch['segment_ids'],
-        batch['positions'],
-        causal=False,
-    )
-    logits = network.apply('lm_head', params, hidden, params['encoder']['embedding'])
-    scores = losses.cross_entropy(logits, batch['tokens'])
+    labels = batch['tokens']
+    scores, params = scores_at_all(objective, batch, 'inputs', labels, causal=False)
     expected = losses.masked_mean(scores, batch['loss_mask'])
     assert_allclose(evaluate(objective, batch, params=params)[0], expected, rtol=1e-5)
 
@@ -325,8 +316,10 @@ def test_no_gradient_reaches_the_target_and_none_leaks_from_it():
     assert all((np.asarray(g) == 0).all() for g in jax.tree.leaves(grads))
 
 
-@pytest.mark.parametrize('predictor', ['mlp', 'transformer', 'identity'])
-@pytest.mark.parametrize('distance', ['cosine', 'prototypes'])
+@pytest.mark.parametrize(
+    'predictor, distance',
+    [('mlp', 'cosine'), ('transformer', 'prototypes'), ('identity', 'cosine')],
+)
 def test_hybrid_options_train_the_encoder(predictor, distance):
     objective = build(
         'hybrid',
@@ -519,6 +512,7 @@ def test_ijepa_reads_nothing_of_what_it_predicts():
     context, ok = np.asarray(batch['context']), np.asarray(batch['context_ok'])
     target, where = np.asarray(batch['target']), np.asarray(batch['target_ok'])
 
+    @jax.jit
     def predict(tokens):
         new = view.replace(batch={**batch, 'tokens': tokens})
         kept, context_at = objective._gather('context', new.batch)
