@@ -56,6 +56,15 @@ def labeled(figure):
     return {line.get_label(): line for line in lines if line.get_label()[0] != '_'}
 
 
+def test_every_value_has_a_line_of_its_own_within_the_chart():
+    (axes,) = MAKERS['dots']().axes
+    marks = [line for line in axes.lines if line.get_marker() not in ('None', '')]
+    places = {float(line.get_ydata()[0]) for line in marks}
+    assert len(places) == len(SUBJECTS) + 1
+    bottom, top = axes.get_ylim()
+    assert top < 0 and bottom > max(places)
+
+
 @pytest.mark.parametrize('name', ['plane', 'dots'])
 def test_controls_are_hollow_and_in_the_color_of_their_model(name):
     marks = labeled(MAKERS[name]())

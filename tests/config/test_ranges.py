@@ -32,6 +32,10 @@ MLM = (dict(objective=dict(name='mlm')),)
             "'float99'; there are",
         ),
         (dict(model={}), 'The config has no model'),
+        (
+            dict(data=dict(folder='', row_length=32, batch_size=8, threads=5000)),
+            'data.threads=5000 .* at most 4096',
+        ),
     ],
 )
 def test_numbers_out_of_range_are_named(changes, words, tmp_path):

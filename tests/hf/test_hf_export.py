@@ -101,6 +101,13 @@ def test_an_encoder_of_ours_becomes_eurobert(tmp_path, scan):
     assert ids == [0, 1, 2, 3] and config['max_position_embeddings'] == 32
 
 
+def test_every_real_position_is_compared_the_first_one_too():
+    model = trained()
+    batch = export._sample(model, model.ends())
+    found = export._logits(model.network.encoder, model, True, batch)
+    assert len(found) == (batch[1] > 0).sum() != (batch[2] > 0).sum()
+
+
 def test_what_reads_causally_becomes_llama(tmp_path):
     model = dataclasses.replace(trained('clm'), causal=True)
     found = export.write(model, tmp_path / 'out')

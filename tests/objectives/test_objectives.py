@@ -1,5 +1,6 @@
 """The contract of every objective, and what each one promises alone."""
 
+import dataclasses
 import functools
 import types
 
@@ -534,6 +535,24 @@ def test_ijepa_reads_nothing_of_what_it_predicts():
         after = np.asarray(predict(jnp.asarray(one))).reshape(shape)[:, mask]
         assert where[:, mask].any()
         assert_array_equal(before[where[:, mask]], after[where[:, mask]])
+
+
+def test_ijepa_spreads_the_mean_of_the_whole_context():
+    """The first position of a document too; by an encoder that tells positions only."""
+    no_targets = types.SimpleNamespace(targets=lambda *_: jnp.zeros((B, L, 1)))
+    objective = dataclasses.replace(build('ijepa'), latent=no_targets)
+    batch = batch_of(objective)
+    context, ok = np.asarray(batch['context']), np.asarray(batch['context_ok'])
+    row = np.arange(B)[:, None, None]
+    told = np.eye(L)[np.asarray(batch['positions'])[row, context]]
+    wanted = (told * ok[..., None]).sum(2) / ok.sum(2, keepdims=True)
+    assert wanted[..., 0].any()
+
+    def apply(name, params, tokens, segments, positions, *others, **options):
+        return jnp.eye(L)[positions]
+
+    found = objective.predict({}, View(apply, None, {}, batch, 0, {}), None, None)
+    assert_allclose(found.rows_BD, wanted.reshape(-1, L), rtol=1e-6)
 
 
 def largest_array(jaxpr):

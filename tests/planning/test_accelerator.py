@@ -90,6 +90,14 @@ def test_wrong_sums_fail(quick, tmp_path, monkeypatch):
     ]
 
 
+def test_large_presets_are_trained_as_the_papers_trained_them(tmp_path):
+    toy, large = (accelerator.configured(name, tmp_path) for name in ('toy', '210m'))
+    assert large['model']['vocab_rows'] == 128_256 and 'vocab_rows' not in toy['model']
+    assert (large['model']['dtype'], large['schedule']['peak']) == ('bfloat16', 5e-4)
+    # They end when their seconds are over, never by themselves.
+    assert toy['steps'] == large['steps'] == 1_000_000
+
+
 def test_no_time_is_refused(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         accelerator.main(['--seconds=0'])

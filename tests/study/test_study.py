@@ -98,6 +98,14 @@ def test_every_probe_stands_beside_all_of_its_controls():
     assert probes.section(missing)['text'] == 'No probe `word_order`: Too few.'
 
 
+def test_the_short_table_has_a_row_for_every_run():
+    found = results(a=4.0, b=3.0)
+    entropy, *rows = report.table(found)
+    assert entropy[:2] == ['unigram entropy', found['unigram']]
+    shape = [SHAPE[f'geometry/{key}'] for key in ('uniformity', 'effective_rank')]
+    assert rows == [['a', 4.0, None, *shape], ['b', 3.0, None, *shape]]
+
+
 @pytest.mark.parametrize('seeds', [1, 3, 4, 5])
 def test_a_verdict_between_recipes_takes_five_seeds(seeds):
     names = {f'{name}-{n}': (name, n) for name in 'ab' for n in range(seeds)}
