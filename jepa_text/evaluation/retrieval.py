@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import numpy as np
+
 from jepa_text.evaluation import task as tasks
 
 
@@ -25,6 +27,30 @@ class Retrieval:
     validation_qrels: dict | None = None
     pairs: list = dataclasses.field(default_factory=list)
     revision: str = ''
+
+
+def with_validation(task, seed=tasks.VALIDATION_SEED):
+    """The task with queries to validate on: its own, or half of those of `qrels`, dealt
+    by the seed, which are no test queries then."""
+    if task.validation_qrels:
+        return task
+    if len(task.qrels) < 2:
+        raise ValueError(
+            f'{task.name} has {len(task.qrels)} test queries, and none to validate on: '
+            'give more, or qrels of a split dev.'
+        )
+    validation, test = dealt(task.qrels, 0.5, seed)
+    return dataclasses.replace(task, qrels=test, validation_qrels=validation)
+
+
+def dealt(qrels, share, seed):
+    """(so much of the queries, the others), dealt by the seed, in their order."""
+    names = np.random.default_rng(seed).permutation(sorted(qrels)).tolist()
+    some = set(names[: round(share * len(names))])
+    return (
+        {name: found for name, found in qrels.items() if name in some},
+        {name: found for name, found in qrels.items() if name not in some},
+    )
 
 
 def shared_texts(task):

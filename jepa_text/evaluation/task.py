@@ -78,13 +78,21 @@ class Task:
 
 
 def examples(first, second=None, target=None, where='the task'):
-    """Examples without those that have an empty text; ValueError if few are left."""
+    """Examples without those that have an empty text, with a warning of how many;
+    ValueError if few are left."""
     pairs = zip(first, second) if second is not None else ((text,) for text in first)
-    kept = [i for i, texts in enumerate(pairs) if all(_is_text(t) for t in texts)]
+    full = [all(_is_text(text) for text in texts) for texts in pairs]
+    kept = [i for i, is_full in enumerate(full) if is_full]
     if len(kept) < 4:
         raise ValueError(
             f'{where} has {len(kept)} usable examples of {len(first)}: at least four '
             'need texts that are not empty. Is the right field named?'
+        )
+    if empty := len(full) - len(kept):
+        warnings.warn(
+            f'{where}: {empty:,} of {len(full):,} examples have an empty text and are '
+            f'left out, the first in row {full.index(False) + 1:,}.',
+            stacklevel=2,
         )
     target = None if target is None else np.asarray(target)
     return Examples(list(first), second and list(second), target).take(kept)

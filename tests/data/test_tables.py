@@ -1,5 +1,6 @@
 """Tables are read alike from files of any kind; what is none is said, with the line."""
 
+import functools
 import gzip
 import json
 
@@ -72,3 +73,15 @@ def test_validation_is_the_test_set_where_there_is_no_other(tmp_path):
     found = tables.splits(tmp_path)
     assert (found.validation, found.test) == ([{'x': 'dev'}], [{'x': 'test'}])
     assert found.revision == '' and found.train == [{'x': 'train'}]
+
+
+def test_what_tensorflow_datasets_prepared_is_read(tmp_path, monkeypatch):
+    tfds = pytest.importorskip('tensorflow_datasets')
+    from words_set.builder import WordsSet
+
+    WordsSet(data_dir=tmp_path, file_format='array_record').download_and_prepare()
+    builder = functools.partial(tfds.builder, data_dir=tmp_path)
+    monkeypatch.setattr(tfds, 'builder', builder)
+    found = tables.splits('tfds:words_set')
+    assert (len(found.train), found.validation, len(found.test)) == (40, None, 10)
+    assert {'n': 39, 'text': 'Sentence number 39, é.'} in found.train

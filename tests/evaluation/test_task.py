@@ -95,6 +95,25 @@ def test_queries_that_were_trained_on_are_counted():
     assert retrieval.shared_texts(task) == 1
 
 
+def test_half_of_the_queries_are_validated_on_where_there_are_no_others():
+    qrels = {f'q{n}': {'d': n % 2} for n in range(9)}
+    task = retrieval.Retrieval('r', {}, {}, qrels)
+    made = retrieval.with_validation(task)
+    assert len(made.validation_qrels) == 4 and len(made.qrels) == 5
+    assert made.validation_qrels | made.qrels == qrels
+    assert retrieval.with_validation(made) is made
+    assert retrieval.with_validation(task, seed=3).qrels != made.qrels
+    with pytest.raises(ValueError, match='r has 1 test queries, and none to validate'):
+        retrieval.with_validation(retrieval.Retrieval('r', {}, {}, {'q0': {'d': 1}}))
+
+
+def test_empty_texts_are_left_out_and_counted():
+    texts = ['a', 'b', ' ', 'c', None, 'd']
+    with pytest.warns(UserWarning, match='mine: 2 of 6 .* empty .* first in row 3'):
+        made = tasks.examples(texts, None, list('012345'), 'mine')
+    assert made.first == ['a', 'b', 'c', 'd'] and made.target.tolist() == list('0135')
+
+
 @pytest.mark.parametrize('kind', ['tags', 'spans', 'scores', 'retrieval'])
 def test_the_analysis_refuses_what_it_has_no_words_for(kind):
     task = tasks.Task('mine', kind, '', labeled(9), labeled(9))

@@ -12,12 +12,10 @@ a seed. Its encoders learn from pairs='hub:hgissbkh/msmarco-pairs'.
 
 from typing import NamedTuple
 
-import numpy as np
-
 from jepa_text.config import resolve
 from jepa_text.data import tables
 from jepa_text.evaluation import judged
-from jepa_text.evaluation.retrieval import Retrieval
+from jepa_text.evaluation.retrieval import Retrieval, dealt
 from jepa_text.evaluation.task import VALIDATION_SEED, VALIDATION_SHARE
 
 PROTOCOLS = ('full', 'paper')
@@ -104,21 +102,10 @@ def _with_validation(qrels, is_paper, seed):
         qrels.get(name, {}) for name in ('train', 'validation', 'test')
     )
     if not validation and train:
-        validation, train = _dealt(train, VALIDATION_SHARE, VALIDATION_SEED)
+        validation, train = dealt(train, VALIDATION_SHARE, VALIDATION_SEED)
     elif not validation and is_paper:
-        validation, test = _dealt(test, 0.5, seed)
+        validation, test = dealt(test, 0.5, seed)
     return train, validation, test
-
-
-def _dealt(qrels, share, seed):
-    """(so much of the queries, the others), dealt by the seed."""
-    names = np.random.default_rng(seed).permutation(sorted(qrels)).tolist()
-    count = round(share * len(names))
-    some = set(names[:count])
-    return (
-        {name: found for name, found in qrels.items() if name in some},
-        {name: found for name, found in qrels.items() if name not in some},
-    )
 
 
 def _relevant(qrels, queries, texts):

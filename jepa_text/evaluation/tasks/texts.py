@@ -17,7 +17,7 @@ def make(path, text='text', title='', seed=0):
     if not on_hub and not Path(paths.local('The path of the texts', path)).exists():
         raise FileNotFoundError(f'There is no text file {path}.')
     if not on_hub and str(path).endswith(('.txt', '.txt.gz')):
-        found = [line for _, line in reading.lines(Path(path))]
+        found = [line for _, line in reading.lines(Path(path)) if line.strip()]
     else:
         found = tables.column(tables.splits(path)[0], text, where)
     whole = tasks.examples(list(dict.fromkeys(found)), where=where)
