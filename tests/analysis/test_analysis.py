@@ -197,7 +197,7 @@ SAME = [dict(name='sentences', made='word_order', max_texts=200, seed=n) for n i
         (dict(models=[]), 'needs models and tasks'),
         (dict(models=['nowhere']), 'nowhere holds no config.json'),
         (dict(tasks=[dict(name='sst3', path='x')]), "Did you mean 'sst2'"),
-        (dict(tasks=[dict(name='sst2')]), "needs 'path'"),
+        (dict(tasks=[dict(name='labeled')]), "needs 'path'"),
         (dict(poolings=['attention']), 'needs no training'),
         (dict(poolings=['men']), "Did you mean 'mean'"),
         (dict(controls=['random']), "'random'; there are: 'untrained'"),
