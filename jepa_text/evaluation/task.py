@@ -14,8 +14,6 @@ spans   questions, contexts      a list of (start character in     'f1' (of word
 
 import dataclasses
 import math
-import re
-import string
 import warnings
 
 import numpy as np
@@ -98,48 +96,6 @@ def examples(first, second=None, target=None, where='the task'):
     return Examples(list(first), second and list(second), target).take(kept)
 
 
-def scores(values, where):
-    """float64 of numbers or their spellings; ValueError with the first bad one."""
-    found = []
-    for number, value in enumerate(values, 1):
-        try:
-            score = float(value)
-        except (TypeError, ValueError):
-            score = math.nan
-        if not math.isfinite(score):
-            raise ValueError(
-                f'{where}, row {number}: {value!r} is no number. Scores are finite '
-                'numbers; classes belong into the task `labeled`.'
-            )
-        found.append(score)
-    return np.array(found)
-
-
-def labels(values, where, known=None):
-    """Classes as strings, 1.0 as '1'; ValueError with the first that is missing.
-
-    With `known` all are among these, and '1.0' is '1' too.
-    """
-    found = []
-    for number, value in enumerate(values, 1):
-        is_float = isinstance(value, float)
-        if value is None or not str(value).strip() or (is_float and math.isnan(value)):
-            raise ValueError(
-                f'{where}, row {number}: the label is {value!r}. Give it a class, or '
-                'leave the row out.'
-            )
-        label = str(int(value)) if is_float and value.is_integer() else str(value)
-        if known is not None:
-            label = re.sub(r'\.0+$', '', label)
-            if label not in known:
-                raise ValueError(
-                    f'{where}, row {number}: the label is {value!r}, but must be one of '
-                    f'{", ".join(known)}.'
-                )
-        found.append(label)
-    return found
-
-
 def sample(task, train, test, seed):
     """The task with at most so many examples, drawn with the seed; in their order."""
     parts = []
@@ -162,20 +118,6 @@ def sides(splits, side, seed=0):
     if made['test'] is None:
         made['train'], made['test'] = train_test_split(made['train'], seed)
     return made | {'revision': splits.revision}
-
-
-def check_template(template, where):
-    """Raises ValueError unless the template has a place for each text, and no other."""
-    try:
-        parts = list(string.Formatter().parse(template))
-        fields = sorted(field for _, field, _, _ in parts if field is not None)
-    except ValueError as error:
-        fields = [str(error)]
-    if fields != ['first', 'second']:
-        raise ValueError(
-            f'{where}: template={template!r} makes one text of two, so it must have '
-            "'{first}' and '{second}' once each, and no other braces."
-        )
 
 
 def train_test_split(whole, seed=0, test_share=0.4):

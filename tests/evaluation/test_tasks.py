@@ -6,8 +6,8 @@ import json
 import pytest
 
 from jepa_text.data import tables
+from jepa_text.evaluation import targets, tasks
 from jepa_text.evaluation import task as examples
-from jepa_text.evaluation import tasks
 
 TEXTS = [f'Sentence number {n} says "this".' for n in range(10)]
 
@@ -189,7 +189,7 @@ def test_fields_of_no_kind_are_told(tmp_path):
 @pytest.mark.parametrize('template', ['{first}', '{first}{second', '{0} {second}', 'a'])
 def test_a_template_has_a_place_for_each_text(template, tmp_path):
     with pytest.raises(ValueError, match="must have '{first}' and '{second}' once each"):
-        examples.check_template(template, 'mine')
+        targets.check_template(template, 'mine')
 
 
 def test_official_splits_are_kept(tmp_path):

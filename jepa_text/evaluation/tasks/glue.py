@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from jepa_text.config import resolve
 from jepa_text.data import tables
+from jepa_text.evaluation import targets
 from jepa_text.evaluation import task as tasks
 
 HUB = 'hub:nyu-mll/glue'
@@ -129,8 +130,8 @@ def _side(rows, one, where):
         kept = [n for n, value in enumerate(values) if str(value) in one.classes]
         *texts, values = ([column[n] for n in kept] for column in (*texts, values))
     if one.classes:
-        known = tasks.labels(values, where, known=tuple(one.classes))
+        known = targets.labels(values, where, known=tuple(one.classes))
         target = [one.classes[value] for value in known]
     else:
-        target = tasks.scores(values, where)
+        target = targets.scores(values, where)
     return tasks.examples(texts[0], texts[1] if texts[1:] else None, target, where)

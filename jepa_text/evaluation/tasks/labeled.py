@@ -1,6 +1,7 @@
 """Any texts with a class each, or pairs: .jsonl, .tsv, .csv or .parquet, or a folder."""
 
 from jepa_text.data import tables
+from jepa_text.evaluation import targets
 from jepa_text.evaluation import task as tasks
 
 
@@ -31,14 +32,14 @@ def make(
     )
     _check_hidden(made, f'{title} in {path}')
     if second:
-        tasks.check_template(template, title)
+        targets.check_template(template, title)
         made['template'] = template
     return tasks.Task(title, 'labels', 'accuracy', **made)
 
 
 def _side(rows, fields, known, where):
     text, second, label = fields
-    labels = tasks.labels(tables.column(rows, label, where), where, known)
+    labels = targets.labels(tables.column(rows, label, where), where, known)
     others = tables.column(rows, second, where) if second else None
     return tasks.examples(tables.column(rows, text, where), others, labels, where)
 

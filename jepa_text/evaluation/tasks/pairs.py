@@ -3,6 +3,7 @@
 import numpy as np
 
 from jepa_text.data import tables
+from jepa_text.evaluation import targets
 from jepa_text.evaluation import task as tasks
 
 
@@ -25,7 +26,7 @@ def make(
     """
     title = title or tables.stem(path)
     fields, where = (first, second, score), f'{title} in {path}'
-    tasks.check_template(template, title)
+    targets.check_template(template, title)
     made = tasks.sides(
         tables.splits(path), lambda rows, _: _side(rows, fields, where), seed
     )
@@ -44,7 +45,7 @@ def _side(rows, fields, where):
     first, second = (tables.column(rows, name, where) for name in fields[:2])
     values = np.ones(len(rows))
     if fields[2]:
-        values = tasks.scores(tables.column(rows, fields[2], where), where)
+        values = targets.scores(tables.column(rows, fields[2], where), where)
     return tasks.examples(first, second, values, where)
 
 

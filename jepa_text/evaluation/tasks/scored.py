@@ -4,6 +4,7 @@ pairs.py is for pairs whose vectors are to be as similar as the number says.
 """
 
 from jepa_text.data import tables
+from jepa_text.evaluation import targets
 from jepa_text.evaluation import task as tasks
 
 
@@ -21,12 +22,12 @@ def make(
 
     def side(rows, split):
         where = f'{title}, {split}, in {path}'
-        scores = tasks.scores(tables.column(rows, score, where), where)
+        scores = targets.scores(tables.column(rows, score, where), where)
         others = tables.column(rows, second, where) if second else None
         return tasks.examples(tables.column(rows, text, where), others, scores, where)
 
     made = tasks.sides(tables.splits(path), side, seed)
     if second:
-        tasks.check_template(template, title)
+        targets.check_template(template, title)
         made['template'] = template
     return tasks.Task(title, 'scores', 'spearman', **made)

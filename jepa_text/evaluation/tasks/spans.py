@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from jepa_text.config import resolve
 from jepa_text.data import tables
+from jepa_text.evaluation import targets
 from jepa_text.evaluation import task as tasks
 
 
@@ -70,7 +71,7 @@ def make(
         raise ValueError('spans needs a path, or a task; there are: ' + ', '.join(TASKS))
     path = path or one.hub
     title = title or task or tables.stem(path)
-    tasks.check_template(template, title)
+    targets.check_template(template, title)
     fields = (question, context, answers)
     found = tables.splits(path, lambda file: _read(file, fields))
 
