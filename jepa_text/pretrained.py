@@ -8,10 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text.data import as_read, tokenizers
+from jepa_text.data import as_read, batching, tokenizers
 from jepa_text.kinds import base, predicting
 from jepa_text.models import pooling
 from jepa_text.models.network import Network
+from jepa_text.parallel import sharding
+
+# Tokens of a batch. On a CPU larger ones leave the cache, and from 32 MiB on the kernel
+# clears every array anew.
+BATCH_TOKENS, MANY = {'cpu': 2048}, 32_768
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,15 +46,17 @@ class Pretrained:
     record: dict | None = None
     kind: Any = None
 
-    def encode(self, texts, layer=-1, pool=None, batch_size=64):
+    def encode(self, texts, layer=-1, pool=None, batch_tokens=None):
         """One vector a text, [N, D] float32 in numpy.
 
         `layer` counts as in Python: -1 is the last, after its norm; 0 the embedding,
         before the first. Texts are cut at `length` tokens, with a warning of how many.
         `pool` is one of pooling.POOLINGS, over all tokens, special ones among them, or
         without these with '-specials' after its name; None is the model's own way, as
-        `pool` and `normalize` say. Raises ValueError for a text without tokens, for 'cls'
-        where no special token begins a text, an unknown pool or layer.
+        `pool` and `normalize` say. `batch_tokens` is how many tokens, filling among them,
+        the device has at a time; None: BATCH_TOKENS. Parameters that lie on a mesh have
+        the rows of a batch split over it. Raises ValueError for a text without tokens,
+        for 'cls' where no special token begins a text, an unknown pool or layer.
         """
         normalize = self.normalize and pool is None
         pool = self.pool if pool is None else pool
@@ -61,18 +68,21 @@ class Pretrained:
             raise ValueError(
                 f'layer={layer}: there are {depth}, -{depth} to {depth - 1}.'
             )
-        texts = list(texts)
-        rows = [self.row(text) for text in texts]
-        as_read.warn(self, texts, rows)
+        rows = self.rows(texts)
         pooling.check(pool, self.ends()[0], rows, self.tokenizer.special_ids)
-        # Alike lengths share a batch; each batch is padded to a multiple of 32.
-        order = np.argsort([len(row) for row in rows], kind='stable')
+        encode, devices = sharding.on_rows(self._encode(layer % depth, pool), self.params)
+        if batch_tokens is None:
+            batch_tokens = BATCH_TOKENS.get(jax.default_backend(), MANY)
+        lengths_N, found = [len(row) for row in rows], []
+        shapes = batching.batches(lengths_N, batch_tokens, self.length, devices)
+        for index_M, *shape in shapes:
+            batch = self.pad([rows[i] for i in index_M], *shape)
+            found.append((index_M, encode(self.params, *batch)))
+            # The device works on one while the next is made, and holds no third.
+            jax.block_until_ready(found[-2:-1])
         vectors_ND = np.zeros((len(rows), self.network.encoder.width), np.float32)
-        for begin in range(0, len(rows), batch_size):
-            chosen = order[begin : begin + batch_size]
-            batch = self.pad([rows[i] for i in chosen], batch_size)
-            pooled_BD = self._encode(layer % depth, pool)(self.params, *batch)
-            vectors_ND[chosen] = np.asarray(pooled_BD)[: len(chosen)]
+        for index_M, pooled_BD in found:
+            vectors_ND[index_M] = np.asarray(pooled_BD)[: len(index_M)]
         if normalize:
             lengths_N1 = np.linalg.norm(vectors_ND, axis=1, keepdims=True)
             vectors_ND /= np.maximum(lengths_N1, 1e-12)
@@ -129,8 +139,19 @@ class Pretrained:
 
     def row(self, text):
         """int32 ids of a text with its specials, cut at `length`; ValueError if empty."""
+        return self._row(text, self.tokenizer.encode(text))
+
+    def rows(self, texts):
+        """`row` of every text, tokenized together; warns whoever called a method that
+        calls this of texts that are cut."""
+        texts = list(texts)
+        ids = self.tokenizer.encode_many(texts)
+        as_read.warn(self, [len(each) for each in ids])
+        return [self._row(text, each) for text, each in zip(texts, ids)]
+
+    def _row(self, text, ids):
         begin, end = self.ends()
-        ids = self.tokenizer.encode(text)[: self.length - len(begin) - len(end)]
+        ids = ids[: self.length - len(begin) - len(end)]
         if not len(ids):
             raise ValueError(f'the text {text!r} has no tokens to encode.')
         return np.concatenate([begin, ids, end]).astype(np.int32)
@@ -140,10 +161,14 @@ class Pretrained:
         maximum = self.length - sum(map(len, self.ends()))
         return as_read.stop(self.tokenizer, text, maximum)
 
-    def pad(self, rows, batch_size):
-        """tokens, segment_ids, positions [B, L]; segment 1 is a row, 0 its filling."""
-        longest = max(map(len, rows))
-        length = max(min(self.length, -(-longest // 32) * 32), longest)
+    def pad(self, rows, batch_size, length=None):
+        """tokens, segment_ids, positions [B, L]; segment 1 is a row, 0 its filling.
+
+        `length` None is that of the longest row, as a multiple of 32.
+        """
+        if length is None:
+            longest = max(map(len, rows))
+            length = max(min(self.length, -(-longest // 32) * 32), longest)
         tokens_BL = np.full((batch_size, length), self.tokenizer.pad_id, np.int32)
         segments_BL = np.zeros((batch_size, length), np.int32)
         for index, row in enumerate(rows):

@@ -1,7 +1,7 @@
 """What a model reads of texts that are longer than its rows, and how many are.
 
     stop(tokenizer, text, maximum)  -> where a text is cut
-    warn(model, texts, rows)     -> one warning for all texts of a call
+    warn(model, tokens_N)           -> one warning for all texts of a call
     task(model, task)            -> the task with its texts cut so, and a Cut
     sentences(cuts)              -> the same in words
 
@@ -33,16 +33,18 @@ def stop(tokenizer, text, maximum):
     return encoding.offsets[maximum - 1][1] if len(encoding.ids) > maximum else None
 
 
-def warn(model, texts, rows):
-    """Warns whoever called a method of a load.Pretrained of texts that `rows` cut."""
-    full = (text for text, row in zip(texts, rows) if len(row) == model.length)
-    if cut := sum(model.cut_at(text) is not None for text in full):
+def warn(model, tokens_N):
+    """Warns whoever called a method of a load.Pretrained of texts that it cuts, as they
+    have so many tokens, without specials."""
+    maximum = model.length - sum(map(len, model.ends()))
+    if cut := sum(tokens > maximum for tokens in tokens_N):
+        texts = len(tokens_N)
         warnings.warn(
-            f'{cut:,} of {len(rows):,} texts ({cut / len(rows):.0%}) are longer than the '
+            f'{cut:,} of {texts:,} texts ({cut / texts:.0%}) are longer than the '
             f'{model.length:,} tokens that {model.name or "the model"} reads: what comes '
             'after these is not in their vectors. Split such texts, or take a model of '
             'longer rows (data.row_length).',
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

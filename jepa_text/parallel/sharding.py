@@ -246,6 +246,24 @@ def one_by_one(mesh, function):
     return lambda *inputs: jax.block_until_ready(function(*inputs))
 
 
+def on_rows(function, params):
+    """(`function` of params and arrays [B, ...], over how many devices it splits B).
+
+    Of parameters that lie on a mesh, the rows are split as `batch_sharding` says; of
+    others nothing is.
+    """
+    held = getattr(jax.tree.leaves(params)[0], 'sharding', None)
+    if not isinstance(held, jax.NamedSharding) or held.mesh.size == 1:
+        return function, 1
+    mesh = held.mesh
+    held = batch_sharding(mesh)
+
+    def called(params, *batch):
+        return function(params, *jax.device_put(batch, held))
+
+    return within(mesh, called), mesh.shape['data'] * mesh.shape['fsdp']
+
+
 def put_batch(batch, mesh):
     """This process's part of the rows as one global array per key."""
     sharding = batch_sharding(mesh)

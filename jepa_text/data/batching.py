@@ -1,0 +1,46 @@
+"""Rows of many lengths as few batches of few shapes: alike lengths share a batch.
+
+    lengths     250 249 ... 31 30 30 29          the longest first
+    batches     [8, 256] [9, 224] ... [64, 32]   as many rows as the budget holds
+
+Lengths are rounded up to one of four in every octave (8, 16, 24, 32, 40, 48, 56, 64, 80,
+96, 112, 128, 160, ...): each shape is compiled once, and at most a fifth of a long row is
+filling.
+"""
+
+import numpy as np
+
+SHORTEST = 8
+
+
+def rounded(length):
+    """The next of the lengths that batches have.
+
+    >>> [rounded(length) for length in (1, 8, 9, 64, 65, 129, 250)]
+    [8, 8, 16, 64, 80, 160, 256]
+    """
+    step = max(SHORTEST, 2 ** (max(length - 1, 1).bit_length() - 3))
+    return -(-length // step) * step
+
+
+def batches(lengths_N, budget, maximum, multiple=1):
+    """Yields (index_M of its rows, rows, length) of every batch, the longest first.
+
+    `rows` x `length` is at most `budget` tokens, but for a batch of `multiple` rows, of
+    which each has a multiple: over so many devices they are split. `length` is at most
+    `maximum`. `rows` is more than the indices only in the last batch: the next power of
+    two.
+
+    >>> [(index.tolist(), *shape) for index, *shape in batches([3, 30, 9, 31], 64, 64)]
+    [([3, 1], 2, 32), ([2, 0], 2, 16)]
+    """
+    lengths_N = np.asarray(lengths_N)
+    order_N = np.argsort(-lengths_N, kind='stable')
+    while len(order_N):
+        length = min(rounded(int(lengths_N[order_N[0]])), maximum)
+        rows = max(budget // length // multiple * multiple, multiple)
+        index_M, order_N = order_N[:rows], order_N[rows:]
+        if len(index_M) < rows:
+            least = 1 << (len(index_M) - 1).bit_length()
+            rows = min(rows, -(-least // multiple) * multiple)
+        yield index_M, rows, length

@@ -1,0 +1,78 @@
+"""Vectors of texts: the same whatever shares a batch, and over several devices."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from jepa_text import load
+from jepa_text.config import resolve
+from jepa_text.data import tokenizers
+from jepa_text.models import pooling, transformer
+from jepa_text.models.network import Network
+from jepa_text.parallel import sharding
+
+TEXT = 'the whale saw a captain of the union in her garden at night'
+WORDS = 4 * TEXT.split()
+TEXTS = [' '.join(WORDS[n % 7 : n % 7 + 1 + n % 31]) for n in range(40)]
+
+
+@pytest.fixture(scope='module')
+def model():
+    tokenizer = tokenizers.load(tokenizers.BUNDLED)
+    objective = resolve.build(
+        'objectives', dict(name='mlm'), tokenizer=tokenizer, length=64, steps=1
+    )
+    encoder = transformer.make('tiny', vocab_size=tokenizer.vocab_size, depth=2)
+    network = Network(encoder, objective)
+    params = jax.jit(lambda: network.init(0))()
+    return load.Pretrained(network, params, tokenizer, 64, 'made up')
+
+
+@pytest.mark.parametrize('pool', sorted(pooling.POOLINGS))
+def test_a_vector_is_that_of_the_text_alone(model, pool):
+    """By hand, one row without filling; and whatever the batches are."""
+    together = model.encode(TEXTS, pool=pool)
+    apply = jax.jit(lambda p, *x: model.network.apply('encoder', p, *x, causal=False))
+    for number in (0, 7, 30):
+        row_L = model.row(TEXTS[number])
+        batch = (
+            row_L[None],
+            np.ones((1, len(row_L)), np.int32),
+            np.arange(len(row_L))[None],
+        )
+        hidden_1LD = apply(model.params, *batch)
+        alone_1D = pooling.POOLINGS[pool](hidden_1LD, batch[1] > 0)
+        assert_allclose(together[number], alone_1D[0], atol=1e-5)
+    assert_allclose(model.encode(TEXTS, pool=pool, batch_tokens=100), together, atol=1e-5)
+    assert_allclose(model.encode(TEXTS[::-1], pool=pool)[::-1], together, atol=1e-5)
+
+
+def test_devices_share_the_rows(model):
+    mesh = sharding.make_mesh(data=2, fsdp=2)
+    shapes = jax.eval_shape(lambda: model.params)
+    params = jax.device_put(model.params, sharding.shardings(shapes, mesh))
+    shared = dataclasses.replace(model, params=params)
+    seen = []
+    _, devices = sharding.on_rows(print, params)
+    on, _ = sharding.on_rows(
+        lambda _, x: seen.append(x.sharding.shard_shape(x.shape)), params
+    )
+    on(params, np.zeros((8, 3)))
+    assert devices == 4 and seen == [(2, 3)]
+    assert_allclose(shared.encode(TEXTS), model.encode(TEXTS), atol=1e-5)
+    assert_allclose(shared.encode(TEXTS[:1]), model.encode(TEXTS[:1]), atol=1e-5)
+
+
+def test_no_texts_have_no_vectors(model):
+    assert model.encode([]).shape == (0, model.network.encoder.width)
+
+
+def test_texts_that_are_cut_are_counted_once(model):
+    with pytest.warns(UserWarning, match=r'1 of 2 texts \(50%\)') as told:
+        model.encode(['whale ' * 200, 'whale'])
+    assert len(told) == 1 and told[0].filename == __file__
+    with pytest.raises(ValueError, match="the text '' has no tokens"):
+        model.encode(['whale', ''])
