@@ -41,6 +41,6 @@ def batches(lengths_N, budget, maximum, multiple=1):
         rows = max(budget // length // multiple * multiple, multiple)
         index_M, order_N = order_N[:rows], order_N[rows:]
         if len(index_M) < rows:
-            least = 1 << (len(index_M) - 1).bit_length()
-            rows = min(rows, -(-least // multiple) * multiple)
+            power = 1 << (len(index_M) - 1).bit_length()
+            rows = min(rows, -(-power // multiple) * multiple)
         yield index_M, rows, length
