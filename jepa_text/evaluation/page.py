@@ -4,8 +4,8 @@ import dataclasses
 import math
 from collections import Counter
 
+from jepa_text.evaluation import comparing, page_run, result_tables, summary
 from jepa_text.evaluation import page_figures as figures
-from jepa_text.evaluation import page_run, result_tables, summary
 from jepa_text.measures import statistics
 from jepa_text.report import page
 
@@ -23,6 +23,7 @@ class Examined:
     published    rows of published.rows, as in result_tables.table
     troubles     {what: why, in words}: members that raised, and damaged files
     cuts         as_read.Cut of each task and model
+    instances    {(model, task): interval} of summary.over_instances
     notes        what else is to be known, such as what was left out of the grid
     """
 
@@ -33,6 +34,7 @@ class Examined:
     published: tuple = ()
     troubles: dict = dataclasses.field(default_factory=dict)
     cuts: tuple = ()
+    instances: dict = dataclasses.field(default_factory=dict)
     notes: str = ''
 
 
@@ -40,17 +42,20 @@ def write(path, examined):
     """Writes the page, and returns its path."""
     lines, chosen = examined.lines, examined.chosen
     rows = summary.rows(chosen)
+    # What chance has no part in, as TF-IDF, has one run, and so never a verdict.
+    once = {row['model'] for row in rows if row['control'] and row['n'] < 2}
+    compared = [c for c in examined.compared if not once & {c.first, c.second}]
     by_task = {}
     for one, row in zip(chosen, rows):
         by_task.setdefault(one.task, []).append((one, row))
     models = list(dict.fromkeys(row['model'] for row in rows if not row['control']))
-    sections = [_facts(lines, by_task, models), _overview(rows, by_task)]
+    sections = [_facts(lines, by_task, models), _overview(rows, by_task, chosen)]
     for task, pairs in by_task.items():
-        sections.append(_task(task, pairs, lines, models))
+        sections.append(_task(task, pairs, lines, models, examined.instances))
         own = [row for _, row in pairs]
         sections.append(_beside(own, task, examined.published))
     sections += [
-        page_run.verdicts(examined.compared),
+        page_run.verdicts(compared),
         page_run.troubles(rows, examined.troubles),
         page_run.shared(examined.shared),
         page_run.cuts(examined.cuts),
@@ -59,7 +64,7 @@ def write(path, examined):
     return page.write(
         path,
         title='What fine-tuning makes of it',
-        lead=headline(rows, examined.compared),
+        lead=headline(rows, compared),
         sections=[section for section in sections if section],
         subtitle=f'Examination of {", ".join(models)}',
     )
@@ -116,25 +121,31 @@ def _facts(lines, by_task, models):
     return {'facts': [{key: x for key, x in fact.items() if x} for fact in shown]}
 
 
-def _overview(rows, by_task):
+def _overview(rows, by_task, chosen):
     """All models and tasks in one table; None of one task, which has its own."""
     if len(by_task) < 2:
         return None
     made = result_tables.table(rows)
-    cells = [
-        [name, *(cell and cell.value for cell in own)] for name, *own in made['rows']
-    ]
-    return {
-        'heading': 'All tasks',
-        'table': {
-            'columns': made['columns'],
-            'rows': cells,
-            'note': 'Means over seeds; the intervals stand with each task.',
-        },
-    }
+    controls = {row['model'] for row in rows if row['control']}
+    models = [one for one in chosen if one.model not in controls]
+    points, left_out = comparing.borda(models)
+    lines = []
+    for name, *own in made['rows']:
+        values = [cell and cell.value for cell in own]
+        mean = None if None in values else sum(values) / len(values)
+        lines.append([name, *values, mean, points.get(name)])
+    note = (
+        'Means over seeds; the intervals stand with each task. Borda: one point for each '
+        'other model that is beaten on a task, half a point for equals.'
+    )
+    if left_out:
+        note += f' It leaves out {", ".join(left_out)}, which not all models ran.'
+    columns = [*made['columns'], 'mean', 'Borda']
+    table = {'columns': columns, 'rows': lines, 'note': note}
+    return {'heading': 'All tasks', 'table': table}
 
 
-def _task(task, pairs, lines, models):
+def _task(task, pairs, lines, models, instances):
     rows = sorted((row for _, row in pairs), key=lambda row: bool(row['control']))
     metric = next((row['metric'] for row in rows if row['standard']), rows[0]['metric'])
     found = {
@@ -152,15 +163,17 @@ def _task(task, pairs, lines, models):
         )
     if found:
         drawn.append(figures.members(found, 'Every member', f'test {name}', models))
-    return {'heading': task, 'table': _table(rows, metric), 'figures': drawn}
+    return {'heading': task, 'table': _table(rows, metric, instances), 'figures': drawn}
 
 
-def _table(rows, metric):
+def _table(rows, metric, instances):
     paper = next((name for row in rows for name in row['paper']), None)
     others = list(dict.fromkeys(n for row in rows for n in row['standard']))
-    others = [name for name in others if name != metric][:3]
+    # What the best threshold reaches is no result of a test.
+    others = [n for n in others if n != metric and not n.startswith('best_')][:3]
     columns = ['', metric, '95 %', 'seeds', 'learning rate', 'sensitivity']
     columns += [*others, *([f"paper's {paper}", 'paper 95 %'] if paper else [])]
+    columns += ['95 %, seeds and texts'] if instances else []
     lines, spans = [], []
     for row in rows:
         value = row['standard'].get(metric)
@@ -178,12 +191,19 @@ def _table(rows, metric):
         if paper:
             theirs = row['paper'].get(paper)
             line += [theirs and theirs[0], page_run.ends(theirs)]
+        if instances:
+            line.append(page_run.ends(instances.get((row['model'], row['task']))))
         lines.append(line)
         spans.append(value[1:] if value and math.isfinite(value[1]) else None)
     note = (
         'Bold: the best, if its interval meets no other. Controls stand last; of those '
         'that nothing is drawn for, one run says all.'
     )
+    if instances:
+        note += (
+            ' Seeds and texts: both resampled, which describes how another test set may '
+            'come out, and decides nothing.'
+        )
     table = {'columns': columns, 'rows': lines, 'note': note}
     return {**table, 'best': {metric: 'max'}, 'intervals': {metric: spans}}
 

@@ -12,7 +12,7 @@ import math
 import re
 from pathlib import Path
 
-from jepa_text.evaluation import results
+from jepa_text.evaluation import comparing, results
 from jepa_text.files import atomic
 
 HUB_FOLDER = '.eval_results'
@@ -49,6 +49,27 @@ def write(folder, chosen):
     text = json.dumps(results.plain(summary(chosen)), indent=1, allow_nan=False)
     atomic.write(path, text + '\n')
     return path
+
+
+def over_instances(folder, chosen):
+    """{(model, task): Interval} over seeds and test instances, of the metric that
+    selected, where side files have values of it whose mean it is."""
+    found = {}
+    for one in chosen:
+        prefix = 'paper_' if one.by == 'paper' else ''
+        values = {
+            line['seed']: results.side(folder, line)[0]
+            for line in one.members
+            if line.get('side')
+        }
+        for name in (f'{prefix}{one.metric}', one.metric):
+            whole = len(values) == len(one.members) > 0
+            if whole and all(name in side for side in values.values()):
+                found[one.model, one.task] = comparing.instance_interval(
+                    one, lambda line, v=values, n=name: v[line['seed']][n]
+                )
+                break
+    return found
 
 
 def hub_results(folder, chosen, benchmarks, date, source=None):

@@ -4,6 +4,7 @@ import html
 import math
 import re
 
+import numpy as np
 import pytest
 from member_lines import CONFIG, lines, outcome
 
@@ -14,6 +15,7 @@ from jepa_text.evaluation import (
     page,
     page_figures,
     page_run,
+    results,
     selection,
     summary,
 )
@@ -36,8 +38,7 @@ def examined(seeds=5, tasks=('trec',), found=None, **more):
             found.append(control(controls.TF_IDF, 0.855, task))
             found.append(control(controls.LARGEST, 0.2, task))
     chosen = selection.select(found)
-    models = [one for one in chosen if not one.members or one.model in MODELS]
-    return page.Examined(found, chosen, comparing.compare(models), **more)
+    return page.Examined(found, chosen, comparing.compare(chosen), **more)
 
 
 def text_of(path):
@@ -76,6 +77,8 @@ def test_below_five_seeds_there_is_no_verdict(tmp_path):
     text = text_of(page.write(tmp_path / 'page.html', examined(seeds=5)))
     assert '|5|< 0.001|mlm is better|' in text
     assert 'Of 1 differences between models, 1 are beyond seeds.' in text
+    # Controls of one run have no row there.
+    assert text.count('no verdict|') == 0 and 'trec|mlm|TF-IDF' not in text
 
 
 def test_a_model_that_no_control_is_under_is_named_first(tmp_path):
@@ -124,7 +127,29 @@ def test_shared_texts_cuts_settings_and_a_paper_stand_there(tmp_path):
     assert 'mlm|trec, r8|3|5|200|32|128|mean|float32|vmap|10|' in text
     assert '42000 steps (2507.00994)|paper|accuracy|89.9|± 0.26|' in text
     assert '"jax": "0.10.2"' in text
-    assert 'trec, accuracy|r8, accuracy|' in text
+    assert 'trec, accuracy|r8, accuracy|mean|Borda|' in text
+    (overview,) = re.findall(r'\nmlm\|([\d.]+)\|([\d.]+)\|([\d.]+)\|2.000\|', text)
+    one, two, mean = map(float, overview)
+    assert mean == pytest.approx((one + two) / 2, abs=2e-3)
+
+
+def test_an_interval_over_seeds_and_texts_has_a_column_of_its_own(tmp_path):
+    rng, config = np.random.default_rng(0), CONFIG | {'model': 'mlm'}
+    for seed in range(5):
+        right = rng.random(40) < 0.8
+        given = outcome(float(right.mean()), 0.8)
+        results.write(tmp_path, config | {'seed': seed}, given, {'accuracy': right})
+    chosen = selection.select(results.read(tmp_path)[0])
+    found = summary.over_instances(tmp_path, chosen)
+    interval = found['mlm', 'trec']
+    assert interval.value == pytest.approx(chosen[0].interval().value)
+    given = page.Examined([*chosen[0].members], chosen, [], instances=found)
+    text = text_of(page.write(tmp_path / 'page.html', given))
+    assert '95 %, seeds and texts|' in text
+    assert f'|{interval.low:.3f} to {interval.high:.3f}|' in text
+    # Where a member has no such values, there is none.
+    lines = [{k: v for k, v in x.items() if k != 'side'} for x in chosen[0].members]
+    assert summary.over_instances(tmp_path, selection.select(lines)) == {}
 
 
 def test_figures_show_what_they_are_given():
