@@ -140,7 +140,9 @@ def stem(path):
     >>> stem('a/trec.jsonl.gz'), stem('hub:lab/glue/sst2@main')
     ('trec', 'sst2')
     """
-    return Path(str(path).split('@')[0] if hub.is_name(path) else path).name.split('.')[0]
+    if hub.is_name(path):
+        return Path(path.split('@')[0]).name
+    return Path(paths.local('The path of the set', path)).name.split('.')[0]
 
 
 def class_names(path, field):
@@ -187,6 +189,11 @@ def _cells(path, header, kind, skip_short):
     for number, cells in _lines_of_csv(path) if kind == 'csv' else _lines_of_tsv(path):
         if names is None:
             names = cells
+            said = [name for name in names if name]
+            if len(set(said)) < len(said):
+                raise ValueError(
+                    f'{path}, line {number} names a column twice: {", ".join(names)}.'
+                )
         elif len(cells) < len(names) or (kind == 'csv' and len(cells) > len(names)):
             words = (
                 f'{path}, line {number} has {len(cells)} cells, but there are '

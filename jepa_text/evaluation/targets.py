@@ -32,9 +32,10 @@ def labels(values, where, known=None):
     found = []
     for number, value in enumerate(values, 1):
         is_float = isinstance(value, float)
-        if value is None or not str(value).strip() or (is_float and math.isnan(value)):
+        is_class = value is not None and not isinstance(value, list | dict)
+        if not is_class or not str(value).strip() or (is_float and math.isnan(value)):
             raise ValueError(
-                f'{where}, row {number}: the label is {value!r}. Give it a class, or '
+                f'{where}, row {number}: the label is {value!r}. Give it one class, or '
                 'leave the row out.'
             )
         label = str(int(value)) if is_float and value.is_integer() else str(value)

@@ -40,6 +40,11 @@ def test_every_kind_of_file_gives_the_same_rows(name, tmp_path):
     assert tables.read(write(tmp_path / name, KINDS[name])) == ROWS
 
 
+def test_columns_without_a_name_do_no_harm(tmp_path):
+    path = write(tmp_path / 'set.csv', 'text,label,,\nhello,1,,\n')
+    assert tables.read(path)[0] | {'': ''} == {'text': 'hello', 'label': '1', '': ''}
+
+
 def test_cells_of_a_tsv_are_never_quoted(tmp_path):
     path = write(tmp_path / 'set.tsv.gz', 'text\tlabel\n"open\t1\n')
     assert tables.read(path) == [{'text': '"open', 'label': '1'}]
@@ -50,6 +55,7 @@ def test_cells_of_a_tsv_are_never_quoted(tmp_path):
     [
         ('a.csv', 'x,y\n1,2\n1\n', 'line 3 has 1 cells, but there are 2 columns: x, y'),
         ('a.csv', 'x,y\n1,2,3\n', 'line 2 has 3 cells'),
+        ('a.csv', 'x,x\n1,2\n', 'line 1 names a column twice: x, x'),
         ('a.csv', 'x,y\n"a"b,2\n', 'line 2 is not CSV'),
         ('a.csv', 'x,y\n"a,2\n', 'is not CSV: unexpected end'),
         ('a.json', '{"a": 1}', 'must hold a JSON list of objects'),

@@ -204,6 +204,10 @@ def test_a_text_may_stand_for_no_answer(tmp_path):
             {'answers': [{'text': 'Oslo', 'answer_start': -5}]},
             'not there at character -5',
         ),
+        (
+            {'answers': {'text': ['Oslo', 'Ann'], 'answer_start': [28]}},
+            '2 answers and 1 st',
+        ),
         ({'answers': ['']}, None),
         ({'answers': [3]}, 'the answer 3 is not there'),
     ],

@@ -208,6 +208,12 @@ def test_what_is_wrong_is_said_with_the_line(name, text, words, tmp_path):
         build(path=str(tmp_path / name))
 
 
+def test_rows_have_fields_with_names(tmp_path):
+    write_rows(tmp_path / 'a.jsonl', WORDS, TAGS)
+    with pytest.raises(ValueError, match='3 is the number of a column, but this has'):
+        build(path=str(tmp_path / 'a.jsonl'), tags=3)
+
+
 def test_tags_outside_the_set_are_refused(tmp_path):
     splits(tmp_path, CONLL.replace('ORG', 'COMPANY'), '.txt')
     words = "word 1 has the tag 'B-COMPANY', which is none of the set"

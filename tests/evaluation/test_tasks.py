@@ -181,6 +181,9 @@ def test_fields_of_no_kind_are_told(tmp_path):
         build('own', path=str(tmp_path / 'a.csv'))
     (tmp_path / 'a.conll').write_text('\n'.join(f'a{n} B-X\n' for n in range(9)))
     assert build('own', path=str(tmp_path / 'a.conll')).kind == 'tags'
+    (tmp_path / 'b.jsonl').write_text('')
+    with pytest.raises(ValueError, match='b.jsonl has no row'):
+        build('own', path=str(tmp_path / 'b.jsonl'))
     (tmp_path / 'none').mkdir()
     with pytest.raises(FileNotFoundError, match='no files that can be read'):
         build('own', path=str(tmp_path / 'none'))
@@ -328,6 +331,7 @@ def write_bad(folder):
     jsonl(folder / 'words.jsonl', [{'text_a': 'a', 'text_b': 'b', 'score': 'high'}] * 9)
     for name, label in (('null', None), ('blank', ' '), ('nan', float('nan'))):
         jsonl(folder / f'{name}.jsonl', [dict(text=t, label=label) for t in TEXTS])
+    jsonl(folder / 'list.jsonl', [dict(text=t, label=['a']) for t in TEXTS])
     rows = [dict(text_a=t, text_b=t, score=float('nan')) for t in TEXTS]
     jsonl(folder / 'scores.jsonl', rows)
     (folder / 'folder').mkdir()
@@ -346,8 +350,9 @@ def write_bad(folder):
         ('labeled', 'folder', "no file whose name begins with 'train'"),
         ('pairs', 'words.jsonl', "row 1: 'high' is no number"),
         ('pairs', 'scores.jsonl', 'row 1: nan is no number. Scores are finite'),
-        ('labeled', 'null.jsonl', 'row 1: the label is None. Give it a class'),
+        ('labeled', 'null.jsonl', 'row 1: the label is None. Give it one class'),
         ('labeled', 'blank.jsonl', "row 1: the label is ' '"),
+        ('labeled', 'list.jsonl', r"row 1: the label is \['a'\]. Give it one class"),
         ('labeled', 'nan.jsonl', 'row 1: the label is nan'),
         ('texts', 'none.txt', 'There is no text file'),
         ('sst2', 'fields.jsonl', "whose name begins with 'dev' or 'validation'"),

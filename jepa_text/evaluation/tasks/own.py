@@ -44,6 +44,8 @@ def kind_of(path):
     if file.name.endswith(tables.COLUMNS):
         return 'texts' if file.name.endswith(('.txt', '.txt.gz')) else 'tags'
     row = _first(file)
+    if not row:
+        raise ValueError(f'{file} has no row.')
     for kind, fields in FIELDS:
         if all(any(name in row for name in names) for names in fields):
             return kind

@@ -94,7 +94,7 @@ def _read(file, fields):
     for number, row in enumerate(tables.read(file), 1):
         where = f'{file}, row {number}'
         if 'paragraphs' in row:
-            for place, one in enumerate(row['paragraphs'], 1):
+            for place, one in enumerate(row['paragraphs'] or (), 1):
                 made += _nested(one, one.get('context'), f'{where}, paragraph {place}')
         elif 'qas' in row and isinstance(row.get('passage'), dict):
             made += _nested(row, row['passage'].get('text'), where)
@@ -108,7 +108,8 @@ def _nested(paragraph, context, where):
     for number, one in enumerate(paragraph.get('qas') or [], 1):
         text = one.get('question', one.get('query'))
         found = [] if one.get('is_impossible') else one.get('answers')
-        yield _Question(f'{where}, question {number}', text, context, _answers(found))
+        at = f'{where}, question {number}'
+        yield _Question(at, text, context, _answers(found, at))
 
 
 def _question(row, fields, where):
@@ -121,15 +122,20 @@ def _question(row, fields, where):
         found = [(starts.get(text), text) for text in row['answers']]
         return _Question(where, row['query'], row['passage'], found)
     question, context, found = (tables.column([row], name, where)[0] for name in fields)
-    return _Question(where, question, context, _answers(found))
+    return _Question(where, question, context, _answers(found, where))
 
 
-def _answers(found):
+def _answers(found, where):
     """[(start or None, text)] of what `make` says answers may be."""
     if isinstance(found, dict) and isinstance(found.get('text'), list):
         starts = found.get('answer_start', found.get('start'))
         starts = [None] * len(found['text']) if starts is None else starts
-        return list(zip(starts, found['text'], strict=True))
+        if len(starts) != len(found['text']):
+            raise ValueError(
+                f'{where} has {len(found["text"])} answers and {len(starts)} starts: '
+                'each answer has one.'
+            )
+        return list(zip(starts, found['text']))
     some = found if isinstance(found, list) else [found]
     made = []
     for one in some:

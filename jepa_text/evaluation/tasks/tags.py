@@ -135,6 +135,11 @@ def _is_columns(file, fields):
 def _field(row, given, usual, where):
     if given is None:
         given = next((name for name in usual if name in row), usual[0])
+    if not isinstance(given, str):
+        raise ValueError(
+            f'{where}: {given} is the number of a column, but this has fields with '
+            f'names: {", ".join(map(str, row))}. Name one.'
+        )
     tables.column([row], given, where)
     return given
 
