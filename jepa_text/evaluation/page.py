@@ -112,8 +112,8 @@ def _facts(lines, by_task, models):
     seconds = sum(line.get('seconds') or 0 for line in lines)
     spent = f'{seconds / 3600:.1f} h' if seconds >= 3600 else f'{seconds / 60:.0f} min'
     facts = (
-        (f'{len(models)}', 'models', None),
-        (f'{len(by_task)}', 'tasks', ', '.join(by_task)),
+        (f'{len(models)}', 'models' if models[1:] else 'model', None),
+        (f'{len(by_task)}', 'tasks' if len(by_task) > 1 else 'task', ', '.join(by_task)),
         (f'{len(trained):,}', 'members trained', 'a learning rate and a seed each'),
         (spent, 'of computing', 'their sum'),
     )

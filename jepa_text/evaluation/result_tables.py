@@ -29,7 +29,7 @@ class Cell(NamedTuple):
 
 
 def table(rows, mode='standard', metrics=None, published=()):
-    """Models down, tasks across: the metric of each task, of summary.rows.
+    """Models down, then controls, tasks across: the metric of each task, of summary.rows.
 
     mode         'standard' or 'paper'
     metrics      {task: metric}; where there is none, the one that selected or, of the
@@ -39,6 +39,7 @@ def table(rows, mode='standard', metrics=None, published=()):
 
     Raises ValueError for a metric that a task lacks.
     """
+    rows = sorted(rows, key=lambda row: bool(row['control']))
     tasks = list(dict.fromkeys(row['task'] for row in rows))
     names = {task: _metric(rows, task, mode, metrics or {}) for task in tasks}
     lines = {}

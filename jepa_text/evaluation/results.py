@@ -16,6 +16,7 @@ counts, so that a new setting is never mistaken for the old one.
 import json
 import math
 import re
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -114,6 +115,27 @@ def read(folder):
         else:
             damaged[path.name] = f'it is of the same config as {first}'
     return lines, damaged
+
+
+def shortened(lines):
+    """The lines with the last part of each model's name, where that tells them apart: a
+    page and tables are passed on, and folders of a machine are of no use to others.
+
+    >>> names = ('runs/mlm', 'runs/mlm, bag of embeddings', 'hf:a/MiniLM', 'TF-IDF')
+    >>> [line['model'] for line in shortened([{'model': name} for name in names])]
+    ['mlm', 'mlm, bag of embeddings', 'MiniLM', 'TF-IDF']
+    >>> [line['model'] for line in shortened([{'model': 'a/x'}, {'model': 'b/x'}])]
+    ['a/x', 'b/x']
+    """
+    models = {line['model'] for line in lines}
+    bare = {name: re.sub(r'^hf:|/(?=,|$)', '', name) for name in models}
+    short = {name: found.split('/')[-1] for name, found in bare.items()}
+    counts = Counter(short.values())
+    return [
+        line | {'model': name if counts[short[name]] > 1 else short[name]}
+        for line in lines
+        for name in [line['model']]
+    ]
 
 
 def side(folder, line):

@@ -121,6 +121,13 @@ def test_tables_have_models_down_tasks_across_and_the_papers_beside():
         table(metrics={'r8': 'mcc'})
 
 
+def test_controls_stand_last():
+    control = [x | {'control': 'TF-IDF'} for x in lines({'TF': (0.5, 1)}, (1.0,), 1)]
+    both = control + lines({'mlm': (0.9, 1e-4)}, RATES, 2)
+    made = result_tables.table(summary.rows(selection.select(both)))
+    assert [row[0] for row in made['rows']] == ['mlm', 'TF']
+
+
 def test_markdown_latex_and_csv_say_the_same():
     made = table('paper', published=PUBLISHED)
     cell = made['rows'][0][1]
