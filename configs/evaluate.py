@@ -8,9 +8,11 @@ The argument names models and tasks, as in
 
 A model is the workdir of a run, or hf: and a name or folder. A task is a file of
 jepa_text/evaluation/tasks or a name of one of its tables, with @ and its path, or a file
-of one's own with the fields `text` and `label`. The grid of the paper is 6 learning rates
-x 5 seeds; `,small` makes it 2 x 2, to try. Tasks that take more are written into this
-file.
+of one's own with fields of the usual names, such as `text` and `label`. The grid of the
+paper is 6 learning rates x 5 seeds; `,small` makes it 2 x 2 of 50 steps, to try. A task
+that takes more is a setting:
+
+    --config.tasks="({'name': 'labeled', 'path': 'a.csv', 'text': 'a', 'label': 'b'},)"
 """
 
 from ml_collections import ConfigDict

@@ -3,7 +3,9 @@ r"""One model fine-tuned on one task, and kept.
     jepa-text finetune --config=configs/finetune.py:model=runs/a,task=mine.jsonl \
       --workdir=runs/tuned
 
-Model and task are named as in configs/evaluate.py.
+Model and task are named as in configs/evaluate.py; a task that takes more is a setting:
+
+    --config.task="{'name': 'labeled', 'path': 'a.csv', 'text': 'a', 'label': 'b'}"
 """
 
 from ml_collections import ConfigDict

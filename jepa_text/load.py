@@ -51,6 +51,14 @@ def load(workdir, step=None, **options):
     return dataclasses.replace(model, params=params)
 
 
+def check(workdir):
+    """Raises FileNotFoundError as `load` does, without reading parameters; a name with
+    'hf:' is not looked for."""
+    name = paths.local('The model', workdir, model=True)
+    if not name.startswith('hf:') and not (Path(name) / kept.FILE).is_file():
+        abstract(name)
+
+
 def abstract(workdir, step=None):
     """(step, the model at it), whose parameters, of all modules, are shapes only.
 

@@ -1,6 +1,6 @@
 """A linear probe of labeled tasks beside the steps of training: how the exam is learned.
 
-    config.evaluate.tasks = ('labeled@mine.jsonl', 'sst2@GLUE/SST-2')
+    config.evaluate.tasks = ('mine.jsonl', 'sst2@GLUE/SST-2')
 
 EVALUATIONS is what the command `train` hands to training/train.py.
 """

@@ -60,12 +60,15 @@ def evaluate(config, workdir, dry_run=False):
     """Trains and measures all members that are not there yet, and returns the summary.
 
     With `dry_run` it says what would be trained, and writes nothing. Raises ValueError
-    and FileNotFoundError, before any model is read, for tasks that cannot be made and
-    settings that do not exist.
+    and FileNotFoundError, before anything is trained, for tasks that cannot be made,
+    settings that do not exist and folders that hold no model; and RuntimeError at the
+    end, when all else is written, where members failed.
     """
     xla_flags.mend()
     config = schema.read(Config, schema.plain(config))
     folder = Path(paths.local('The workdir', workdir))
+    for model in config.models:
+        load.check(model)
     made = {task.name: task for task in map(task_of, config.tasks)}
     if len(made) < len(config.tasks):
         raise ValueError(
@@ -90,6 +93,13 @@ def evaluate(config, workdir, dry_run=False):
     found = summarize(config, made, folder, worked.failed)
     print(result_tables.markdown(result_tables.table(summary.rows(found['chosen']))))
     print(folder / 'evaluation.html')
+    if worked.failed:
+        item, error = next(iter(worked.failed.items()))
+        raise RuntimeError(
+            f'{len(worked.failed)} of {len(groups)} groups of members failed and have no '
+            f'results; {item}: {error.strip().splitlines()[-1]} The page has all '
+            'that went wrong; the same command tries them again.'
+        )
     return found
 
 
@@ -232,8 +242,8 @@ def _planned(config, made, groups):
     """What would be trained, in lines."""
     members = sum(len(group.members) for group in groups)
     lines = [
-        f'{len(config.models)} models x {len(made)} tasks x '
-        f'{len(config.learning_rates)} learning rates x {config.seeds} seeds: '
+        f'models {len(config.models)} x tasks {len(made)} x learning rates '
+        f'{len(config.learning_rates)} x seeds {config.seeds}: '
         f'{members:,} members in {len(groups):,} groups'
     ]
     for name, task in made.items():

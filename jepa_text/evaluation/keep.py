@@ -58,9 +58,9 @@ def finetune(config, workdir):
         for definition, values in made.outcome[split].items():
             said = ', '.join(f'{name} {value:.4f}' for name, value in values.items())
             print(f'{split:10}  {definition:8}  {said}')
-    print(
-        f'{folder}: {made.outcome["status"]}; load.load({str(folder)!r}).predict([...])'
-    )
+    if made.outcome['status'] == 'collapsed':
+        print('Warning: it gives one answer to all. Take more steps or another rate.')
+    print(f'{folder}: written; load.load({str(folder)!r}).predict([...])')
     return made.outcome
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from jepa_text import load
+from jepa_text.config import config_file
 from jepa_text.evaluation import config as settings
 from jepa_text.evaluation import evaluate, finetune, grid, keep, results
 from jepa_text.evaluation import task as tasks
@@ -116,6 +117,32 @@ def test_a_dry_run_says_what_it_would_do_and_writes_nothing(place, capsys):
     assert evaluate.evaluate(config(place), place / 'dry', dry_run=True) is None
     assert '4 members in 4 groups' in capsys.readouterr().out
     assert not (place / 'dry').exists()
+
+
+def test_a_folder_without_a_model_is_refused_before_anything(place):
+    none = config(place, models=(str(place / 'toy'), str(place / 'none')))
+    for dry_run in (True, False):
+        with pytest.raises(FileNotFoundError, match='none holds no config.json'):
+            evaluate.evaluate(none, place / 'no-model', dry_run)
+    assert not (place / 'no-model').exists()
+
+
+def test_members_that_fail_are_said_at_the_end_and_the_rest_is_there(place):
+    rows = [json.dumps({'text': f'text {i}', 'label': 'same'}) for i in range(40)]
+    (place / 'same.jsonl').write_text('\n'.join(rows))
+    both = [*config(place)['tasks'], dict(name='own', path=str(place / 'same.jsonl'))]
+    given = config(place, tasks=both, learning_rates=(1e-3,), seeds=1, attempts=1)
+    with pytest.raises(
+        RuntimeError, match="1 of 2 groups .* training examples say 'same'"
+    ):
+        evaluate.evaluate(given, place / 'fails')
+    (record,) = json.loads((place / 'fails' / 'summary.json').read_text())
+    assert record['dataset'] == 'sea'
+
+
+def test_a_file_on_the_command_line_is_of_the_kind_that_it_has():
+    made = config_file.shared('evaluate').get_config('models=a,tasks=b.conll,c@d')
+    assert made.tasks == ({'name': 'own', 'path': 'b.conll'}, {'name': 'c', 'path': 'd'})
 
 
 def test_a_diverged_member_is_recorded_and_the_rest_go_on(place):

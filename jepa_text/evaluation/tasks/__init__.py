@@ -15,15 +15,15 @@ NAMED |= {'spans': spans.TASKS, 'ranking': ranking.TASKS}
 
 
 def section_of(text):
-    """The section of a task on a command line: NAME@PATH, NAME, or a file of one's own
-    with texts and labels.
+    """The section of a task on a command line: NAME@PATH, NAME, or a file of one's own,
+    of which own.py tells the kind.
 
     >>> section_of('sst2@GLUE/SST-2'), section_of('mine.jsonl')
-    ({'name': 'sst2', 'path': 'GLUE/SST-2'}, {'name': 'labeled', 'path': 'mine.jsonl'})
+    ({'name': 'sst2', 'path': 'GLUE/SST-2'}, {'name': 'own', 'path': 'mine.jsonl'})
     """
     name, _, path = text.partition('@')
-    if not path and name.endswith(tables.SUFFIXES):
-        return {'name': 'labeled', 'path': name}
+    if not path and name.endswith(tables.READ):
+        return {'name': 'own', 'path': name}
     if name == 'sentences':
         return {'name': name, 'made': path}
     return {'name': name, 'path': path} if path else {'name': name}

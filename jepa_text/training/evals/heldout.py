@@ -39,7 +39,7 @@ class Config:
     )
     max_rows: int = schema.field(2048, 'held-out rows that are scored', minimum=0)
     tasks: tuple[str, ...] = schema.field(
-        (), "of labels, which a linear probe learns: 'labeled@mine.jsonl'"
+        (), "of labels, which a linear probe learns: 'mine.jsonl'"
     )
 
     def __post_init__(self):
