@@ -135,7 +135,7 @@ def make(config, options):
             Phase(
                 name=phase.name,
                 steps=phase.stop - phase.start,
-                parameters=parameters(phase),
+                parameters=parameters(recipes.shapes(made, phase).params),
                 flops=count.parts,
                 factor=count.model / plain(made, phase),
                 computed=count.held / count.model,
@@ -151,9 +151,8 @@ def make(config, options):
     return dataclasses.replace(planned, would_fit=tuple(would))
 
 
-def parameters(phase):
+def parameters(params):
     """{part: how many}: the embedding, the encoder without it, and what is on top."""
-    params = jax.eval_shape(lambda: phase.network.init(0))
     counts = {
         name: sum(leaf.size for leaf in jax.tree.leaves(tree))
         for name, tree in params.items()

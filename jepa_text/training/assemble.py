@@ -18,7 +18,7 @@ from jepa_text.parallel import sharding
 from jepa_text.running import budget, identity, profiling
 from jepa_text.training import config as settings
 from jepa_text.training import extend, phases, prepare
-from jepa_text.training.recipe import Loop, Recipe
+from jepa_text.training.recipe import Loop, Recipe, shapes
 
 OFFLOADED = {'': '', 'optimizer': 'opt_state'}
 
@@ -53,8 +53,8 @@ def make(config, evaluations=()):
     recipe = _recipe(config, asked, mesh(config), tokenizer)
     recipe = dataclasses.replace(recipe, rows=rows)
     _check_batch(recipe, asked.accumulate)
-    inits = [functools.partial(p.network.init, recipe.seed) for p in recipe.phases]
-    optimizers.check_lr_multipliers(asked.optimizer, list(map(jax.eval_shape, inits)))
+    trees = [shapes(recipe, phase).params for phase in recipe.phases]
+    optimizers.check_lr_multipliers(asked.optimizer, trees)
     made = [make(recipe, getattr(asked, name)) for name, make in evaluations]
     known = {name for name, _ in evaluations}
     notes = [

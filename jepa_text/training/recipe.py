@@ -131,7 +131,13 @@ def entering(recipe, phase):
 
 def shapes(recipe, phase):
     """Shapes and dtypes of the state in a phase."""
-    return jax.eval_shape(creation(recipe, phase))
+    return _shapes(phase.network, phase.objective, recipe.optimizer, recipe.seed)
+
+
+@functools.lru_cache(maxsize=8)
+def _shapes(*made):
+    # Asked for ten times before a step, and seconds each where layers are unrolled.
+    return jax.eval_shape(functools.partial(states.create, *made))
 
 
 def shardings(recipe, phase):

@@ -3,7 +3,6 @@
 A switch that fails does so when the run begins, and not when its turn comes.
 """
 
-import functools
 import itertools
 import re
 
@@ -29,7 +28,7 @@ def begun_anew(recipe, phase):
     if not phase.index:
         return []
     before, after = (
-        jax.eval_shape(functools.partial(one.network.init, recipe.seed))
+        recipes.shapes(recipe, one).params
         for one in recipe.phases[phase.index - 1 : phase.index + 1]
     )
     return states.anew(jax.eval_shape(states.with_head, before, after), after)
