@@ -1,0 +1,179 @@
+"""Exact search against sorting everything, and what is kept of a corpus."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from jepa_text.evaluation import retrieval, search
+
+
+class Encoder:
+    """The letters of a text, counted; and what a search asks of a load.Pretrained."""
+
+    def __init__(self, bad=None):
+        self.calls, self.bad = [], bad
+
+    def encode(self, texts):
+        self.calls.append(list(texts))
+        counts = [[text.count(letter) for letter in 'abcdefgh'] for text in texts]
+        vectors_ND = np.array(counts, np.float32)
+        if self.bad in texts:
+            vectors_ND[texts.index(self.bad)] = np.nan
+        return vectors_ND
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Blocks that a few documents fill; every model is the same one."""
+    for name, size in dict(SHARD=4, BLOCK=5, FIRST=2, QUERIES=3, DEVICE_BLOCK=5).items():
+        monkeypatch.setattr(search, name, size)
+    monkeypatch.setattr(search.identity, 'of', lambda model: 'one')
+
+
+def sorted_whole(queries_QD, corpus_ND, k):
+    scores_QN = queries_QD @ corpus_ND.T
+    index_QK = np.argsort(-scores_QN, axis=1, kind='stable')[:, :k]
+    return np.take_along_axis(scores_QN, index_QK, 1), index_QK
+
+
+@pytest.mark.parametrize('platform', ['cpu', 'gpu'])
+@settings(max_examples=12, deadline=None)
+@given(
+    st.sampled_from([1, 7]),
+    st.sampled_from([1, 12, 23]),
+    st.sampled_from([1, 9]),
+    st.integers(0, 99),
+)
+def test_the_best_are_those_of_sorting_all(platform, queries, documents, k, seed):
+    """Of small whole numbers, whose products are often equal: the smaller index first."""
+    rng = np.random.default_rng(seed)
+    queries_QD = rng.integers(-2, 3, (queries, 3)).astype(np.float32)
+    corpus_ND = rng.integers(-2, 3, (documents, 3)).astype(np.float16)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search.jax, 'default_backend', lambda: platform)
+        for corpus in (corpus_ND, np.array_split(corpus_ND, 3)):
+            scores_QK, index_QK = search.top_k(queries_QD, corpus, k)
+            expected = sorted_whole(queries_QD, corpus_ND.astype(np.float32), k)
+            assert_array_equal(scores_QK, expected[0])
+            assert_array_equal(index_QK, expected[1])
+            assert scores_QK.dtype == np.float32 and index_QK.dtype == np.int64
+
+
+@pytest.mark.parametrize('platform', ['cpu', 'gpu'])
+def test_what_is_not_finite_is_refused(monkeypatch, platform):
+    monkeypatch.setattr(search.jax, 'default_backend', lambda: platform)
+    corpus_ND = np.ones((9, 2), np.float32)
+    corpus_ND[7, 1] = np.nan
+    with pytest.raises(ValueError, match='document 7 has a vector that is not finite'):
+        search.top_k(np.ones((2, 2)), corpus_ND, 3)
+    with pytest.raises(ValueError, match='queries that are not finite'):
+        search.top_k(np.full((2, 2), np.inf), corpus_ND, 3)
+    with pytest.raises(
+        ValueError, match=r'queries of shape \(1, 3\), but vectors of wid'
+    ):
+        search.top_k(np.ones((1, 3)), corpus_ND, 3)
+    with pytest.raises(ValueError, match='k=0 of 9 documents'):
+        search.top_k(np.ones((1, 2)), corpus_ND, 0)
+    with pytest.raises(ValueError, match='k=1 of 0 documents'):
+        search.top_k(np.ones((1, 2)), [], 1)
+
+
+TEXTS = ['ab', 'bc', 'cd', 'de', 'ef', 'fg', 'gh', 'abc', 'bcd', 'cde']
+
+
+@pytest.mark.parametrize('dtype', search.DTYPES)
+def test_a_stopped_corpus_goes_on(tmp_path, dtype):
+    stopping = Encoder(bad='fg')
+    with pytest.raises(ValueError, match=r'vectors-00001.*document 1 has a vector'):
+        search.encode_corpus(stopping, TEXTS, tmp_path, dtype, tell=lambda words: None)
+    with pytest.raises(ValueError, match='holds 4 of 10 vectors: encode_corpus with'):
+        search.open_corpus(tmp_path)
+    model = Encoder()
+    shards = search.encode_corpus(model, TEXTS, tmp_path, dtype, tell=lambda words: None)
+    assert [len(call) for call in model.calls] == [4, 2]
+    assert all(isinstance(shard, np.memmap) and shard.dtype == dtype for shard in shards)
+    expected_ND = search.unit(Encoder().encode(TEXTS))
+    assert_allclose(np.concatenate(shards), expected_ND, atol=1e-3)
+    assert_array_equal(
+        np.concatenate(search.open_corpus(tmp_path)), np.concatenate(shards)
+    )
+    for changed in (TEXTS[1:], TEXTS[::-1]):
+        with pytest.raises(ValueError, match='holds vectors of other .*texts'):
+            search.encode_corpus(model, changed, tmp_path, dtype)
+    with pytest.raises(ValueError, match='holds vectors of other prompt'):
+        search.encode_corpus(model, TEXTS, tmp_path, dtype, 'Document: ')
+    with pytest.raises(ValueError, match="dtype='int8'; there are: float32, float16"):
+        search.encode_corpus(model, TEXTS, tmp_path, 'int8')
+    with pytest.raises(FileNotFoundError, match='holds no corpus.json'):
+        search.open_corpus(tmp_path / 'other')
+
+
+def test_a_run_is_what_ir_measures_reads(tmp_path):
+    ir_measures = pytest.importorskip('ir_measures')
+    corpus = {f'd{number}': text for number, text in enumerate(TEXTS)}
+    task = retrieval.Retrieval(
+        'letters',
+        {'q1': 'ab', 'q2': 'gh', 'left out': 'x'},
+        corpus,
+        {'q1': {'d0': 1}, 'q2': {'d6': 1}},
+    )
+    run = search.rank(Encoder(), task, k=3)
+    assert list(run) == ['q1', 'q2'] and list(run['q1'])[:2] == ['d0', 'd7']
+    kept = search.rank(Encoder(), task, k=3, folder=tmp_path / 'corpus')
+    assert kept.keys() == run.keys() and list(kept['q1']) == list(run['q1'])
+    search.write_run(tmp_path / 'letters.run', run, 'toy')
+    lines = (tmp_path / 'letters.run').read_text().splitlines()
+    assert lines[0].split()[:4] == ['q1', 'Q0', 'd0', '1'] and lines[0].endswith(' toy')
+    found = {}
+    for one in ir_measures.read_trec_run(str(tmp_path / 'letters.run')):
+        found.setdefault(one.query_id, {})[one.doc_id] = one.score
+    assert found == run
+    measured = ir_measures.calc_aggregate([ir_measures.RR @ 10], task.qrels, found)
+    assert measured[ir_measures.RR @ 10] == 1.0
+    with pytest.raises(ValueError, match="'a b' cannot stand in a run file"):
+        search.write_run(tmp_path / 'x.run', {'q': {'a b': 1.0}}, 'toy')
+    strange = retrieval.Retrieval('letters', {}, corpus, {'q9': {'d0': 1}})
+    with pytest.raises(ValueError, match="1 queries that have no text, such as 'q9'"):
+        search.rank(Encoder(), strange)
+
+
+def test_prompts_come_before_texts():
+    model = Encoder()
+    task = retrieval.Retrieval('letters', {'q': 'a'}, {'d': 'b'}, {'q': {'d': 1}})
+    search.rank(model, task, prompts=('Query: ', 'Document: '))
+    assert model.calls == [['Document: b'], ['Query: a']]
+
+
+PROGRAM = """
+import json, resource, sys
+import numpy as np
+from jepa_text.evaluation import search
+corpus_ND = np.load(sys.argv[1], mmap_mode='r')
+queries_QD = np.ones((300, corpus_ND.shape[1]), np.float32)
+search.top_k(queries_QD[:1], corpus_ND[:10_000], 10)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+search.top_k(queries_QD, corpus_ND, 100)
+print(json.dumps((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024))
+"""
+
+
+@pytest.mark.slow
+def test_memory_is_that_of_a_block(tmp_path):
+    """400,000 x 16: 480 MB of products for 300 queries are never there at once."""
+    corpus_ND = np.random.default_rng(0).standard_normal((400_000, 16), np.float32)
+    np.save(tmp_path / 'corpus.npy', corpus_ND)
+    done = subprocess.run(
+        [sys.executable, '-c', PROGRAM, str(tmp_path / 'corpus.npy')],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) < 250
