@@ -152,6 +152,6 @@ def test_squad_by_name_and_as_ones_own(made):
 
 
 def test_a_set_of_several_repositories_has_the_commits_of_all(made):
-    parts = ('BeIR/nq', 'BeIR/nq-qrels')
+    parts = ('BeIR/nq', 'BeIR/nq-qrels', 'hgissbkh/msmarco-pairs')
     commits = ' '.join(hub_server.commit(name, 'main') for name in parts)
     assert made['nq'] == [commits, [6, 7], [3, 3]]

@@ -78,8 +78,10 @@ def make(
     wanted = named.union(*train.values()) if not pairs else named
     texts = judged.texts(place.corpus, document, wanted if is_paper else None)
     judged.check(wanted, texts, 'documents', where)
+    commits = [place.revision]
     if pairs:
-        learned = _pairs(pairs, document, query, where)
+        learned, commit = _pairs(pairs, document, query, where)
+        commits.append(commit)
     else:
         learned = _relevant(train, asked.queries, texts)
     if is_paper:
@@ -92,7 +94,7 @@ def make(
         test,
         validation or None,
         learned,
-        place.revision,
+        ' '.join(filter(None, commits)),
     )
 
 
@@ -114,13 +116,17 @@ def _relevant(qrels, queries, texts):
 
 
 def _pairs(path, document, query, where):
-    rows = tables.splits(path).train
-    texts = tables.column(rows, 'query', f'{where}, pairs of {path}')
-    positives = tables.column(rows, 'positive', f'{where}, pairs of {path}')
-    return [
+    """([(query text, document text), ...], the commit of the hub or '')."""
+    found = tables.splits(path)
+    texts, positives = (
+        tables.column(found.train, name, f'{where}, pairs of {path}')
+        for name in ('query', 'positive')
+    )
+    made = [
         tuple(
             judged.filled(template, {'text': text}, f'{path}, row {number}')
             for template, text in ((query, one), (document, other))
         )
         for number, (one, other) in enumerate(zip(texts, positives), 1)
     ]
+    return made, found.revision
