@@ -133,7 +133,7 @@ def _overview(rows, by_task, chosen):
     for name, *own in made['rows']:
         values = [cell and cell.value for cell in own]
         mean = None if None in values else sum(values) / len(values)
-        lines.append([name, *values, mean, points.get(name)])
+        lines.append([name, *values, mean, _points(points.get(name))])
     note = (
         'Means over seeds; the intervals stand with each task. Borda: one point for each '
         'other model that is beaten on a task, half a point for equals.'
@@ -143,6 +143,11 @@ def _overview(rows, by_task, chosen):
     columns = [*made['columns'], 'mean', 'Borda']
     table = {'columns': columns, 'rows': lines, 'note': note}
     return {'heading': 'All tasks', 'table': table}
+
+
+def _points(number):
+    """Whole points without decimals."""
+    return int(number) if number is not None and number == int(number) else number
 
 
 def _task(task, pairs, lines, models, instances):
@@ -171,8 +176,8 @@ def _table(rows, metric, instances):
     others = list(dict.fromkeys(n for row in rows for n in row['standard']))
     # What the best threshold reaches is no result of a test.
     others = [n for n in others if n != metric and not n.startswith('best_')][:3]
-    columns = ['', metric, '95 %', 'seeds', 'learning rate', 'sensitivity']
-    columns += [*others, *([f"paper's {paper}", 'paper 95 %'] if paper else [])]
+    columns = ['', metric, '± 95 %', 'seeds', 'learning rate', 'sensitivity', *others]
+    columns += [f"paper's {paper}", '±'] if paper else []
     columns += ['95 %, seeds and texts'] if instances else []
     lines, spans = [], []
     for row in rows:
@@ -182,7 +187,7 @@ def _table(rows, metric, instances):
         line = [
             row['model'],
             value and value[0],
-            page_run.ends(value),
+            page_run.reach(value),
             row['n'],
             rates,
             calm,
@@ -190,7 +195,7 @@ def _table(rows, metric, instances):
         line += [(row['standard'].get(name) or (None,))[0] for name in others]
         if paper:
             theirs = row['paper'].get(paper)
-            line += [theirs and theirs[0], page_run.ends(theirs)]
+            line += [theirs and theirs[0], page_run.reach(theirs)]
         if instances:
             line.append(page_run.ends(instances.get((row['model'], row['task']))))
         lines.append(line)
@@ -204,8 +209,10 @@ def _table(rows, metric, instances):
             ' Seeds and texts: both resampled, which describes how another test set may '
             'come out, and decides nothing.'
         )
+    columns = [name.replace('_', ' ') for name in columns]
+    best = columns[1]
     table = {'columns': columns, 'rows': lines, 'note': note}
-    return {**table, 'best': {metric: 'max'}, 'intervals': {metric: spans}}
+    return {**table, 'best': {best: 'max'}, 'intervals': {best: spans}}
 
 
 def _beside(rows, task, published):

@@ -15,7 +15,7 @@ seeds, sign flips from {flipped} on, p after Holm's correction for all that is c
 Two values stand in each table: `standard`, as the field defines the metric, and `paper`,
 as arXiv 2507.00994 defines it, for comparison with its tables only. Sensitivity is the
 standard deviation over all learning rates and seeds (its Figure 5): smaller is calmer."""
-SHOWN = ('steps', 'batch_size', 'max_length', 'pooling', 'precision', 'how', 'width')
+SHOWN = ('steps', 'batch_size', 'max_length', 'pooling', 'precision')
 LOST = {'not finite': 'ended without a finite loss', 'collapsed': 'collapsed'}
 
 
@@ -26,17 +26,24 @@ def ends(interval):
     return f'{interval[1]:.3f} to {interval[2]:.3f}'.replace('-', '−')
 
 
+def reach(interval):
+    """'± 0.006' of (value, low, high); None where there are no ends."""
+    if not interval or not math.isfinite(interval[1]):
+        return None
+    return f'± {(interval[2] - interval[1]) / 2:.3f}'
+
+
 def verdicts(compared):
     """The section of comparing.compare; None of one model."""
     rows = []
     for one in compared:
         found = one.found
-        span = ends((found.difference, found.low, found.high))
+        span = reach((found.difference, found.low, found.high))
         p = None if math.isnan(one.p) else f'{one.p:.3f}' if one.p >= 1e-3 else '< 0.001'
         difference = None if math.isnan(found.difference) else found.difference
         names = [one.task, one.first, one.second]
         rows.append([*names, difference, span, found.seeds, p, one.verdict])
-    columns = 'task, first, second, first − second, 95 %, seeds, p, verdict'
+    columns = 'task, first, second, difference, ± 95 %, seeds, p, verdict'
     return rows and {
         'heading': 'Verdicts',
         'text': f'Over seeds that both have, and that saw the same order of data; fewer '
@@ -104,19 +111,11 @@ def cuts(found):
 
 
 def how(lines, chosen, notes):
-    """The settings that members have, one column a set of them; versions folded away."""
-    trained = [line for line in lines if line['learning_rate']]
-    grids, rows = {}, {}
-    for line in trained:
-        key = (line['task'], line['model'], *(line.get(name) for name in SHOWN))
-        grids.setdefault(key, []).append(line)
-    for (task, model, *values), own in grids.items():
-        counts = [len({x[key] for x in own}) for key in ('learning_rate', 'seed')]
-        rows.setdefault((model, *counts, *values), []).append(task)
-    rows = [[model, ', '.join(tasks), *rest] for (model, *rest), tasks in rows.items()]
-    columns = ['model', 'tasks', 'rates', 'seeds', *(n.replace('_', ' ') for n in SHOWN)]
+    """The settings of members: those that all share in a sentence, the others in a table;
+    versions folded away."""
+    text, table = _settings([line for line in lines if line['learning_rate']])
     rules = ' or '.join(sorted({one.rule for one in chosen})) or 'pooled'
-    text = METHODS.format(
+    methods = METHODS.format(
         rule={'pooled': 'by the mean over seeds'}.get(rules, rules),
         needed=statistics.MIN_SEEDS,
         flipped=statistics.FLIPPED_SEEDS,
@@ -132,7 +131,30 @@ def how(lines, chosen, notes):
     }
     return {
         'heading': 'How it was run',
-        'text': '\n\n'.join(filter(None, [text, notes])),
-        **({'table': {'columns': columns, 'rows': rows}} if rows else {}),
+        'text': '\n\n'.join(filter(None, [methods, text, notes])),
+        **({'table': table} if table['rows'] else {}),
         'details': {'Versions': said, 'This page': page.versions()},
+    }
+
+
+def _settings(lines):
+    """(the settings that all lines share, a table of the others)."""
+    grids, rows = {}, {}
+    for line in lines:
+        given = {name.replace('_', ' '): line.get(name) for name in SHOWN}
+        given['trained by'] = f'{line.get("how")}, {line.get("width")} at once'
+        key = (line['model'], line['task'], *given.items())
+        grids.setdefault(key, []).append(line)
+    settings = [dict(key[2:]) for key in grids]
+    names = list(settings[0]) if settings else []
+    alike = [name for name in names if len({one[name] for one in settings}) == 1]
+    differ = [name for name in names if name not in alike]
+    for (model, task, *_), given, own in zip(grids, settings, grids.values()):
+        counts = [len({x[key] for x in own}) for key in ('learning_rate', 'seed')]
+        row = (model, f'{counts[0]} × {counts[1]}', *(given[name] for name in differ))
+        rows.setdefault(row, []).append(task)
+    said = ', '.join(f'{name} {settings[0][name]}' for name in alike)
+    return said and f'The same for all members: {said}.', {
+        'columns': ['model', 'tasks', 'rates × seeds', *differ],
+        'rows': [[model, ', '.join(tasks), *x] for (model, *x), tasks in rows.items()],
     }

@@ -55,10 +55,11 @@ def test_a_task_has_every_model_with_its_numbers_and_controls_last(tmp_path):
     (row,) = [r for r in summary.rows(given.chosen) if r['model'] == 'mlm']
     mean, low, high = row['standard']['accuracy']
     rate = summary.described(row['learning_rates'])
-    numbers = f'mlm|{mean:.3f}|{low:.3f} to {high:.3f}|5|{rate}|{row["sensitivity"]:.3f}|'
-    assert numbers in text
+    reach = f'± {mean - low:.3f}'
+    assert reach == f'± {high - mean:.3f}'
+    assert f'mlm|{mean:.3f}|{reach}|5|{rate}|{row["sensitivity"]:.3f}|' in text
     assert 'TF-IDF|0.855|–|1|–|–|' in text
-    assert "paper's accuracy" in text and 'macro_f1' in text
+    assert "paper's accuracy" in text and 'macro f1' in text
     places = [text.index(f'\n{name}|') for name in ('mlm', 'jepa <b>', 'TF-IDF')]
     assert places == sorted(places)
 
@@ -124,11 +125,13 @@ def test_shared_texts_cuts_settings_and_a_paper_stand_there(tmp_path):
     text = text_of(page.write(tmp_path / 'page.html', given))
     assert 'trec|500|12|2.4 %|' in text and 'r8|100|–|–|' in text
     assert 'trec|mlm|128|500|10 %|' in text and 'Left out: all but two.' in text
-    assert 'mlm|trec, r8|3|5|200|32|128|mean|float32|vmap|10|' in text
+    assert 'mlm|trec, r8|3 × 5|\n' in text
+    alike = 'steps 200, batch size 32, max length 128, pooling mean, precision float32'
+    assert f'all members: {alike}, trained by vmap, 10 at once.' in text
     assert '42000 steps (2507.00994)|paper|accuracy|89.9|± 0.26|' in text
     assert '"jax": "0.10.2"' in text
     assert 'trec, accuracy|r8, accuracy|mean|Borda|' in text
-    (overview,) = re.findall(r'\nmlm\|([\d.]+)\|([\d.]+)\|([\d.]+)\|2.000\|', text)
+    (overview,) = re.findall(r'\nmlm\|([\d.]+)\|([\d.]+)\|([\d.]+)\|2\|', text)
     one, two, mean = map(float, overview)
     assert mean == pytest.approx((one + two) / 2, abs=2e-3)
 
@@ -184,3 +187,13 @@ def test_figures_show_what_they_are_given():
 def test_ends_have_a_real_minus_sign():
     assert page_run.ends((0.0, -0.5, 0.5)) == '−0.500 to 0.500'
     assert page_run.ends((0.0, math.nan, math.nan)) is None
+
+
+def test_settings_that_differ_have_a_column(tmp_path):
+    given = examined()
+    for line in given.lines:
+        if line['model'] == 'mlm':
+            line.update(steps=77, width=3)
+    text = text_of(page.write(tmp_path / 'page.html', given))
+    assert 'model|tasks|rates × seeds|steps|trained by|' in text
+    assert 'mlm|trec|3 × 5|77|vmap, 3 at once|' in text and 'all members: batch' in text
