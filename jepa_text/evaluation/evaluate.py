@@ -18,6 +18,7 @@ import re
 from pathlib import Path
 
 import jax
+import numpy as np
 
 from jepa_text import load
 from jepa_text.config import schema
@@ -28,6 +29,8 @@ from jepa_text.evaluation import (
     page,
     result_tables,
     results,
+    retrieval,
+    retrieving,
     selection,
     summary,
 )
@@ -105,7 +108,25 @@ def evaluate(config, workdir, dry_run=False):
 
 def task_of(section):
     """The task of a section, with a validation set."""
-    return tasks.with_validation(build(section))
+    task = build(section)
+    return task if _ranks(task) else tasks.with_validation(task)
+
+
+def examination_of(model, task, settings):
+    """What trains and measures a load.Pretrained on a task."""
+    kind = retrieving.Examination if _ranks(task) else finetune.Examination
+    return kind(model, task, settings)
+
+
+def _ranks(task):
+    return isinstance(task, retrieval.Retrieval)
+
+
+def sizes_of(task):
+    """(examples that are learned from, that choose, that are scored)."""
+    if _ranks(task):
+        return len(task.pairs), len(task.validation_qrels or ()), len(task.qrels)
+    return len(task.train), len(task.validation), len(task.test)
 
 
 def groups_of(config, made):
@@ -175,7 +196,7 @@ class _Exam:
                 made.per_instance,
                 made.predictions,
             )
-            print(_told(config, made.outcome, self.tasks[config['task']]), flush=True)
+            print(_told(config, made.outcome), flush=True)
 
     def _examination(self, group):
         if self._now[0] != group.model:
@@ -183,7 +204,7 @@ class _Exam:
         if self._now != (group.model, group.task):
             task, settings = self.tasks[group.task], self.config.finetuning
             model = dataclasses.replace(self._model, name=group.model)
-            self._made = finetune.Examination(model, task, settings)
+            self._made = examination_of(model, task, settings)
             self._now = group.model, group.task
         return self._made
 
@@ -204,7 +225,12 @@ def summarize(config, made, folder, failed=None):
         for suffix, form in FORMS.items():
             atomic.write(folder / f'table.{mode}.{suffix}', form(table))
     shared = [
-        (name, len(task.test), tasks.shared_texts(task)) for name, task in made.items()
+        (
+            name,
+            sizes_of(task)[2],
+            (retrieval if _ranks(task) else tasks).shared_texts(task),
+        )
+        for name, task in made.items()
     ]
     page.write(
         folder / 'evaluation.html',
@@ -223,18 +249,29 @@ def summarize(config, made, folder, failed=None):
 
 def _sampled(task, config):
     """The task with as many examples as the config asks for, drawn by seed 0."""
-    train = config.train or len(task.train)
-    return tasks.sample(task, train, config.test or len(task.test), 0)
+    learned, _, scored = sizes_of(task)
+    learned, scored = config.train or learned, config.test or scored
+    if not _ranks(task):
+        return tasks.sample(task, learned, scored, 0)
+    order = np.random.default_rng(0).permutation(len(task.pairs))[:learned]
+    names = list(task.qrels)
+    kept = np.random.default_rng(0).permutation(len(names))[:scored]
+    return dataclasses.replace(
+        task,
+        pairs=[task.pairs[i] for i in np.sort(order)],
+        qrels={names[i]: task.qrels[names[i]] for i in np.sort(kept)},
+    )
 
 
-def _told(config, outcome, task):
+def _told(config, outcome):
     """A line on one member."""
     who = f'{config["task"]}  {config["model"]}'
     which = f'rate {config["learning_rate"]:g}  seed {config["seed"]}'
     if outcome['test'] is None:
         return f'{who}  {which}  {outcome["status"]}'
-    value = outcome['test']['standard'].get(task.metric)
-    said = '' if value is None else f'{task.metric} {value:.4f}'
+    metric = config['metric']
+    value = outcome['test']['standard'].get(metric)
+    said = '' if value is None else f'{metric} {value:.4f}'
     return f'{who}  {which}  {said}  {outcome["seconds"]:.0f} s  {outcome["status"]}'
 
 
@@ -247,10 +284,12 @@ def _planned(config, made, groups):
         f'{members:,} members in {len(groups):,} groups'
     ]
     for name, task in made.items():
-        batches = -(-len(task.train) // config.finetuning.batch_size)
+        learned, chosen, scored = sizes_of(task)
+        batches = -(-learned // config.finetuning.batch_size)
         steps = min(config.finetuning.steps, config.finetuning.epochs * batches)
+        kind = 'retrieval' if _ranks(task) else task.kind
         lines.append(
-            f'{name}: {task.kind}, {len(task.train):,} / {len(task.validation):,} / '
-            f'{len(task.test):,} examples, {steps:,} steps a member'
+            f'{name}: {kind}, {learned:,} / {chosen:,} / {scored:,} examples, '
+            f'{steps:,} steps a member'
         )
     return lines

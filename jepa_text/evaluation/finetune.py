@@ -41,21 +41,30 @@ class Examination:
 
     def __init__(self, model, task, settings):
         self.model, self.task, self.settings = model, task, settings
-        self.kind = kind_of(task, settings)
+        self.kind = self.kind_of()
         reader = predicting.reader(model, settings.max_length or None)
-        self.parts = {
-            name: (examples, self.kind.rows(reader, examples))
-            for name, examples in (
-                ('train', task.train),
-                ('validation', task.validation),
-                ('test', task.test),
-            )
-        }
-        rows = self.parts['train'][1]
-        batches = -(-len(rows) // settings.batch_size)
+        self.rows, self.sizes = self.read(reader)
+        batches = -(-len(self.rows) // settings.batch_size)
         self.recipe = settings.recipe(min(settings.steps, settings.epochs * batches))
         self.grid = grid.Grid(model, self.kind, self.recipe, reader.length)
         self.max_length = reader.length
+
+    @property
+    def metric(self):
+        """By which one compares."""
+        return self.task.metric
+
+    def kind_of(self):
+        """What the task asks."""
+        return kind_of(self.task, self.settings)
+
+    def read(self, reader):
+        """(rows that are learned from, [how many examples there are of each part])."""
+        task = self.task
+        examples = task.train, task.validation, task.test
+        train, *rest = (self.kind.rows(reader, part) for part in examples)
+        self.parts = dict(zip(('validation', 'test'), zip(examples[1:], rest)))
+        return train, list(map(len, examples))
 
     @functools.cached_property
     def config(self):
@@ -65,7 +74,7 @@ class Examination:
             'model': model.name,
             'model_revision': identity.of(model),
             'task': task.name,
-            'data_revision': task.revision or _checksum(task),
+            'data_revision': task.revision or self.checksum(),
             'tokenizer': model.tokenizer.fingerprint,
             'kind': self.kind.name,
             'max_length': self.max_length,
@@ -73,10 +82,16 @@ class Examination:
             'template': getattr(self.kind, 'template', ''),
             **{k: v for k, v in dataclasses.asdict(self.kind).items() if k != 'labels'},
             **dataclasses.asdict(self.recipe),
-            'examples': [len(part) for part, _ in self.parts.values()],
-            'metric': task.metric,
+            'examples': self.sizes,
+            'metric': self.metric,
             'rows': settings.rows,
         }
+
+    def checksum(self):
+        """A checksum of all that the task holds, where no revision is known."""
+        parts = [self.task.train, self.task.validation, self.task.test]
+        held = [[p.first, p.second, list(map(_json, p.target))] for p in parts]
+        return checksums.checksum(held)
 
     def config_of(self, member):
         """The config of one member."""
@@ -84,31 +99,36 @@ class Examination:
 
     def run(self, members, width=1, tell=None):
         """Yields (Member, Outcome) of each."""
-        rows, began = self.parts['train'][1], time.monotonic()
-        run = predicting.program(self.grid.network, self.kind)
-        for member, params, losses_T in self.grid.train(rows, members, width, tell):
-            found = self._measured(params, losses_T, run)
+        began = time.monotonic()
+        for member, params, losses_T in self.grid.train(self.rows, members, width, tell):
+            found, side = self._outcome(params, losses_T)
             found['seconds'] = round(time.monotonic() - began, 3)
             found['versions'] = versions()
-            side = found.pop('side')
             yield member, Outcome(found, *side, params)
             began = time.monotonic()
 
-    def _measured(self, params, losses_T, run):
-        losses = [float(losses_T[0]), float(losses_T[-1])]
-        found = {'losses': losses, 'validation': None, 'test': None, 'side': ({}, None)}
+    def _outcome(self, params, losses_T):
+        """(outcome without its time, (values, predictions) of the test set)."""
+        found = {'losses': [float(losses_T[0]), float(losses_T[-1])]}
         if not np.isfinite(losses_T).all() or not _finite(params):
-            return {'status': 'not finite', **found}
-        answered = {}
+            empty = {'status': 'not finite', 'validation': None, 'test': None}
+            return found | empty, ({}, None)
         for split in ('validation', 'test'):
-            examples, rows = self.parts[split]
-            made = predicting.outputs(self.model, self.kind, rows, params, run)
-            answered[split] = self.kind.answers(made, rows, examples)
-            measured = measure(self.task.kind, self.kind, examples, rows, answered[split])
+            measured, said, is_one = self.measured(split, params)
             found[split] = {'standard': measured.standard, 'paper': measured.paper}
-        found['side'] = measured.per_instance, list(map(_said, answered['test']))
-        is_one = collapsed(self.task.validation, answered['validation'])
-        return {'status': 'collapsed' if is_one else 'done', **found}
+            if split == 'validation':
+                found['status'] = 'collapsed' if is_one else 'done'
+        return found, (measured.per_instance, said)
+
+    def measured(self, split, params):
+        """(metrics.base.Measured, [what is said of each instance], is it the same of all
+        where people said several things?)"""
+        examples, rows = self.parts[split]
+        run = predicting.program(self.grid.network, self.kind)
+        made = predicting.outputs(self.model, self.kind, rows, params, run)
+        answers = self.kind.answers(made, rows, examples)
+        found = measure(self.task.kind, self.kind, examples, rows, answers)
+        return found, list(map(_said, answers)), collapsed(examples, answers)
 
 
 def kind_of(task, settings):
@@ -193,17 +213,6 @@ def _said(answer):
 
 def _finite(params):
     return all(bool(jax.numpy.isfinite(leaf).all()) for leaf in jax.tree.leaves(params))
-
-
-def _checksum(task):
-    """A checksum of all that a task holds, where no revision is known."""
-    parts = [task.train, task.validation, task.test]
-    held = [
-        [p.first, p.second, [_json(one) for one in p.target]]
-        for p in parts
-        if p is not None
-    ]
-    return checksums.checksum(held)
 
 
 def _json(value):

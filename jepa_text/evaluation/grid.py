@@ -109,8 +109,10 @@ class Grid:
         self._step = functools.lru_cache(self._compiled)
 
     def head(self, seed):
-        """The fresh parameters of the head, of the seed."""
-        module = self.network.modules[base.HEAD]
+        """The fresh parameters of the head, of the seed; {} of a kind without one."""
+        module = self.network.modules.get(base.HEAD)
+        if module is None:
+            return {}
         key = jax.random.fold_in(key_of(seed), zlib.crc32(base.HEAD.encode()))
         return _cast(module.init(key, *module.example())['params'], self.recipe)
 
@@ -159,9 +161,9 @@ class Grid:
 
     def _batch(self, rows, index_SB):
         chosen = [[rows[i] for i in index_B if i >= 0] for index_B in index_SB]
-        longest = max(len(row.tokens) for part in chosen for row in part)
+        longest = max(map(self.kind.longest, chosen))
         length, size = base.bucket(longest, self.maximum), index_SB.shape[1]
-        parts = [base.collate(part, size, length, self.pad_id) for part in chosen]
+        parts = [self.kind.collate(part, size, length, self.pad_id) for part in chosen]
         return _spread(
             {key: np.stack([part[key] for part in parts]) for key in parts[0]}, len(parts)
         )

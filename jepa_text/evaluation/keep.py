@@ -11,10 +11,9 @@ from jepa_text import load
 from jepa_text.config import schema
 from jepa_text.config.schema import field, section
 from jepa_text.evaluation import evaluate, grid, results
-from jepa_text.evaluation import finetune as finetuning
 from jepa_text.evaluation.config import Finetuning
 from jepa_text.files import paths
-from jepa_text.kinds import kept
+from jepa_text.kinds import kept, vectors
 from jepa_text.running import xla_flags
 
 
@@ -42,7 +41,7 @@ def finetune(config, workdir):
     task = evaluate.task_of(config.task)
     model = load.load(config.model)
     model = dataclasses.replace(model, name=config.model)
-    examination = finetuning.Examination(model, task, config.finetuning)
+    examination = evaluate.examination_of(model, task, config.finetuning)
     member = grid.Member(config.learning_rate, config.seed)
     ((_, made),) = examination.run([member], tell=_teller(examination.recipe.steps))
     if made.outcome['status'] == 'not finite':
@@ -53,6 +52,8 @@ def finetune(config, workdir):
     described = results.plain({**examination.config_of(member), **made.outcome})
     network, params = examination.grid.network, made.params
     model = dataclasses.replace(model, network=network, params=params, causal=False)
+    if examination.kind.name == vectors.Vectors.name:
+        model = dataclasses.replace(model, pool=examination.kind.pool, normalize=True)
     kept.write(folder, model, examination.kind, described)
     for split in ('validation', 'test'):
         for definition, values in made.outcome[split].items():

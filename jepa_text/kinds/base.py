@@ -87,7 +87,7 @@ class Kind:
 
     name            of tasks of this kind: evaluation/task.py
     rows(reader, examples)      [Row] of Examples; their targets may be None
-    modules(encoder)            {'task_head': the module on the hidden states}
+    modules(encoder)            {'task_head': the module on the hidden states}; {}: none
     outputs(network, params, batch, rngs)  what the head makes of a batch, a float array
                     [B, ...]
     loss(outputs, batch)        (sum, count), float32: their quotient is the loss
@@ -95,6 +95,14 @@ class Kind:
     """
 
     name: str
+
+    def longest(self, rows):
+        """How many tokens the longest text of some rows has."""
+        return max(len(row.tokens) for row in rows)
+
+    def collate(self, rows, size, length, pad_id):
+        """A batch of so many examples, filled up."""
+        return collate(rows, size, length, pad_id)
 
     def hidden(self, network, params, batch):
         """hidden_BLD of a batch, read bidirectionally whatever the model was trained

@@ -18,14 +18,15 @@ from safetensors.numpy import load_file, save
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.files import atomic, checksums
-from jepa_text.kinds import base, labels, spans, tags
+from jepa_text.kinds import base, labels, spans, tags, vectors
 from jepa_text.models.network import Network
 from jepa_text.optim import optimizers
 
 FILE = 'task.json'
 WEIGHTS = 'model.safetensors'
 KINDS = {
-    kind.name: kind for kind in (labels.Labels, labels.Scores, tags.Tags, spans.Spans)
+    kind.name: kind
+    for kind in (labels.Labels, labels.Scores, tags.Tags, spans.Spans, vectors.Vectors)
 }
 # What of a load.Pretrained is kept beside network, parameters and tokenizer.
 READING = ('length', 'causal', 'begin', 'end', 'pool', 'normalize', 'shift')

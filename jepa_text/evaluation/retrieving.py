@@ -1,0 +1,65 @@
+"""A model, a retrieval task, a grid of members: each learns from pairs, and then ranks
+the documents of the corpus for every query."""
+
+import dataclasses
+
+from jepa_text.evaluation import finetune, search
+from jepa_text.evaluation.metrics import ranking
+from jepa_text.files import checksums
+from jepa_text.kinds import base, vectors
+
+DEPTH = 100  # documents that are ranked for a query
+
+
+class Examination(finetune.Examination):
+    """A load.Pretrained and a retrieval.Retrieval with pairs to learn from.
+
+    Queries of `validation_qrels` choose, those of `qrels` are the test; both rank the
+    whole corpus. Raises ValueError for a task without pairs, or without queries to
+    validate on.
+    """
+
+    metric = 'ndcg@10'
+
+    def kind_of(self):
+        if not self.task.pairs or not self.task.validation_qrels:
+            lacks = 'queries to validate on' if self.task.pairs else 'pairs to learn from'
+            raise ValueError(
+                f'{self.task.name} has no {lacks}: give a set with qrels/train and '
+                'qrels/dev, or `pairs`, a file with the fields query and positive.'
+            )
+        return vectors.Vectors(pool=self.settings.pool)
+
+    def read(self, reader):
+        task = self.task
+        pairs = base.Asked(*map(list, zip(*task.pairs)))
+        sizes = len(task.pairs), len(task.validation_qrels), len(task.qrels)
+        return self.kind.rows(reader, pairs), list(sizes)
+
+    def checksum(self):
+        task = self.task
+        held = [task.pairs, task.queries, task.corpus, task.validation_qrels, task.qrels]
+        return checksums.checksum(held)
+
+    def measured(self, split, params):
+        """(Measured, the run {query: {document: score}}, False)."""
+        qrels = self.task.qrels if split == 'test' else self.task.validation_qrels
+        run = self._ranked(params, qrels)
+        return ranking.measure(qrels, run), run, False
+
+    def _ranked(self, params, qrels):
+        """{query: {document: score}} of the best documents, by the cosine."""
+        model = dataclasses.replace(
+            self.model,
+            network=self.grid.network,
+            params=params,
+            causal=False,
+            normalize=True,
+            pool=self.kind.pool,
+            length=self.max_length,
+        )
+        documents, task = list(self.task.corpus), self.task
+        corpus_ND = model.encode([task.corpus[name] for name in documents])
+        queries_QD = model.encode([task.queries[name] for name in qrels])
+        found = search.top_k(queries_QD, corpus_ND, min(DEPTH, len(documents)))
+        return search.run_of(list(qrels), documents, *found)

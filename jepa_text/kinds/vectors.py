@@ -1,0 +1,66 @@
+"""Vectors of queries near those of the documents that answer them."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+
+from jepa_text import losses
+from jepa_text.kinds import base
+from jepa_text.models import pooling
+
+
+@dataclasses.dataclass(frozen=True)
+class Vectors(base.Kind):
+    """Pooled hidden states, no head. Each query against the documents of its batch.
+
+    -log softmax_j(cos(query_i, document_j) / temperature)[i], which is sentence-
+    transformers' MultipleNegativesRankingLoss with a scale of 1 / temperature. Examples
+    are pairs: `first` queries, `second` documents. In a batch stand the queries, then as
+    many documents.
+    """
+
+    pool: str = 'mean'
+    temperature: float = 0.05
+    name = 'retrieval'
+
+    def rows(self, reader, examples):
+        pooling.check(self.pool, reader.begin, (), reader.tokenizer.special_ids)
+        read = [reader.encode(texts) for texts in (examples.first, examples.second)]
+        return [
+            base.Row(reader.around(query), {}, index, reader.around(document))
+            for index, ((query, _), (document, _)) in enumerate(zip(*read))
+        ]
+
+    def longest(self, rows):
+        return max(max(len(row.tokens), len(row.notes)) for row in rows)
+
+    def collate(self, rows, size, length, pad_id):
+        """[2 size, length]: queries, then documents."""
+        documents = [base.Row(row.notes, {}, row.example) for row in rows]
+        parts = [base.collate(part, size, length, pad_id) for part in (rows, documents)]
+        return {key: np.concatenate([one[key] for one in parts]) for key in parts[0]}
+
+    def modules(self, encoder):
+        return {}
+
+    def features(self, network, params, batch):
+        """pooled_BD: what is compared."""
+        hidden_BLD = self.hidden(network, params, batch)
+        return pooling.POOLINGS[self.pool](hidden_BLD, batch['segment_ids'] > 0)
+
+    def outputs(self, network, params, batch, rngs=None):
+        return self.features(network, params, batch)
+
+    def loss(self, outputs_BD, batch):
+        query_ND, document_ND = jnp.split(outputs_BD.astype(jnp.float32), 2)
+        where_N = batch['segment_ids'][: len(query_ND)].any(axis=1)
+        values_N = losses.info_nce(query_ND, document_ND, where_N, self.temperature)
+        return jnp.sum(values_N), jnp.sum(where_N)
+
+    def answers(self, outputs, rows, examples):
+        """None: raises ValueError, as `encode` gives vectors."""
+        raise ValueError(
+            'The model was fine-tuned to give vectors of queries and documents: take '
+            'model.encode(texts) and compare them by the cosine.'
+        )

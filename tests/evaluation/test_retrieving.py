@@ -1,0 +1,96 @@
+"""Queries learn to find their documents, and are measured over the whole corpus."""
+
+import dataclasses
+
+import examined
+import numpy as np
+import pytest
+
+from jepa_text.evaluation import config as settings
+from jepa_text.evaluation import evaluate, grid, retrieving
+from jepa_text.evaluation.retrieval import Retrieval
+from jepa_text.kinds import base, predicting, vectors
+from jepa_text.losses import info_nce
+
+WORDS = ('whale', 'law', 'ship', 'tax', 'war', 'sea', 'old', 'people', 'house', 'hand')
+
+
+def task(count=40):
+    """A query asks for the word that its document is about."""
+    texts = [f'{WORDS[i % 10]} {WORDS[i // 10]} of {i}' for i in range(count)]
+    corpus = {f'd{i}': f'the {text} and the state' for i, text in enumerate(texts)}
+    queries = {f'q{i}': f'what of {text}' for i, text in enumerate(texts)}
+    judged = {f'q{i}': {f'd{i}': 1} for i in range(count)}
+    names = list(judged)
+    pairs = [(queries[f'q{i}'], corpus[f'd{i}']) for i in range(0, count, 2)]
+    parts = [{name: judged[name] for name in names[part::4]} for part in (1, 3)]
+    return Retrieval('words', queries, corpus, parts[1], parts[0], pairs)
+
+
+def test_the_loss_is_that_of_the_batch_whatever_fills_it():
+    kind = vectors.Vectors()
+    model = examined.model()
+    pairs = base.Asked(['a whale', 'the law'], ['of whales', 'laws and taxes of war'])
+    rows = kind.rows(predicting.reader(model), pairs)
+    vectors_ND = np.random.default_rng(0).normal(size=(8, 16)).astype(np.float32)
+    batch = kind.collate(rows, 4, 16, 0)
+    assert batch['tokens'].shape == (8, 16)
+    total, count = kind.loss(vectors_ND, batch)
+    first, second = vectors_ND[:2], vectors_ND[4:6]
+    wanted = info_nce(first, second, np.ones(2, bool), 0.05).sum()
+    assert (float(total), int(count)) == (pytest.approx(float(wanted)), 2)
+
+
+def test_it_learns_to_rank_and_says_so_in_both_definitions():
+    """Beside it the same at a learning rate of nothing."""
+    given = settings.Finetuning(steps=40, epochs=40, batch_size=10)
+    examination = retrieving.Examination(examined.model(), task(), given)
+    found = dict(examination.run([grid.Member(1e-12, 0), grid.Member(3e-3, 0)], 2))
+    before, after = (one.outcome['test'] for one in found.values())
+    assert after['standard']['ndcg@10'] > before['standard']['ndcg@10']
+    assert set(after['paper']) == {'ndcg@10'}
+    (one, _) = found.values()
+    assert len(one.predictions) == 10 and len(one.per_instance['ndcg@10']) == 10
+    assert all(len(ranked) == 40 for ranked in one.predictions.values())
+
+
+def test_a_set_without_pairs_or_validation_is_refused():
+    given = settings.Finetuning()
+    for lacking, word in (
+        ({'pairs': []}, 'pairs'),
+        ({'validation_qrels': None}, 'queries'),
+    ):
+        with pytest.raises(ValueError, match=f'has no {word} to'):
+            whole = dataclasses.replace(task(), **lacking)
+            retrieving.Examination(examined.model(), whole, given)
+
+
+def test_a_folder_of_judged_documents_is_examined(tmp_path):
+    import json
+
+    made, folder = task(), tmp_path / 'words'
+    (folder / 'qrels').mkdir(parents=True)
+    for name in ('corpus', 'queries'):
+        rows = [{'_id': key, 'text': t} for key, t in getattr(made, name).items()]
+        lines = ''.join(json.dumps(row) + '\n' for row in rows)
+        (folder / f'{name}.jsonl').write_text(lines)
+    learned = {f'q{i}': {f'd{i}': 1} for i in range(0, 40, 2)}
+    parts = {'train': learned, 'dev': made.validation_qrels, 'test': made.qrels}
+    for name, judged in parts.items():
+        lines = [f'{q}\t{d}\t{s}' for q, ds in judged.items() for d, s in ds.items()]
+        text = '\n'.join(['query-id\tcorpus-id\tscore', *lines]) + '\n'
+        (folder / 'qrels' / f'{name}.tsv').write_text(text)
+    examined.saved(tmp_path / 'toy')
+    found = evaluate.evaluate(
+        dict(
+            models=(str(tmp_path / 'toy'),),
+            tasks=(dict(name='ranking', path=str(folder)),),
+            learning_rates=(1e-3,),
+            seeds=1,
+            finetuning=dict(steps=2, batch_size=8),
+        ),
+        tmp_path / 'out',
+    )
+    (line,) = found['lines']
+    assert line['kind'] == 'retrieval' and line['examples'] == [20, 10, 10]
+    assert 0 <= line['test']['standard']['recall@100'] <= 1
