@@ -33,6 +33,7 @@ from jepa_text.evaluation import (
     retrieving,
     selection,
     summary,
+    telling,
 )
 from jepa_text.evaluation import task as tasks
 from jepa_text.evaluation.config import Config
@@ -80,19 +81,28 @@ def evaluate(config, workdir, dry_run=False):
         )
     made = {name: _sampled(task, config) for name, task in made.items()}
     groups = groups_of(config, made)
-    if dry_run:
-        print('\n'.join(_planned(config, made, groups)))
-        return None
-    exam = _Exam(config, made, folder)
-    _reopen(folder, groups)
-    worked = claims.work(
-        folder / 'claims',
-        [group.item for group in groups],
-        lambda item: exam.run(next(g for g in groups if g.item == item)),
-        exam.publish,
-        lease=config.lease,
-        attempts=config.attempts,
+    there = collections.Counter(
+        line.get('item') for line in results.read(folder / results.FOLDER)[0]
     )
+    planned = planned_of(config, made, groups, there)
+    if dry_run:
+        telling.show_plan(planned)
+        return None
+    for group in groups:
+        # Done, but with lines that are missing or damaged.
+        if there[group.item] < len(group.members):
+            claims.reopen(folder / 'claims', group.item)
+    by_item = {group.item: group for group in groups}
+    with telling.Telling(planned) as told:
+        exam = _Exam(config, made, folder, told)
+        worked = claims.work(
+            folder / 'claims',
+            list(by_item),
+            lambda item: exam.run(by_item[item]),
+            lambda item, found: exam.publish(by_item[item], found),
+            lease=config.lease,
+            attempts=config.attempts,
+        )
     found = summarize(config, made, folder, worked.failed)
     print(result_tables.markdown(result_tables.table(summary.rows(found['chosen']))))
     print(folder / 'evaluation.html')
@@ -160,20 +170,26 @@ def width_of(config):
     return len(config.learning_rates) * jax.device_count()
 
 
-def _reopen(folder, groups):
-    """Frees groups that are done, but whose lines are missing or damaged."""
-    lines, _ = results.read(folder / results.FOLDER)
-    known = collections.Counter(line.get('item') for line in lines)
-    for group in groups:
-        if known[group.item] < len(group.members):
-            claims.reopen(folder / 'claims', group.item)
+def planned_of(config, made, groups, there):
+    """[telling.Planned] of all models and tasks; `there` counts the lines by item."""
+    found = []
+    for model, name in itertools.product(config.models, made):
+        part = [g for g in groups if (g.model, g.task) == (model, name)]
+        learned, _, _ = sizes_of(made[name])
+        batches = -(-learned // config.finetuning.batch_size)
+        steps = min(config.finetuning.steps, config.finetuning.epochs * batches)
+        members = sum(len(group.members) for group in part)
+        done = sum(min(there[g.item], len(g.members)) for g in part)
+        found.append(telling.Planned(model, name, members, steps, done=done))
+    return found
 
 
 class _Exam:
     """One model and task at a time, which stay until others are asked for."""
 
-    def __init__(self, config, made, folder):
+    def __init__(self, config, made, folder, told):
         self.config, self.tasks, self.folder = config, made, folder
+        self.told = told
         self._now, self._model, self._made = (None, None), None, None
 
     def run(self, group):
@@ -181,12 +197,13 @@ class _Exam:
         examination = self._examination(group)
         width, found = len(group.members), []
         how = {'width': width, 'how': 'vmap' if width > 1 else 'map', 'item': group.item}
-        for member, outcome in examination.run(group.members, width):
+        tell = self.told.group(group.model, group.task)
+        for member, outcome in examination.run(group.members, width, tell):
             outcome = dataclasses.replace(outcome, params={})
             found.append((examination.config_of(member) | how, outcome))
         return found
 
-    def publish(self, item, found):
+    def publish(self, group, found):
         """Writes the lines of a group."""
         for config, made in found:
             results.write(
@@ -196,7 +213,8 @@ class _Exam:
                 made.per_instance,
                 made.predictions,
             )
-            print(_told(config, made.outcome), flush=True)
+            line = _told(config, made.outcome)
+            self.told.done(group.model, group.task, 1, line)
 
     def _examination(self, group):
         if self._now[0] != group.model:
@@ -273,23 +291,3 @@ def _told(config, outcome):
     value = outcome['test']['standard'].get(metric)
     said = '' if value is None else f'{metric} {value:.4f}'
     return f'{who}  {which}  {said}  {outcome["seconds"]:.0f} s  {outcome["status"]}'
-
-
-def _planned(config, made, groups):
-    """What would be trained, in lines."""
-    members = sum(len(group.members) for group in groups)
-    lines = [
-        f'models {len(config.models)} x tasks {len(made)} x learning rates '
-        f'{len(config.learning_rates)} x seeds {config.seeds}: '
-        f'{members:,} members in {len(groups):,} groups'
-    ]
-    for name, task in made.items():
-        learned, chosen, scored = sizes_of(task)
-        batches = -(-learned // config.finetuning.batch_size)
-        steps = min(config.finetuning.steps, config.finetuning.epochs * batches)
-        kind = 'retrieval' if _ranks(task) else task.kind
-        lines.append(
-            f'{name}: {kind}, {learned:,} / {chosen:,} / {scored:,} examples, '
-            f'{steps:,} steps a member'
-        )
-    return lines

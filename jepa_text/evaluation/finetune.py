@@ -74,7 +74,8 @@ class Examination:
             'model': model.name,
             'model_revision': identity.of(model),
             'task': task.name,
-            'data_revision': task.revision or self.checksum(),
+            # One commit gives other examples with other fields, names or templates.
+            'data_revision': '-'.join(filter(None, (task.revision, self.checksum()))),
             'tokenizer': model.tokenizer.fingerprint,
             'kind': self.kind.name,
             'max_length': self.max_length,

@@ -43,23 +43,16 @@ class Examination(finetune.Examination):
 
     def measured(self, split, params):
         """(Measured, the run {query: {document: score}}, False)."""
+        if split == 'validation':  # the first of the two; the corpus is read once
+            model = dataclasses.replace(
+                self.model,
+                network=self.grid.network,
+                params=params,
+                causal=False,
+                pool=self.kind.pool,
+                length=self.max_length,
+            )
+            self._run = search.rank(model, self.task, DEPTH)
         qrels = self.task.qrels if split == 'test' else self.task.validation_qrels
-        run = self._ranked(params, qrels)
+        run = {query: self._run[query] for query in qrels}
         return ranking.measure(qrels, run), run, False
-
-    def _ranked(self, params, qrels):
-        """{query: {document: score}} of the best documents, by the cosine."""
-        model = dataclasses.replace(
-            self.model,
-            network=self.grid.network,
-            params=params,
-            causal=False,
-            normalize=True,
-            pool=self.kind.pool,
-            length=self.max_length,
-        )
-        documents, task = list(self.task.corpus), self.task
-        corpus_ND = model.encode([task.corpus[name] for name in documents])
-        queries_QD = model.encode([task.queries[name] for name in qrels])
-        found = search.top_k(queries_QD, corpus_ND, min(DEPTH, len(documents)))
-        return search.run_of(list(qrels), documents, *found)

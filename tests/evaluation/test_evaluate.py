@@ -115,7 +115,7 @@ def test_the_width_moves_no_metric_by_more_than_two_examples(place, done, width)
 
 def test_a_dry_run_says_what_it_would_do_and_writes_nothing(place, capsys):
     assert evaluate.evaluate(config(place), place / 'dry', dry_run=True) is None
-    assert '4 members in 4 groups' in capsys.readouterr().out
+    assert '4 members are left to be trained, 16 steps' in capsys.readouterr().out
     assert not (place / 'dry').exists()
 
 
