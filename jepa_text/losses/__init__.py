@@ -12,6 +12,7 @@
     masked_sum, masked_mean          where a mask is true       any shape -> scalar
     select, take                     the positions of a loss    [B, L, ...] -> [B, M, ...]
     linear_cross_entropy             head and loss as one, gradients included
+    cached_value_and_grad            of a batch that is in memory part by part only
 
 Needs only jax. Arrays of any float dtype come in, float32 comes out; labels and indices
 are integers, masks are bool. Where an argument is [B, M, ...], any number of axes may
@@ -20,6 +21,7 @@ a masked mean over nothing is 0, with zero gradients. No function stops a gradie
 calls decides what is a target.
 """
 
+from jepa_text.losses.cached import cached_value_and_grad
 from jepa_text.losses.linear_cross_entropy import linear_cross_entropy
 from jepa_text.losses.positions import masked_mean, masked_sum, select, take
 from jepa_text.losses.tokens import correct, cross_entropy, z_loss
@@ -38,6 +40,7 @@ from jepa_text.losses.vectors import (
 
 __all__ = [
     'average_layers',
+    'cached_value_and_grad',
     'correct',
     'cosine_distance',
     'cross_entropy',

@@ -16,7 +16,7 @@ from jepa_text.config import ranges
 from jepa_text.data.masking import blocks
 from jepa_text.data.masking import documents as document_masks
 from jepa_text.data.masking import tokens as token_masks
-from jepa_text.losses import positions, regularizers, tokens, vectors
+from jepa_text.losses import cached, positions, regularizers, tokens, vectors
 from jepa_text.objectives.latent import balance
 from jepa_text.optim import muon, optimizers, schedules
 
@@ -25,7 +25,7 @@ HOST = (token_masks, document_masks, blocks)
 DEVICE = (*LOSSES, regularizers, schedules, balance)
 MODULES = (*HOST, *DEVICE, optimizers)
 # Not for other programs, but their examples run too.
-INNER = (muon, ranges)
+INNER = (muon, ranges, cached)
 
 
 def short(module):

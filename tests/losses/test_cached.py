@@ -1,0 +1,100 @@
+"""InfoNCE of pairs in a batch, and its gradients part by part."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from jepa_text import losses
+
+ROWS, LENGTH, VOCAB, WIDTH = 16, 12, 50, 32
+
+
+@pytest.fixture
+def batch():
+    """Tokens of queries and of documents [N, L], and a key for each row's dropout."""
+    tokens = np.random.default_rng(0).integers(0, VOCAB, (2, ROWS, LENGTH))
+    keys_N = jax.random.split(jax.random.key(1), ROWS)
+    return {'query': tokens[0], 'document': tokens[1], 'key': keys_N}
+
+
+@pytest.fixture
+def params():
+    keys = jax.random.split(jax.random.key(0))
+    return {
+        'embedding': jax.random.normal(keys[0], (VOCAB, WIDTH)),
+        'kernel': jax.random.normal(keys[1], (WIDTH, WIDTH)) / WIDTH**0.5,
+    }
+
+
+def encode(params, part):
+    """An embedding, a layer with dropout, and the mean."""
+
+    def vectors(tokens_BL):
+        hidden_BLD = jnp.tanh(params['embedding'][tokens_BL] @ params['kernel'])
+        kept = jax.vmap(lambda key: jax.random.bernoulli(key, 0.9, (LENGTH, WIDTH)))
+        return jnp.mean(hidden_BLD * kept(part['key']), axis=1)
+
+    return {side: vectors(part[side]) for side in ('query', 'document')}
+
+
+def info_nce(vectors):
+    """Cosine x 20; the documents of other queries are the negatives."""
+    rows_N = jnp.ones(len(vectors['query']), bool)
+    loss_N = losses.info_nce(vectors['query'], vectors['document'], rows_N, 1 / 20)
+    return jnp.mean(loss_N)
+
+
+def split(batch, count):
+    return jax.tree.map(lambda x: x.reshape(count, -1, *x.shape[1:]), batch)
+
+
+def test_info_nce_of_pairs_is_the_cross_entropy_of_their_cosines(params, batch):
+    found = encode(params, batch)
+    query, document = (np.asarray(found[k], np.float64) for k in ('query', 'document'))
+    query /= np.linalg.norm(query, axis=1, keepdims=True)
+    document /= np.linalg.norm(document, axis=1, keepdims=True)
+    scores_NN = 20 * query @ document.T
+    loss_N = np.log(np.exp(scores_NN).sum(1)) - np.diag(scores_NN)
+    assert_allclose(info_nce(found), loss_N.mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize('count', [1, 4, 16])
+def test_part_by_part_is_the_whole(params, batch, count):
+    value, slope = jax.value_and_grad(lambda p: info_nce(encode(p, batch)))(params)
+    cached = jax.jit(losses.cached_value_and_grad, static_argnums=(0, 1))
+    value_again, slope_again = cached(encode, info_nce, params, split(batch, count))
+    assert_allclose(value_again, value, rtol=1e-6)
+    for name in params:
+        assert np.abs(slope[name]).max() > 0.05
+        assert_allclose(slope_again[name], slope[name], atol=1e-6)
+
+
+def test_accumulating_is_another_loss(params, batch):
+    """Which has fewer negatives."""
+    parts = split(batch, 4)
+    apart = [
+        info_nce(encode(params, jax.tree.map(lambda x, i=i: x[i], parts)))
+        for i in range(4)
+    ]
+    assert np.mean(apart) < info_nce(encode(params, batch)) - 0.1
+
+
+def test_memory_is_that_of_a_part(params):
+    tokens = jnp.ones((1024, LENGTH), jnp.int32)
+    keys_N = jax.random.split(jax.random.key(0), 1024)
+    batch = {'query': tokens, 'document': tokens, 'key': keys_N}
+    parts = split(batch, 32)
+
+    def needed(function):
+        compiled = jax.jit(function).lower(params).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    def total(vectors):
+        # Scores of all with all are in memory either way; this is of what comes before.
+        return jnp.sum(vectors['query'] * vectors['document'])
+
+    whole = needed(jax.grad(lambda params: total(encode(params, batch))))
+    cached = needed(lambda p: losses.cached_value_and_grad(encode, total, p, parts))
+    assert cached < whole / 4
