@@ -81,6 +81,8 @@ def evaluate(config, workdir, dry_run=False):
         )
     made = {name: _sampled(task, config) for name, task in made.items()}
     groups = groups_of(config, made)
+    # Before the lines: what another worker ends after them is not gone.
+    ended = claims.ended(folder / 'claims')
     there = collections.Counter(
         line.get('item') for line in results.read(folder / results.FOLDER)[0]
     )
@@ -89,9 +91,9 @@ def evaluate(config, workdir, dry_run=False):
         telling.show_plan(planned)
         return None
     for group in groups:
-        # Done, but with lines that are missing or damaged.
-        if there[group.item] < len(group.members):
-            claims.reopen(folder / 'claims', group.item)
+        # Ended, but with lines that are missing or damaged.
+        if group.item in ended and there[group.item] < len(group.members):
+            claims.reopen(folder / 'claims', group.item, ended[group.item])
     by_item = {group.item: group for group in groups}
     with telling.Telling(planned) as told:
         exam = _Exam(config, made, folder, told)

@@ -80,14 +80,23 @@ def work(folder, items, do, publish, *, lease=LEASE, attempts=3, wait=True):
     return Worked(done, claims.failed, lost, list(claims.open))
 
 
-def reopen(folder, item):
-    """Frees an item that is done or failed for good; False where it is neither."""
+def ended(folder):
+    """{item: number of its last entry} of those that are done or failed.
+
+    Ask before you look at what was published: what ends later is not gone.
+    """
     folder = Path(folder)
-    number = files.numbers(folder).get(item, 0) if folder.is_dir() else 0
-    entries = files.history(folder, item, number)
-    if not entries or entries[-1]['kind'] not in _ENDED:
-        return False
-    return files.make(folder, item, number + 1, 'reopened', LEASE) is not None
+    numbers = files.numbers(folder) if folder.is_dir() else {}
+    return {
+        item: number
+        for item, number in numbers.items()
+        if files.history(folder, item, number)[-1]['kind'] in _ENDED
+    }
+
+
+def reopen(folder, item, number):
+    """Frees an item that has `ended` with this number; False where another was first."""
+    return files.make(Path(folder), item, number + 1, 'reopened', LEASE) is not None
 
 
 def _done(claim, do, publish):

@@ -160,14 +160,19 @@ def test_an_interrupted_worker_frees_its_item_at_once(tmp_path):
     assert published == [('a', 'A')]
 
 
-def test_what_is_gone_can_be_reopened(tmp_path):
+def test_what_is_gone_can_be_reopened_once(tmp_path):
     def work():
         return claims.work(tmp_path, ['a', 'b'], str.upper, lambda *_: None, attempts=1)
 
-    assert not claims.reopen(tmp_path / 'new', 'a')
+    assert claims.ended(tmp_path / 'new') == {}
     assert work().done == ['a', 'b'] and work().done == []
-    assert claims.reopen(tmp_path, 'a') and not claims.reopen(tmp_path, 'a')
+    ended = claims.ended(tmp_path)
+    assert ended == {'a': 3, 'b': 3}
+    assert claims.reopen(tmp_path, 'a', 3) and claims.ended(tmp_path) == {'b': 3}
     assert work().done == ['a']
+    # Another worker that had looked before does not free it again.
+    assert not claims.reopen(tmp_path, 'a', 3)
+    assert claims.ended(tmp_path) == {'a': 7, 'b': 3} and work().done == []
 
 
 def test_a_number_goes_to_one_of_many(tmp_path):
