@@ -11,22 +11,20 @@ does.
 """
 
 import dataclasses
-import math
 from pathlib import Path
 
 import jax
 import numpy as np
-from safetensors.numpy import save_file
 
 from jepa_text import load as loading
 from jepa_text.files import atomic, checksums, paths
-from jepa_text.hf import card, files, layout, load, names, outgoing, sentence, vocabulary
+from jepa_text.hf import card, files, load, outgoing, sentence, shards, vocabulary
+from jepa_text.kinds import base, exported, kept
 from jepa_text.models import heads, pooling
 from jepa_text.report import frequencies
 from jepa_text.running import metrics, restore
 
 INIT_FROM = 'init_from.json'
-SHARD_BYTES = 5 * 10**9
 TOLERANCE = 1e-4
 
 
@@ -41,6 +39,8 @@ def run(options, workdir):
     check_free(given['to'])
     if paths.local('--workdir', workdir, model=True).startswith('hf:'):
         model, facts = loading.load(workdir, given['step']), None
+    elif (Path(workdir) / kept.FILE).is_file():
+        model, facts = loading.load(workdir), card.Facts(tuned=kept.read(workdir)[-1])
     else:
         model, facts = of_run(workdir, given['step'])
     found = write(
@@ -120,28 +120,33 @@ def write(
     facts=None,
     task=None,
     license_name=None,
-    shard_bytes=SHARD_BYTES,
+    shard_bytes=shards.MAXIMUM,
 ):
     """Writes the folder of a load.Pretrained, reads it back, and compares.
 
     `family` is one of kinds.KINDS, the usual one if None; `facts` go onto the card; the
-    head of a `task` (a task_head.TaskHead) stands in the place of the LM head. Returns
-    {'family', 'architecture', 'parameters', 'difference'}. Raises FileExistsError for a
-    folder with files in it, ValueError where the family has no word for what the model
-    does, RuntimeError if it reads back as another model; then nothing is left.
+    head of a `task` (a task_head.TaskHead), or of what it was fine-tuned to answer,
+    stands in the place of the LM head. Returns {'family', 'architecture', 'parameters',
+    'difference'}. Raises FileExistsError for a folder with files in it, ValueError where
+    the family has no word for what the model does, RuntimeError if it reads back as
+    another model; then nothing is left.
     """
     folder = check_free(folder)
     origin = _origin(model, facts)
     pooling.check(model.pool, model.ends()[0], (), model.tokenizer.special_ids)
     encoder = model.network.encoder
     family = family or outgoing.usual_family(encoder, model.causal, origin)
+    if task is None and model.kind is not None:
+        task = exported.head_of(model.kind, model.params[base.HEAD])
     if task is not None:
+        # First of all: does the family have its layers?
+        task.fitting(family)
         params = {'encoder': model.params['encoder']}
         model = dataclasses.replace(model, params=params)
     section, leaves = outgoing.fitted(model, model.causal, family)
     config = outgoing.config_of(model, section, model.causal, family, origin)
     config |= task.config(family) if task else {}
-    own = task.tensors() if task else {}
+    own = task.tensors(family) if task else {}
     found = {
         'family': family,
         'architecture': config['architectures'][0],
@@ -149,22 +154,23 @@ def write(
     }
     with atomic.folder(folder) as partial:
         files.write_json(partial / 'config.json', config)
-        _write_tensors(leaves, own, family, partial, shard_bytes)
+        shards.write(leaves, own, family, partial, shard_bytes)
         vocabulary.write(partial, model, family, load.ends(model.tokenizer))
         pooling_of = sentence.Pooling(model.pool, model.normalize, model.length)
         sentence.write(partial, pooling_of, encoder.width)
         about = (found['architecture'], found['parameters'], facts, license_name)
         (partial / 'README.md').write_text(card.text(model, *about), encoding='utf-8')
-        found['difference'] = compared(model, partial, own)
+        found['difference'] = compared(model, partial, task, own)
         check_free(folder)
     return found
 
 
-def compared(model, folder, own=None):
+def compared(model, folder, task=None, own=None):
     """How far logits (or hidden states) of a folder are from the model's.
 
-    `own` are tensors that it must hold as they are. Raises RuntimeError beyond TOLERANCE
-    of the largest score, for another direction, and for other ids around a text.
+    `own` are tensors that it must hold as they are, those of a TaskHead `task`. Raises
+    RuntimeError beyond TOLERANCE of the largest score, for another direction, another
+    head of a task, and for other ids around a text.
     """
     again, tensors = load.load(folder), files.Tensors(folder)
     for name, x in (own or {}).items():
@@ -177,6 +183,7 @@ def compared(model, folder, own=None):
         ('(reads left, begin, end)', (again.causal, again.begin, again.end), said),
         ('the shift of its head', again.shift, model.shift if has_head else 0),
         ('its pooling', again.pooling, pooled),
+        ('the head of its task', _said(again.task), _said(task)),
     ):
         if is_now != was:
             raise _differs(folder, f'{what} is {is_now}, not {was}')
@@ -188,6 +195,15 @@ def compared(model, folder, own=None):
     if not difference <= TOLERANCE * max(1.0, float(np.abs(wanted).max())):
         raise _differs(folder, f'scores differ by {difference:.1e}')
     return difference
+
+
+def _said(task):
+    """What of a TaskHead is no tensor."""
+    if task is None:
+        return None
+    act = task.act if 'dense' in task.params else ''
+    pool = task.pool if task.kind == 'sequence' else ''
+    return task.kind, task.labels, pool, act, task.is_score
 
 
 def check_free(folder):
@@ -244,49 +260,3 @@ def _differs(folder, how):
         f'{folder} was read back as another model: {how}. It was deleted. Please report '
         "this with the model's config."
     )
-
-
-def _write_tensors(leaves, own, family, folder, maximum):
-    """model.safetensors, or numbered ones of at most `maximum` bytes and their index."""
-    shapes = {path: leaf.shape for path, leaf in leaves.items()}
-    bound = layout.bindings(names.FAMILIES[family], shapes)
-    if 'lm_head/output/kernel' in leaves:
-        bound |= {two: bound[one] for one, two in names.FAMILIES[family].twice}
-    sizes = {n: 4 * math.prod(layout.shape_of(p, shapes)) for n, p in bound.items()}
-    sizes |= {name: x.nbytes for name, x in own.items()}
-    groups = _groups(sizes, maximum)
-    weight_map = {}
-    for number, group in enumerate(groups, 1):
-        part = f'-{number:05d}-of-{len(groups):05d}' if len(groups) > 1 else ''
-        tensors = {
-            name: own[name] if name in own else _tensor(bound[name], leaves)
-            for name in group
-        }
-        path = folder / f'model{part}.safetensors'
-        save_file(tensors, path, metadata={'format': 'pt'})
-        # safetensors keeps its files from others; a model is there to be passed on.
-        path.chmod((folder / 'config.json').stat().st_mode)
-        weight_map |= dict.fromkeys(group, path.name)
-    if len(groups) > 1:
-        index = {
-            'metadata': {'total_size': sum(sizes.values())},
-            'weight_map': weight_map,
-        }
-        files.write_json(folder / files.INDEX, index)
-
-
-def _groups(sizes, maximum):
-    """Names in groups of at most `maximum` bytes each, or of one that is larger."""
-    groups, used = [[]], 0
-    for name, size in sizes.items():
-        if groups[-1] and used + size > maximum:
-            groups.append([])
-            used = 0
-        groups[-1].append(name)
-        used += size
-    return groups
-
-
-def _tensor(parts, leaves):
-    needed = {part.path: np.asarray(leaves[part.path]) for part in parts}
-    return layout.joined(parts, needed)

@@ -12,7 +12,7 @@ from jepa_text.config import renamed, resolve
 from jepa_text.data import tokenizers
 from jepa_text.files import checksums, paths
 from jepa_text.hf import load as hf_load
-from jepa_text.kinds import kept
+from jepa_text.kinds import exported, kept
 from jepa_text.models.network import Network
 from jepa_text.pretrained import Pretrained
 from jepa_text.running import identity, restore, xla_flags
@@ -82,10 +82,13 @@ def _foreign(name, options):
     objective = resolve.build(
         'objectives', section, tokenizer=found.tokenizer, length=found.length, steps=1
     )
-    pooling_of = found.pooling
+    pooling_of, params = found.pooling, found.params
+    kind = found.task and exported.kind_of(found.task)
+    if kind is not None:
+        objective, params = kind, params | exported.params_of(found.task)
     return Pretrained(
         Network(found.encoder, objective),
-        found.params,
+        params,
         found.tokenizer,
         found.length,
         name,
@@ -96,6 +99,7 @@ def _foreign(name, options):
         normalize=pooling_of is not None and pooling_of.normalize,
         shift=found.shift,
         record=found.record,
+        kind=kind,
     )
 
 

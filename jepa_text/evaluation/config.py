@@ -5,6 +5,7 @@ import dataclasses
 from jepa_text.config import ranges
 from jepa_text.config.schema import field, section
 from jepa_text.evaluation import grid
+from jepa_text.kinds import base
 
 # Of arXiv 2507.00994, section 3: 6 learning rates x 5 seeds.
 LEARNING_RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4)
@@ -29,7 +30,10 @@ class Finetuning:
     )
     pool: str = field('mean', 'of the hidden states, for labels and scores')
     act: str = field(
-        'gelu', 'of the layer before the classes', choices=('gelu', 'tanh', '')
+        'gelu',
+        "of the layer before the classes of texts; 'gelu_norm': and of tags and spans, "
+        'as ModernBERT has it',
+        choices=base.ACTS,
     )
     dropout: float = field(0.0, 'of what the head reads', minimum=0, below=1)
     rows: str = field(

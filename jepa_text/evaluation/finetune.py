@@ -146,6 +146,8 @@ def kind_of(task, settings):
         ours = 'first' if task.kind == 'tags' else 'ends'
         paper = 'all' if task.kind == 'tags' else 'tokens'
         given |= {'learn': paper if settings.rows == 'paper' else ours}
+        # Without a layer before the classes, but where ModernBERT has one.
+        given |= {'act': settings.act if settings.act == 'gelu_norm' else ''}
     if task.kind == 'spans' and settings.rows == 'paper':
         given |= {'stride': 0}
     if task.template:

@@ -19,6 +19,7 @@ TASKS = {
         'token-classification',
         'AutoModelForTokenClassification',
     ),
+    'ForQuestionAnswering': ('question-answering', 'AutoModelForQuestionAnswering'),
 }
 VECTORS = ('feature-extraction', 'AutoModel')
 
@@ -27,7 +28,8 @@ VECTORS = ('feature-extraction', 'AutoModel')
 class Facts:
     """What a run says of a step: its phases so far, the manifest of its rows if that is
     still there, the newest held-out measurements until then, their step, and what they
-    say in sentences (all but the first are warnings), and what it started from."""
+    say in sentences (all but the first are warnings), what it started from, and the
+    result line of its fine-tuning."""
 
     step: int | None = None
     history: tuple = ()
@@ -36,6 +38,7 @@ class Facts:
     measured_at: int | None = None
     sentences: tuple = ()
     init_from: dict | None = None
+    tuned: dict | None = None
 
 
 def text(model, architecture, parameters, facts=None, license_name=None):
@@ -59,7 +62,8 @@ def text(model, architecture, parameters, facts=None, license_name=None):
     ]
     # A model that learned nothing says so before all else.
     about += [line for warning in facts.sentences[1:] for line in ('', f'**{warning}**')]
-    parts = [front, about, _training(facts), _data(facts), _measurements(facts)]
+    parts = [front, about, _training(facts), _tuning(facts.tuned)]
+    parts += [_data(facts), _measurements(facts)]
     parts.append(_usage(model, architecture, loader))
     return '\n\n'.join('\n'.join(part) for part in parts if part) + '\n'
 
@@ -102,7 +106,27 @@ def _training(facts):
     return lines
 
 
+def _tuning(tuned):
+    if not tuned:
+        return []
+    lines = ['## Fine-tuning', '']
+    if 'model' in tuned:
+        lines.append(f'- from {named(tuned["model"])}')
+    keys = 'task', 'kind', 'learning_rate', 'seed', 'steps', 'batch_size', 'max_length'
+    keys += 'template', 'pooling', 'precision'
+    said = ', '.join(f'{key}={tuned[key]!r}' for key in keys if tuned.get(key))
+    lines += [f'- {said}', '']
+    for definition, values in (tuned.get('test') or {}).items():
+        lines += [f'Test set, {definition} definitions:', '']
+        lines += ['| metric | value |', '|---|---|']
+        lines += [f'| {name} | {value:.4f} |' for name, value in values.items()]
+        lines.append('')
+    return lines[:-1]
+
+
 def _data(facts):
+    if facts.tuned:
+        return ['## Data', '', 'Of the fine-tuning above; before it, of the model named.']
     if facts.manifest is None and not facts.history:
         return ['## Data', '', 'Unknown: not trained here.']
     if facts.manifest is None:

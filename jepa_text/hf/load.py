@@ -5,17 +5,14 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
-from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.data.tokenizer_check import PROBE
 from jepa_text.hf import adapt as adapting
-from jepa_text.hf import configs, files, kinds, layout, names, place, sentence
+from jepa_text.hf import files, layout, names, place, sentence, task_head
+from jepa_text.hf import source as source_of
 from jepa_text.models import heads
 from jepa_text.parallel import sharding
-
-LM_MODELS = ('ForCausalLM', 'ForMaskedLM', 'LMHeadModel', 'ForPreTraining')
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -28,6 +25,7 @@ class Imported:
     begin, end  ids before and after a text
     shift       its head names a token at the position this far before it
     pooling     hf/sentence.Pooling, or None
+    task        hf/task_head.TaskHead, or None; an adapted model leaves it behind
     record      what was found and decided, for JSON; becoming.lines makes it readable
     """
 
@@ -43,6 +41,7 @@ class Imported:
     shift: int
     pooling: sentence.Pooling | None
     record: dict
+    task: task_head.TaskHead | None = None
 
 
 def load(name, revision=None, *, family=None, mesh=None, adapt=None):
@@ -64,7 +63,7 @@ def load(name, revision=None, *, family=None, mesh=None, adapt=None):
     pooling = sentence.read(source.folder)
     found = Imported(
         section=section,
-        encoder=_encoder(section),
+        encoder=source_of.encoder_of(section),
         params=params,
         tied=tied,
         tokenizer=tokenizer,
@@ -81,6 +80,7 @@ def load(name, revision=None, *, family=None, mesh=None, adapt=None):
             'commit': files.commit_of(source.folder),
             'family': source.family,
         },
+        task=source.task() if adapt is None else None,
     )
     found.record.update(_decided(found, source, mask, head, used))
     return found
@@ -94,7 +94,7 @@ def sketch(name, revision=None, *, family=None, adapt=None):
 
 def _choose(name, revision, family, adapt):
     """(source, section, tokenizer, mask and how it came, head) by the user's choices."""
-    source = _Source(files.folder_of(name, revision), family)
+    source = source_of.Source(files.folder_of(name, revision), family)
     choices = None if adapt is None else adapting.choices(adapt)
     section, tokenizer, mask = source.section, source.tokenizer, None
     if choices is not None:
@@ -133,83 +133,6 @@ def _decided(found, source, mask, head, used):
     }
 
 
-class _Source:
-    """A folder, checked: its tensors are those of its config."""
-
-    def __init__(self, folder, family):
-        self.folder = folder
-        config = files.read_json(folder / 'config.json')
-        if config.get('quantization_config') is not None:
-            raise ValueError(
-                f'{folder / "config.json"} has a quantization_config: its weights are '
-                'quantized. Take the folder of the whole ones.'
-            )
-        self.family, self.config = kinds.complete(config, family)
-        self.section = configs.to_section(self.config, self.family)
-        self.names = names.FAMILIES[self.family]
-        is_causal = kinds.KINDS[self.family].causal or self.config.get('is_decoder')
-        self.causal = bool(self.config.get('is_causal', is_causal))
-        self.shift = kinds.shift_of(config, self.causal)
-        self.tokenizer = self._tokenizer()
-        self.tensors = files.Tensors(folder)
-        self.spelt = layout.canonical(self.names, self.tensors.names)
-        self.tied = self._is_tied()
-        self.has_head = self._has_head()
-        self.shapes = _shapes(self.section, self.tied, self.has_head)
-        sizes = {new: self.shape(new) for new in self.spelt}
-        bound = layout.bindings(self.names, self.shapes)
-        place.check(bound, self.shapes, sizes, self._unneeded())
-
-    def _tokenizer(self):
-        found = tokenizers.load(self.folder / 'tokenizer.json', optional=('mask',))
-        if found.vocab_size > self.section['vocab_rows']:
-            raise ValueError(
-                f'{self.folder}: the tokenizer has {found.vocab_size} tokens, but the '
-                f'embedding {self.section["vocab_rows"]} rows (vocab_size): '
-                'they do not belong together.'
-            )
-        return found
-
-    def _is_tied(self):
-        """Whatever the config says, transformers unties a head with other values."""
-        paths = 'encoder/embedding', 'lm_head/output/kernel'
-        found = [self.spelt.get(name) for name in map(self.names.theirs, paths)]
-        wanted = bool(self.config['tie_word_embeddings'])
-        return wanted and (None in found or self.tensors.alike(*found))
-
-    def _has_head(self):
-        if self.names.of_head() & set(self.spelt):
-            return True
-        usual = kinds.KINDS[self.family].architecture
-        listed = self.config.get('architectures') or [usual]
-        return self.tied and self.plain_head and listed[0].endswith(LM_MODELS)
-
-    @property
-    def plain_head(self):
-        """Tokens are scored by one product, so that a tied head has no tensors."""
-        return _encoder(self.section).head is None
-
-    def _unneeded(self):
-        """Tensors of tasks and poolers, and a tied head that was saved all the same."""
-        return {
-            name
-            for name in self.spelt
-            if self.names.is_left_out(name)
-            or (self.tied and name == self.names.theirs('lm_head/output/kernel'))
-        }
-
-    def left_out(self, used):
-        """The file's names of what the model as read does not have."""
-        taken = {self.spelt[name] for name in used if name in self.spelt}
-        return sorted(set(self.tensors.names) - taken)
-
-    def read(self, name, *index):
-        return self.tensors.read(self.spelt[name], *index)
-
-    def shape(self, name):
-        return self.tensors.shape(self.spelt[name])
-
-
 def _params(source, section, head, anew, mesh):
     """({'encoder': ..., 'lm_head': ...}, tied, names that were read) as chosen."""
     has_head = source.has_head or head != 'keep'
@@ -220,7 +143,7 @@ def _params(source, section, head, anew, mesh):
         )
     tied = _tied(source, head)
     as_it_is = (section, tied, has_head) == (source.section, source.tied, source.has_head)
-    shapes = source.shapes if as_it_is else _shapes(section, tied, has_head)
+    shapes = source.shapes if as_it_is else source_of.shapes_of(section, tied, has_head)
     bound = layout.bindings(source.names, shapes)
     if head == 'copy':
         own = bound.pop(source.names.theirs('lm_head/output/kernel'))
@@ -249,36 +172,11 @@ def _params(source, section, head, anew, mesh):
 
 
 def _new_head(section, mesh):
-    head = heads.lm_head(_encoder(section))
-    make = functools.partial(_init, head, *head.example())
+    head = heads.lm_head(source_of.encoder_of(section))
+    make = functools.partial(source_of.init, head, *head.example())
     shapes = {'lm_head': jax.eval_shape(make)}
     placed = None if mesh is None else sharding.shardings(shapes, mesh)['lm_head']
     return jax.jit(make, out_shardings=placed)()
-
-
-def _init(module, *inputs, **options):
-    return module.init(jax.random.key(0), *inputs, **options).get('params', {})
-
-
-def _encoder(section):
-    """The module of a canonical section."""
-    section = {'vocab_size': section['vocab_rows'], **section}
-    return resolve.build('models', section)
-
-
-def _shapes(section, tied, has_head):
-    """{path: shape} of the parameters of the encoder, and of its head if it has one."""
-    encoder = _encoder(section)
-    ids_BL = jnp.zeros((1, 1), jnp.int32)
-    run = functools.partial(_init, encoder, ids_BL, ids_BL, ids_BL, causal=False)
-    tree = {'encoder': jax.eval_shape(run)}
-    if has_head:
-        head = heads.lm_head(encoder, tied)
-        tree['lm_head'] = jax.eval_shape(lambda: _init(head, *head.example()))
-    return {
-        jax.tree_util.keystr(path, simple=True, separator='/'): leaf.shape
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
 
 
 def ends(tokenizer):

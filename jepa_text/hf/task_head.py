@@ -1,63 +1,234 @@
-"""What sorts texts, or tokens, into classes, as EuroBERT's classes of tasks have it."""
+"""What sorts texts or tokens into classes, or finds spans, as classes of theirs have it.
+
+    sequence   classifier(act(dense(pooled hidden states)))
+    token      classifier(hidden state), or of act(dense(hidden state))
+    question   the same: the scores of the first and the last token of an answer
+
+CLASSES says which family has which, and by what names.
+"""
 
 import dataclasses
+import re
 
 import numpy as np
 
-PARTS = {'sequence': ['classifier', 'dense'], 'token': ['classifier']}
-ARCHITECTURES = {
-    'sequence': 'EuroBertForSequenceClassification',
-    'token': 'EuroBertForTokenClassification',
+from jepa_text.hf import kinds
+
+_PLAIN = {'classifier': 'classifier'}
+# Their word for each of our leaves.
+_LEAVES = {'kernel': 'weight', 'scale': 'weight', 'bias': 'bias'}
+WHAT = {
+    'sequence': 'the classes of a text',
+    'token': 'the classes of tokens',
+    'question': 'question answering',
 }
-POOLS = ('mean', 'bos', 'late')
+
+
+@dataclasses.dataclass(frozen=True)
+class Class:
+    """A class of theirs: names of the parts {ours: theirs}, poolings {ours: theirs} (of
+    tokens: none), and `act` of a layer before the last ('': there is none)."""
+
+    architecture: str
+    names: dict
+    pools: dict = dataclasses.field(default_factory=dict)
+    act: str = ''
+
+
+def _bert(prefix, sequence):
+    """BERT's and RoBERTa's, whose layer before the classes reads the first token."""
+    first = {'cls': None}
+    return {
+        'sequence': Class(f'{prefix}ForSequenceClassification', sequence, first, 'tanh'),
+        'token': Class(f'{prefix}ForTokenClassification', _PLAIN),
+        'question': Class(f'{prefix}ForQuestionAnswering', {'classifier': 'qa_outputs'}),
+    }
+
+
+def _modernbert():
+    names = {'dense': 'head.dense', 'norm': 'head.norm', **_PLAIN}
+    ends = {
+        'sequence': ('SequenceClassification', {'mean': 'mean', 'cls': 'cls'}),
+        'token': ('TokenClassification', {}),
+        'question': ('QuestionAnswering', {}),
+    }
+    return {
+        kind: Class(f'ModernBertFor{end}', names, pools, 'gelu_norm')
+        for kind, (end, pools) in ends.items()
+    }
+
+
+_ROBERTA = {'dense': 'classifier.dense', 'classifier': 'classifier.out_proj'}
+CLASSES = {
+    'eurobert': {
+        'sequence': Class(
+            'EuroBertForSequenceClassification',
+            {'dense': 'dense', **_PLAIN},
+            {'mean': 'mean', 'cls': 'bos', 'late': 'late'},
+            'gelu',
+        ),
+        'token': Class('EuroBertForTokenClassification', _PLAIN),
+    },
+    # Its own prefix is that of all its classes, which Llama and Qwen have changed.
+    'mistral': {
+        'token': Class('MistralForTokenClassification', {'classifier': 'score'}),
+        'question': Class('MistralForQuestionAnswering', {'classifier': 'qa_outputs'}),
+    },
+    'bert': _bert('Bert', {'dense': 'bert.pooler.dense', **_PLAIN}),
+    'roberta': _bert('Roberta', _ROBERTA),
+    'xlm-roberta': _bert('XLMRoberta', _ROBERTA),
+    'modernbert': _modernbert(),
+}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TaskHead:
     """A head that stands in the place of the one that scores tokens.
 
-    sequence   classifier(gelu(dense(pooled hidden states)))
-    token      classifier(hidden state)
-
-    `params` is {'classifier': {'kernel', 'bias'}}, for 'sequence' also 'dense'. `pool` is
-    'mean', 'bos', or 'late', the mean of the classes' scores; specials count.
+    params    {'classifier': {'kernel', 'bias'}}; with a layer before, 'dense' of the same
+              and, for act='gelu_norm', 'norm' of a LayerNorm
+    labels    a name for each score
+    pool      of 'sequence': 'mean', 'cls', or 'late', the mean of the scores of tokens;
+              specials count
+    is_score  its only score is a number, and no class
+    described  what else answers need, for JSON: the kind as its config.json has it
     """
 
     kind: str
     params: dict
     labels: tuple
     pool: str = 'mean'
+    act: str = 'gelu'
+    is_score: bool = False
+    described: dict | None = None
 
     def __post_init__(self):
-        if self.kind not in PARTS or sorted(self.params) != PARTS[self.kind]:
-            raise ValueError(
-                f'task head {self.kind!r} of {sorted(self.params)}: there are sequence, '
-                'of classifier and dense, and token, of classifier.'
-            )
-        if self.pool not in POOLS:
-            raise ValueError(f'pool={self.pool!r}; there are: {", ".join(POOLS)}.')
+        if self.kind not in WHAT:
+            raise ValueError(f'task head {self.kind!r}; there are {", ".join(WHAT)}.')
         classes = len(self.params['classifier']['bias'])
         if classes != len(self.labels):
             raise ValueError(f'{classes} classes, but labels={self.labels}: name each.')
 
-    def tensors(self):
-        """{their name: array}."""
+    def tensors(self, family):
+        """{their name: array}. Raises ValueError as `fitting`."""
         found = {}
-        for name, part in self.params.items():
-            found[f'{name}.weight'] = np.ascontiguousarray(np.asarray(part['kernel']).T)
-            found[f'{name}.bias'] = np.asarray(part['bias'])
+        for part, name in self.fitting(family).names.items():
+            for leaf, x in self.params[part].items():
+                x = np.asarray(x, np.float32)
+                found[f'{name}.{_LEAVES[leaf]}'] = np.ascontiguousarray(x.T)
         return found
 
     def config(self, family):
-        """What config.json says of it; ValueError for a family with other heads."""
-        if family != 'eurobert':
-            raise ValueError(
-                'A task head can be exported with eurobert, whose classes have the same '
-                f'layers, and not with {family}.'
-            )
-        return {
-            'architectures': [ARCHITECTURES[self.kind]],
-            'classifier_pooling': self.pool,
-            'id2label': dict(enumerate(self.labels)),
+        """What config.json says of it. Raises ValueError as `fitting`."""
+        theirs = self.fitting(family)
+        found = {
+            'architectures': [theirs.architecture],
+            'num_labels': len(self.labels),
+            'id2label': {str(i): label for i, label in enumerate(self.labels)},
             'label2id': {label: number for number, label in enumerate(self.labels)},
         }
+        if self.kind == 'sequence':
+            problem = 'regression' if self.is_score else 'single_label_classification'
+            found['problem_type'] = problem
+        if theirs.pools.get(self.pool):
+            found['classifier_pooling'] = theirs.pools[self.pool]
+        if family == 'modernbert':
+            found |= {'classifier_bias': True, 'classifier_activation': 'gelu'}
+        if self.described is not None:
+            found['jepa_text'] = {'kind': self.described}
+        return found
+
+    def fitting(self, family):
+        """The Class of a family that computes what this head does.
+
+        Raises ValueError where there is none, with the settings that have one.
+        """
+        theirs = CLASSES.get(family, {}).get(self.kind)
+        if theirs is None:
+            able = [name for name, classes in CLASSES.items() if self.kind in classes]
+            raise ValueError(
+                f'transformers has no class of {family} that does what this model does '
+                f'({WHAT[self.kind]}); of these it has: {", ".join(able)}.'
+                f'{self._instead(family)}'
+            )
+        act = self.act if 'dense' in self.params else ''
+        is_pooled = not theirs.pools or self.pool in theirs.pools
+        if act != theirs.act or not is_pooled:
+            pools = ' or '.join(map(repr, theirs.pools))
+            wanted = [f'finetuning.pool={pools}'] if pools else []
+            own = [f'pool={self.pool!r}'] if pools else []
+            raise ValueError(
+                f'{theirs.architecture} of transformers computes something else than '
+                f'this model, which has {", ".join([*own, f"act={act!r}"])}: fine-tune '
+                f'with {", ".join([*wanted, f"finetuning.act={theirs.act!r}"])}.'
+            )
+        return theirs
+
+    def _instead(self, family):
+        ours = [name for name, kind in kinds.KINDS.items() if kind.model == 'transformer']
+        if family in ours and self.kind == 'question':
+            return ' Say --family=mistral, which has the same layers.'
+        return ''
+
+
+def read(config, family, names, tensor):
+    """The TaskHead of a folder; None if it has none, or one that is not among ours.
+
+    `names` are those of its tensors, `tensor(name)` is one of them.
+    """
+    theirs, kind = class_of(config, family)
+    if theirs is None:
+        return None
+    is_plain = config.get('problem_type') != 'multi_label_classification'
+    pools = {their: our for our, their in theirs.pools.items()}
+    usual = {'eurobert': 'late', 'modernbert': 'cls'}.get(family)
+    pool = config.get('classifier_pooling', usual) if usual else None
+    acts = theirs.act != 'gelu_norm' or config['classifier_activation'] == 'gelu'
+    if not (is_plain and acts and (not pools or pool in pools)):
+        return None
+    params = {}
+    for part, name in theirs.names.items():
+        weight = tensor(f'{name}.weight')
+        leaf = 'scale' if part == 'norm' else 'kernel'
+        params[part] = {leaf: np.ascontiguousarray(weight.T)}
+        if f'{name}.bias' in names:
+            params[part]['bias'] = tensor(f'{name}.bias')
+        elif part != 'norm':
+            params[part]['bias'] = np.zeros(len(weight), np.float32)
+    count = len(params['classifier']['bias'])
+    given = {int(number): str(label) for number, label in _labels(config).items()}
+    own = config.get('jepa_text')
+    return TaskHead(
+        kind,
+        params,
+        tuple(given.get(number, f'LABEL_{number}') for number in range(count)),
+        pools.get(pool, 'mean'),
+        theirs.act,
+        config.get('problem_type') == 'regression' or (kind == 'sequence' and count == 1),
+        own.get('kind') if isinstance(own, dict) else None,
+    )
+
+
+def class_of(config, family):
+    """(Class, kind) of the architecture that a config.json names; None, None if it has
+    no head of a task."""
+    named = (config.get('architectures') or [''])[0]
+    for kind, theirs in CLASSES.get(family, {}).items():
+        if theirs.architecture == named:
+            return theirs, kind
+    return None, None
+
+
+def is_of(theirs, name):
+    """Is a tensor of this name one of the head of a Class?"""
+    parts = '|'.join(map(re.escape, theirs.names.values()))
+    return re.fullmatch(rf'({parts})\.(weight|bias)', name) is not None
+
+
+def _labels(config):
+    found = config.get('id2label') or {}
+    if not isinstance(found, dict) or not all(str(key).isdigit() for key in found):
+        raise ValueError(
+            f'config.json: id2label={found!r} must give a name to each number from 0 on.'
+        )
+    return found

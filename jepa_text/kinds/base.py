@@ -20,6 +20,7 @@ from jepa_text.models import layers
 IGNORED = -1  # a target that no loss counts
 HEAD = 'task_head'
 ACTIVATIONS = {'gelu': layers.ACTIVATIONS['gelu'], 'tanh': jnp.tanh}
+ACTS = ('gelu', 'tanh', 'gelu_norm', '')
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -114,12 +115,15 @@ class Kind:
 
 class ClassHead(nn.Module):
     """classifier(act(dense(x))) of vectors [..., D], with dropout before each; without
-    `act` there is no dense layer."""
+    `act` there is no dense layer, and with 'gelu_norm' a LayerNorm after it, as in
+    ModernBERT."""
 
     width: int
     classes: int
     act: str = 'gelu'
     dropout: float = 0.0
+    norm_eps: float = 1e-5
+    norm_bias: bool = False
 
     def example(self):
         return (jnp.zeros((1, self.width)),)
@@ -128,9 +132,22 @@ class ClassHead(nn.Module):
     def __call__(self, x):
         x = nn.Dropout(self.dropout, deterministic=not self.has_rng('dropout'))(x)
         if self.act:
-            x = ACTIVATIONS[self.act](layers.Linear(self.width, True, name='dense')(x))
+            act, _, norm = self.act.partition('_')
+            x = ACTIVATIONS[act](layers.Linear(self.width, True, name='dense')(x))
+            if norm:
+                x = layers.LayerNorm(self.norm_eps, self.norm_bias, name='norm')(x)
             x = nn.Dropout(self.dropout, deterministic=not self.has_rng('dropout'))(x)
         return layers.Linear(self.classes, True, name='classifier')(x)
+
+
+def head(encoder, classes, act, dropout):
+    """{HEAD: the ClassHead on an encoder}, its norm as those of the encoder. Raises
+    ValueError for an unknown act."""
+    if act not in ACTS:
+        known = ', '.join(map(repr, ACTS))
+        raise ValueError(f'act={act!r} does not exist; there are: {known}.')
+    norm = encoder.norm_eps, getattr(encoder, 'norm_bias', True)
+    return {HEAD: ClassHead(encoder.width, classes, act, dropout, *norm)}
 
 
 def cross_entropy(logits_NC, labels_N):

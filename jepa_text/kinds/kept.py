@@ -45,15 +45,15 @@ def write(folder, model, kind, made=None):
         )
     }
     atomic.write(folder / WEIGHTS, save(leaves))
-    described = {
-        'kind': {'name': kind.name, **dataclasses.asdict(kind)},
+    said = {
+        'kind': described(kind),
         'model': section_of(model.network.encoder),
         'reading': {key: getattr(model, key) for key in READING},
         'sha256': checksums.sha256(folder / WEIGHTS),
         'made': made or {},
     }
     # Last: where it is, all is there.
-    atomic.write(folder / FILE, json.dumps(described, indent=1) + '\n')
+    atomic.write(folder / FILE, json.dumps(said, indent=1) + '\n')
 
 
 def check_free(folder):
@@ -72,18 +72,15 @@ def read(folder):
     Raises ValueError for files that are not as they were written.
     """
     folder = Path(folder)
-    described = checksums.read_json(folder / FILE)
-    if checksums.sha256(folder / WEIGHTS) != described['sha256']:
+    said = checksums.read_json(folder / FILE)
+    if checksums.sha256(folder / WEIGHTS) != said['sha256']:
         raise ValueError(
             f'{folder / WEIGHTS} is not as it was written: bring it back from a copy, or '
             'fine-tune again.'
         )
     tokenizer = tokenizers.load(folder / 'tokenizer.json', optional=('mask',))
-    section = dict(described['kind'])
-    kind = KINDS[section.pop('name')]
-    given = {k: tuple(v) if isinstance(v, list) else v for k, v in section.items()}
-    kind = resolve.call(f'kind {kind.name!r}', kind, given)
-    sizes = dict(described['model'])
+    kind = kind_of(said['kind'])
+    sizes = dict(said['model'])
     encoder = resolve.build('models', sizes, vocab_size=sizes.pop('vocab_size'))
     params = {}
     for path, leaf in load_file(folder / WEIGHTS).items():
@@ -93,9 +90,23 @@ def read(folder):
             place = place.setdefault(part, {})
         place[name] = jax.numpy.asarray(leaf)
     reading = {
-        k: tuple(v) if isinstance(v, list) else v for k, v in described['reading'].items()
+        k: tuple(v) if isinstance(v, list) else v for k, v in said['reading'].items()
     }
-    return kind, Network(encoder, kind), params, tokenizer, reading, described['made']
+    return kind, Network(encoder, kind), params, tokenizer, reading, said['made']
+
+
+def described(kind):
+    """The section, for JSON, of which kind_of makes the kind again."""
+    return {'name': kind.name, **dataclasses.asdict(kind)}
+
+
+def kind_of(section):
+    """The kind of a section. Raises ValueError for a name or a field that none has."""
+    given = {k: tuple(v) if isinstance(v, list) else v for k, v in section.items()}
+    name = given.pop('name', None)
+    if name not in KINDS:
+        raise ValueError(f'kind {name!r} does not exist; there are: {", ".join(KINDS)}.')
+    return resolve.call(f'kind {name!r}', KINDS[name], given)
 
 
 def section_of(encoder):

@@ -22,6 +22,12 @@ class _OfTexts(base.Kind):
         pooling.check(self.pool, reader.begin, (), reader.tokenizer.special_ids)
         texts = list(examples.first)
         if examples.second is not None:
+            if '{second}' not in self.template:
+                raise ValueError(
+                    f'This model reads single texts (template={self.template!r}): how it '
+                    'was given pairs, if it was, is not known. Give a template with '
+                    '{first} and {second} to its kind, by dataclasses.replace.'
+                )
             pairs = zip(examples.first, examples.second)
             texts = [self.template.format(first=a, second=b) for a, b in pairs]
         target = examples.target
@@ -41,7 +47,7 @@ class _OfTexts(base.Kind):
         return network.apply(base.HEAD, params, pooled_BD, rngs=rngs)
 
     def _head(self, encoder, classes):
-        return {base.HEAD: base.ClassHead(encoder.width, classes, self.act, self.dropout)}
+        return base.head(encoder, classes, self.act, self.dropout)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,6 +35,7 @@ class Spans(base.Kind):
     stride: int = 128
     longest: int = 30
     learn: str = 'ends'
+    act: str = ''
     dropout: float = 0.0
     name = 'spans'
 
@@ -103,7 +104,7 @@ class Spans(base.Kind):
         return {'start': np.int32(ends[0]), 'stop': np.int32(ends[1])}
 
     def modules(self, encoder):
-        return {base.HEAD: base.ClassHead(encoder.width, 2, '', self.dropout)}
+        return base.head(encoder, 2, self.act, self.dropout)
 
     def features(self, network, params, batch):
         """hidden_BLD: what the head reads."""

@@ -18,6 +18,7 @@ class Tags(base.Kind):
 
     labels: tuple = ()
     learn: str = 'first'
+    act: str = ''
     dropout: float = 0.0
     name = 'tags'
 
@@ -59,8 +60,7 @@ class Tags(base.Kind):
         return self.labels.index(tag)
 
     def modules(self, encoder):
-        head = base.ClassHead(encoder.width, len(self.labels), '', self.dropout)
-        return {base.HEAD: head}
+        return base.head(encoder, len(self.labels), self.act, self.dropout)
 
     def features(self, network, params, batch):
         """hidden_BLD: what the head reads."""

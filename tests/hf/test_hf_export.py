@@ -223,7 +223,8 @@ def task(kind, width=64):
 def test_heads_of_tasks_stand_in_the_place_of_the_words(tmp_path, kind):
     head = task(kind)
     found = export.write(trained(), tmp_path / 'out', task=head)
-    assert found['architecture'] == task_head.ARCHITECTURES[kind]
+    wanted = task_head.CLASSES['eurobert'][kind].architecture
+    assert found['architecture'] == wanted
     tensors = files.Tensors(tmp_path / 'out')
     kernel = tensors.read('classifier.weight', slice(None), slice(None))
     assert_array_equal(kernel.T, head.params['classifier']['kernel'])
@@ -241,11 +242,13 @@ def test_heads_that_do_not_fit_are_told(tmp_path):
         task_head.TaskHead('word', head.params, head.labels)
     with pytest.raises(ValueError, match='3 classes, but labels'):
         task_head.TaskHead('sequence', head.params, ('one',))
-    with pytest.raises(ValueError, match="pool='max'; there are: mean, bos, late"):
-        task_head.TaskHead('sequence', head.params, head.labels, 'max')
-    model, _ = imported(tmp_path, 'bert')
-    with pytest.raises(ValueError, match='with eurobert, .* not with bert'):
-        export.write(model, tmp_path / 'out', task=task('token', 32))
+    with pytest.raises(ValueError, match="pool='max'.*pool='mean' or 'cls' or 'late'"):
+        other = task_head.TaskHead('sequence', head.params, head.labels, 'max')
+        export.write(trained(), tmp_path / 'out', task=other)
+    model, _ = imported(tmp_path, 'llama', adapt={})
+    with pytest.raises(ValueError, match='no class of llama .* it has: eurobert, mis'):
+        export.write(model, tmp_path / 'out', family='llama', task=task('token', 32))
+    assert not (tmp_path / 'out').exists()
 
 
 def test_the_template_adds_what_training_adds(tmp_path):

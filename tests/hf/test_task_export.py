@@ -1,0 +1,314 @@
+"""A fine-tuned model in transformers: the same logits, by the classes of its family."""
+
+import dataclasses
+import functools
+import json
+
+import examined
+import jax
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from jepa_text import export, load, main
+from jepa_text.config import resolve
+from jepa_text.data import tokenizers
+from jepa_text.kinds import exported, kept, labels, predicting, spans, tags
+from jepa_text.models.network import Network
+
+TEXTS = ['Call me Ishmael.', 'Some years ago, never mind how long precisely!', 'a']
+WORDS = [text.split() for text in TEXTS]
+CONTEXTS = ['It was the whale, white as snow.', 'My fellow Americans.', 'Ship ahoy!']
+SLOW = pytest.mark.slow
+NAMES = ('red', 'green', 'blue')
+SIZES = dict(width=32, depth=2, heads=2, ffn_width=48)
+ENCODERS = {
+    'eurobert': dict(name='transformer', kv_heads=1, **SIZES),
+    'mistral': dict(name='transformer', kv_heads=1, **SIZES),
+    'bert': dict(name='bert', positions=64, **SIZES),
+    'roberta': dict(name='bert', positions=65, position_offset=1, **SIZES),
+    'modernbert': dict(name='modernbert', **SIZES),
+}
+FIRST = dict(pool='cls', act='tanh')
+NORMED = dict(act='gelu_norm')
+CASES = {
+    ('eurobert', 'labels'): {},
+    ('eurobert', 'scores'): dict(pool='cls'),
+    ('eurobert', 'tags'): {},
+    ('mistral', 'tags'): {},
+    ('mistral', 'spans'): {},
+    ('bert', 'labels'): FIRST,
+    ('bert', 'scores'): FIRST,
+    ('bert', 'tags'): {},
+    ('bert', 'spans'): {},
+    ('roberta', 'labels'): FIRST,
+    ('roberta', 'tags'): {},
+    ('roberta', 'spans'): {},
+    ('modernbert', 'labels'): NORMED,
+    ('modernbert', 'scores'): NORMED | dict(pool='cls'),
+    ('modernbert', 'tags'): NORMED,
+    ('modernbert', 'spans'): NORMED,
+}
+
+
+@functools.cache
+def tuned(family, name, **options):
+    """A tiny model with a head, all of it far from zero."""
+    tokenizer = tokenizers.load(tokenizers.BUNDLED)
+    own = dict(labels=NAMES) if name in ('labels', 'tags') else {}
+    kind = kept.KINDS[name](**own, **options)
+    encoder = resolve.build('models', ENCODERS[family], vocab_size=tokenizer.vocab_size)
+    network = Network(encoder, kind)
+    params = jax.jit(functools.partial(network.init, 0))()
+    leaves, tree = jax.tree.flatten(params)
+    rng = np.random.default_rng(0)
+    leaves = [x + 0.1 * rng.standard_normal(x.shape).astype(np.float32) for x in leaves]
+    return load.Pretrained(
+        network, jax.tree.unflatten(tree, leaves), tokenizer, 64, 'tiny', kind=kind
+    )
+
+
+def asked(name):
+    first = WORDS if name == 'tags' else TEXTS
+    return (first, CONTEXTS) if name == 'spans' else (first,)
+
+
+def config_of(folder):
+    return json.loads((folder / 'config.json').read_text())
+
+
+def alike(found, wanted, atol=1e-5):
+    """Are answers the same, and their numbers within `atol`?"""
+    assert len(found) == len(wanted)
+    for one, other in zip(found, wanted):
+        assert one.keys() == other.keys()
+        for key, value in one.items():
+            numbers = value
+            if isinstance(value, dict):
+                assert value.keys() == other[key].keys()
+                numbers, other = list(value.values()), {key: list(other[key].values())}
+            is_said = key in ('label', 'text', 'words', 'tags', 'tokens', 'start')
+            if is_said:
+                assert value == other[key]
+            else:
+                assert_allclose(numbers, other[key], atol=atol)
+
+
+# The others are among those that are compared with transformers.
+FAST = (
+    ('eurobert', 'labels'),
+    ('mistral', 'spans'),
+    ('bert', 'scores'),
+    ('roberta', 'tags'),
+    ('modernbert', 'spans'),
+)
+
+
+@pytest.mark.parametrize(
+    'family, name', [c if c in FAST else pytest.param(*c, marks=SLOW) for c in CASES]
+)
+def test_what_is_exported_is_read_back_and_answers_alike(tmp_path, family, name):
+    model = tuned(family, name, **CASES[family, name])
+    found = export.write(model, tmp_path / 'out', family=family)
+    assert config_of(tmp_path / 'out')['architectures'] == [found['architecture']]
+    again = load.load(f'hf:{tmp_path / "out"}')
+    assert again.kind == model.kind and again.length == model.length
+    alike_heads(again, model)
+    if family in ('bert', 'modernbert'):
+        answers = model.predict(*asked(name))
+        alike(again.predict(*asked(name)), answers)
+        # Nor is that so because everything has one answer.
+        assert len({str(answer) for answer in answers}) == len(TEXTS)
+    _of_others(tmp_path / 'out', model)
+
+
+def alike_heads(found, wanted):
+    found, wanted = (jax.tree.map(np.asarray, x.params) for x in (found, wanted))
+    jax.tree.map(np.testing.assert_array_equal, found['task_head'], wanted['task_head'])
+
+
+def _of_others(folder, model):
+    """As others write one: what its config.json and architecture say is enough, but for
+    spans, as nothing says how a row had its question."""
+    config = config_of(folder)
+    del config['jepa_text'], config['num_labels']
+    (folder / 'config.json').write_text(json.dumps(config))
+    again = load.load(f'hf:{folder}')
+    if isinstance(model.kind, spans.Spans):
+        assert again.kind is None and 'task_head' not in again.params
+        return
+    same = dict(template='{first}') if isinstance(model.kind, labels._OfTexts) else {}
+    assert again.kind == dataclasses.replace(model.kind, **same)
+    alike_heads(again, model)
+    if same:
+        with pytest.raises(ValueError, match='This model reads single texts'):
+            again.predict(TEXTS, CONTEXTS)
+
+
+def test_numbers_and_names_of_classes_are_the_configs(tmp_path):
+    export.write(tuned('bert', 'labels', **FIRST), tmp_path / 'labels')
+    config = config_of(tmp_path / 'labels')
+    assert config['id2label'] == {'0': 'red', '1': 'green', '2': 'blue'}
+    assert config['label2id'] == {'red': 0, 'green': 1, 'blue': 2}
+    assert config['problem_type'] == 'single_label_classification'
+    export.write(tuned('bert', 'scores', **FIRST), tmp_path / 'scores')
+    config = config_of(tmp_path / 'scores')
+    assert (config['problem_type'], config['num_labels']) == ('regression', 1)
+
+
+REFUSED = [
+    ('bert', 'labels', {}, r"pool='mean', act='gelu'.*pool='cls', fine.*act='tanh'"),
+    ('bert', 'scores', dict(FIRST, act='gelu'), "finetuning.act='tanh'"),
+    ('bert', 'tags', NORMED, "act='gelu_norm': fine-tune with finetuning.act=''"),
+    ('eurobert', 'labels', dict(act=''), "act=''.*finetuning.act='gelu'"),
+    ('eurobert', 'labels', dict(pool='max'), "pool='max'.*pool='mean' or 'cls'"),
+    ('eurobert', 'spans', {}, 'question answering.*it has: mistral.*--family=mistral'),
+    ('mistral', 'labels', {}, 'the classes of a text.*it has: eurobert'),
+    ('modernbert', 'labels', {}, "finetuning.act='gelu_norm'"),
+    ('modernbert', 'tags', {}, "act='': fine-tune with finetuning.act='gelu_norm'"),
+    ('modernbert', 'spans', {}, "finetuning.act='gelu_norm'"),
+]
+
+
+@pytest.mark.parametrize('family, name, options, says', REFUSED)
+def test_what_no_class_computes_is_refused_with_the_settings(
+    tmp_path, family, name, options, says
+):
+    with pytest.raises(ValueError, match=says):
+        export.write(tuned(family, name, **options), tmp_path / 'out', family=family)
+    assert not list(tmp_path.iterdir())
+
+
+def test_spans_by_their_tokens_are_classes_of_tokens(tmp_path):
+    model = tuned('eurobert', 'spans', learn='tokens', stride=0)
+    found = export.write(model, tmp_path / 'out')
+    assert found['architecture'] == 'EuroBertForTokenClassification'
+    assert tuple(config_of(tmp_path / 'out')['id2label'].values()) == exported.MARKS
+    again = load.load(f'hf:{tmp_path / "out"}')
+    alike(again.predict(*asked('spans')), model.predict(*asked('spans')))
+
+
+def test_the_command_exports_what_finetune_kept(tmp_path, capsys):
+    model = tuned('eurobert', 'labels')
+    made = dict(model='runs/a', task='sea', test={'standard': {'accuracy': 0.75}})
+    kept.write(tmp_path / 'tuned', model, model.kind, made)
+    out = tmp_path / 'out'
+    main.main(['jepa-text', 'export', f'--workdir={tmp_path / "tuned"}', f'--to={out}'])
+    assert 'EuroBertForSequenceClassification' in capsys.readouterr().out
+    text = (out / 'README.md').read_text()
+    assert "task='sea'" in text and '| accuracy | 0.7500 |' in text
+    assert 'pipeline_tag: text-classification' in text and '- from runs/a' in text
+    alike(load.load(f'hf:{out}').predict(TEXTS), model.predict(TEXTS))
+
+
+def test_another_head_in_the_folder_is_noticed(tmp_path):
+    model = tuned('bert', 'labels', **FIRST)
+    export.write(model, tmp_path / 'out')
+    head = exported.head_of(model.kind, model.params['task_head'])
+    bare = dataclasses.replace(model, params={'encoder': model.params['encoder']})
+    export.compared(bare, tmp_path / 'out', head, head.tensors('bert'))
+    other = dataclasses.replace(head, labels=('red', 'blue', 'green'))
+    with pytest.raises(RuntimeError, match='the head of its task'):
+        export.compared(bare, tmp_path / 'out', other, head.tensors('bert'))
+    changed = jax.tree.map(lambda x: x + 1e-3, head.params)
+    other = dataclasses.replace(head, params=changed)
+    with pytest.raises(RuntimeError, match='has other values'):
+        export.compared(bare, tmp_path / 'out', other, other.tensors('bert'))
+
+
+AUTO = {
+    'labels': 'SequenceClassification',
+    'scores': 'SequenceClassification',
+    'tags': 'TokenClassification',
+    'spans': 'QuestionAnswering',
+}
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize('family, name', CASES)
+def test_transformers_has_the_same_logits(tmp_path, family, name):
+    """Of a padded batch of texts that its own tokenizer reads."""
+    torch = pytest.importorskip('torch')
+    transformers = pytest.importorskip('transformers')
+    model = tuned(family, name, **CASES[family, name])
+    export.write(model, tmp_path / 'out', family=family)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')
+    loader = getattr(transformers, f'AutoModelFor{AUTO[name]}')
+    other, said = loader.from_pretrained(tmp_path / 'out', output_loading_info=True)
+    assert not said['missing_keys'] and not said['unexpected_keys']
+    rows = model.kind.rows(
+        predicting.reader(model), examined.tasks.Examples(*asked(name))
+    )
+    texts = [tokenizer.decode(row.tokens, skip_special_tokens=True) for row in rows]
+    batch = tokenizer(texts, return_tensors='pt', padding=True)
+    batch.pop('token_type_ids', None)
+    wanted = predicting.outputs(model, model.kind, rows)
+    with torch.no_grad():
+        found = other.eval()(**batch)
+    if name == 'spans':
+        logits = torch.stack([found.start_logits, found.end_logits], dim=-1)
+    else:
+        logits = found.logits
+    for row, ids, one, ours in zip(rows, batch['input_ids'], logits, wanted):
+        count = len(row.tokens)
+        assert ids[:count].tolist() == row.tokens.tolist()
+        if name in ('tags', 'spans'):
+            one, ours = one[:count], ours[:count]
+        assert_allclose(one.numpy(), ours, atol=1e-4)
+    if name == 'labels':
+        pipeline = transformers.pipeline(
+            'text-classification', model=str(tmp_path / 'out')
+        )
+        labels_of = [answer['label'] for answer in model.predict(TEXTS)]
+        assert [one['label'] for one in pipeline(TEXTS)] == labels_of
+    if name == 'scores':
+        assert other.config.problem_type == 'regression' and other.config.num_labels == 1
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize('kind', ['SequenceClassification', 'TokenClassification'])
+@pytest.mark.parametrize('family', ['Bert', 'Roberta', 'ModernBert', 'EuroBert'])
+def test_a_model_of_transformers_predicts_as_there(tmp_path, family, kind):
+    torch = pytest.importorskip('torch')
+    transformers = pytest.importorskip('transformers')
+    bundled = tokenizers.load(tokenizers.BUNDLED)
+    torch.manual_seed(0)
+    config = getattr(transformers, f'{family}Config')(
+        vocab_size=bundled.vocab_size,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=64,
+        pad_token_id=bundled.pad_id,
+        bos_token_id=bundled.bos_id,
+        eos_token_id=bundled.eos_id,
+        id2label=dict(enumerate(NAMES)),
+        initializer_range=0.3,
+        # That of the scores of tokens, its default, is none of ours.
+        **(dict(classifier_pooling='mean') if family == 'EuroBert' else {}),
+    )
+    other = getattr(transformers, f'{family}For{kind}')(config).eval()
+    other.save_pretrained(tmp_path)
+    bundled.save(tmp_path / 'tokenizer.json')
+    model = load.load(f'hf:{tmp_path}')
+    ends = dict(begin=(bundled.bos_id,), end=(bundled.eos_id,))
+    model = dataclasses.replace(model, **ends)
+    is_tags = kind == 'TokenClassification'
+    assert isinstance(model.kind, tags.Tags if is_tags else labels.Labels)
+    for text, words in zip(TEXTS, WORDS):
+        (row,) = model.kind.rows(
+            predicting.reader(model),
+            examined.tasks.Examples([words if is_tags else text]),
+        )
+        with torch.no_grad():
+            found = other(input_ids=torch.tensor(row.tokens[None]).long()).logits[0]
+        shares = found.softmax(-1).numpy()
+        (answer,) = model.predict([words if is_tags else text])
+        if is_tags:
+            first = [int(np.argmax(row.notes == i)) for i in range(len(words))]
+            assert answer['tags'] == [NAMES[shares[i].argmax()] for i in first]
+            wanted = [shares[i].max() for i in first]
+            assert_allclose(answer['probabilities'], wanted, atol=1e-5)
+        else:
+            assert_allclose(list(answer['probabilities'].values()), shares, atol=1e-5)
