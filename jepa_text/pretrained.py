@@ -121,14 +121,15 @@ class Pretrained:
         score, tags or a span, with probabilities; each kind says what (kinds/).
 
         For tags a text is a list of words. Raises ValueError for a model that was not
-        fine-tuned, and for a text without tokens.
+        fine-tuned, for a text without tokens, and for texts that are not as the kind
+        reads them.
         """
         if self.kind is None:
             raise ValueError(
                 f'{self.name or "The model"} was fine-tuned to answer nothing: '
                 'jepa-text finetune makes such a model.'
             )
-        asked = base.Asked(list(first), None if second is None else list(second))
+        asked = base.asked(self.kind, first, second)
         return predicting.answers(self, self.kind, asked, max_length)
 
     def ends(self):

@@ -6,6 +6,7 @@ from jepa_text.config import ranges
 from jepa_text.config.schema import field, section
 from jepa_text.evaluation import grid
 from jepa_text.kinds import base
+from jepa_text.models import pooling
 
 # Of arXiv 2507.00994, section 3: 6 learning rates x 5 seeds.
 LEARNING_RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4)
@@ -28,7 +29,11 @@ class Finetuning:
     layers: int | None = field(
         None, 'of the encoder, the last ones, are trained; 0: the head alone', minimum=0
     )
-    pool: str = field('mean', 'of the hidden states, for labels and scores')
+    pool: str = field(
+        'mean',
+        'of the hidden states, for labels and scores',
+        choices=tuple(pooling.POOLINGS),
+    )
     act: str = field(
         'gelu',
         "of the layer before the classes of texts; 'gelu_norm': and of tags and spans, "

@@ -105,7 +105,7 @@ class Grid:
         self.tx = recipe.optimizer()
         encoder, params = _arranged(model, recipe)
         self.network = Network(encoder, kind)
-        self.trained, self.frozen = _split(params, encoder.depth, recipe.layers)
+        self.trained, self.frozen = _split(params, recipe.layers)
         self._step = functools.lru_cache(self._compiled)
 
     def head(self, seed):
@@ -223,11 +223,21 @@ def _cast(params, recipe):
     return jax.tree.map(lambda x: jnp.asarray(x, dtype), params)
 
 
-def _split(params, depth, layers):
-    """({'encoder': what is trained}, {'encoder': what is frozen})."""
+def _split(params, layers):
+    """({'encoder': what is trained}, {'encoder': what is frozen}); ValueError for more
+    layers than there are."""
     if layers is None:
         return {'encoder': params}, {'encoder': {}}
-    names = {f'layer_{i}' for i in range(depth - layers, depth)}
+    stack = [name for name in params if name.startswith('layer_')]
+    stack.sort(key=lambda name: int(name.removeprefix('layer_')))
+    # ModernBERT's first is not one of the stack.
+    stack = [name for name in ('first',) if name in params] + stack
+    if layers > len(stack):
+        raise ValueError(
+            f'layers={layers}: the encoder has {len(stack)}. Give at most as many, or '
+            'None to train the embeddings, too.'
+        )
+    names = set(stack[len(stack) - layers :])
     if layers:
         names |= {name for name in params if 'norm' in name and 'embed' not in name}
     trained = {name: value for name, value in params.items() if name in names}

@@ -51,7 +51,9 @@ def finetune(config, workdir):
         )
     described = results.plain({**examination.config_of(member), **made.outcome})
     network, params = examination.grid.network, made.params
-    model = dataclasses.replace(model, network=network, params=params, causal=False)
+    # In rows as long as those that it was measured with.
+    made_of = dict(network=network, params=params, length=examination.max_length)
+    model = dataclasses.replace(model, **made_of, causal=False)
     if examination.kind.name == vectors.Vectors.name:
         model = dataclasses.replace(model, pool=examination.kind.pool, normalize=True)
     kept.write(folder, model, examination.kind, described)

@@ -83,6 +83,30 @@ class Asked(NamedTuple):
     target: None = None
 
 
+def asked(kind, first, second=None):
+    """Asked of texts for a kind. Raises ValueError for texts that it would misread: one
+    text alone, sides of different lengths, a text where a list of words is read."""
+    if isinstance(first, str) or isinstance(second, str):
+        raise ValueError(
+            'One text was given where a list of texts is read: put it in [].'
+        )
+    first, second = list(first), None if second is None else list(second)
+    if second is not None and len(first) != len(second):
+        raise ValueError(
+            f'{len(first)} first texts, but {len(second)} second ones: pairs need as '
+            'many of both.'
+        )
+    if (kind.name == 'spans') > (second is not None):
+        raise ValueError('Spans are of contexts: give the questions, then the contexts.')
+    if kind.name == 'tags' and second is not None:
+        raise ValueError('Tags are of lists of words; they have no second texts.')
+    for text in first:
+        if isinstance(text, str) == (kind.name == 'tags'):
+            wanted = 'list of words' if kind.name == 'tags' else 'text'
+            raise ValueError(f'{text!r} is no {wanted}, of which {kind.name} are read.')
+    return Asked(first, second)
+
+
 class Kind:
     """The whole contract; a kind is a frozen dataclass, and its fields are JSON.
 

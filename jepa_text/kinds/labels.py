@@ -18,6 +18,11 @@ class _OfTexts(base.Kind):
     act: str = 'gelu'
     dropout: float = 0.0
 
+    def __post_init__(self):
+        if self.pool not in pooling.POOLINGS:
+            known = ', '.join(pooling.POOLINGS)
+            raise ValueError(f'pool={self.pool!r} does not exist; there are: {known}.')
+
     def rows(self, reader, examples):
         pooling.check(self.pool, reader.begin, (), reader.tokenizer.special_ids)
         texts = list(examples.first)
@@ -65,6 +70,7 @@ class Labels(_OfTexts):
     def _targets(self, value):
         if value is None:
             return {}
+        value = str(value)
         if value not in self.labels:
             known = ', '.join(map(repr, self.labels))
             raise ValueError(f'The label {value!r} is none of those learned: {known}.')

@@ -17,9 +17,15 @@ def answers(model, kind, examples, max_length=None):
 
 
 def reader(model, max_length=None):
-    """How a load.Pretrained reads, in rows of at most `max_length` tokens."""
+    """How a load.Pretrained reads, in rows of at most `max_length` tokens. Raises
+    ValueError for more than it reads, and for fewer than its special tokens take."""
     begin, end = model.ends()
-    length = model.length if max_length is None else min(max_length, model.length)
+    length = model.length if max_length is None else max_length
+    if length > model.length:
+        raise ValueError(
+            f'max_length={max_length}, but {model.name or "the model"} reads at most '
+            f'{model.length} tokens: give that or fewer.'
+        )
     return base.Reader(model.tokenizer, begin, end, length)
 
 

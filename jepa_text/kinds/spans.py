@@ -67,6 +67,10 @@ class Spans(base.Kind):
 
     def _windows(self, reader, index, question, context, answers):
         ids, offsets = context
+        if not len(ids):
+            raise ValueError(
+                f'context {index} has no tokens to read: leave its question out.'
+            )
         room = reader.room - len(question)
         if room < min(MIN_CONTEXT, len(ids)):
             raise ValueError(
@@ -75,6 +79,11 @@ class Spans(base.Kind):
                 'larger max_length, or leave the question out.'
             )
         gold = _tokens_of(answers[0], offsets) if answers else ()
+        if answers and not gold:
+            raise ValueError(
+                f'example {index}: the answer {answers[0]!r} has no token of its '
+                'context. Mend its place, or give [] where there is no answer.'
+            )
         step = self.stride or len(ids)
         starts = [0]
         while starts[-1] + room < len(ids) and self.stride:

@@ -1,0 +1,153 @@
+"""What a kind would misread is refused before anything is trained or answered."""
+
+import dataclasses
+
+import examined
+import jax
+import numpy as np
+import pytest
+
+from jepa_text import load
+from jepa_text.config import resolve, schema
+from jepa_text.evaluation import config, finetune, grid, keep
+from jepa_text.evaluation import task as tasks
+from jepa_text.kinds import labels, predicting, spans, tags
+from jepa_text.models.network import Network
+
+LABELS = labels.Labels(labels=('land', 'sea'))
+
+
+def reader(length=64):
+    return predicting.reader(examined.model(), length)
+
+
+@pytest.mark.parametrize('pool', ['maen', 'mean-specials', ''])
+def test_a_misspelt_pooling_is_refused_at_once(pool):
+    with pytest.raises(ValueError, match=f'pool={pool!r} does not exist; .*mean, max'):
+        labels.Labels(labels=('a', 'b'), pool=pool)
+    with pytest.raises(ValueError, match='pool'):
+        schema.read(config.Finetuning, {'pool': pool})
+
+
+def test_an_act_that_does_not_exist_is_refused():
+    kind = tags.Tags(labels=('O', 'X'), act='relu')
+    with pytest.raises(ValueError, match="act='relu' does not exist; there are: 'gelu'"):
+        kind.modules(examined.model().network.encoder)
+
+
+@pytest.mark.parametrize(
+    'changes, says',
+    [
+        (dict(layers=3), 'layers=3: the encoder has 2'),
+        (dict(max_length=65), 'max_length=65, but toy reads at most 64 tokens'),
+        (dict(max_length=2), 'max_length=2 leaves no room'),
+        (dict(pool='position', act='gelu'), None),
+    ],
+)
+def test_settings_beyond_the_model_are_refused_before_training(changes, says):
+    settings = config.Finetuning(**changes)
+    if says is None:
+        finetune.Examination(examined.model(), examined.labeled(), settings)
+        return
+    with pytest.raises(ValueError, match=says):
+        finetune.Examination(examined.model(), examined.labeled(), settings)
+
+
+ASKED = [
+    (LABELS, ('whale', None), 'One text was given'),
+    (LABELS, (['a', 'b'], ['c']), '2 first texts, but 1 second'),
+    (LABELS, ([['a', 'b']], None), r"\['a', 'b'\] is no text"),
+    (tags.Tags(labels=('O', 'X')), (['a b'], None), "'a b' is no list of words"),
+    (tags.Tags(labels=('O', 'X')), ([['a']], ['b']), 'no second texts'),
+    (spans.Spans(), (['What?'], None), 'give the questions, then the contexts'),
+]
+
+
+@pytest.mark.parametrize('kind, texts, says', ASKED)
+def test_texts_that_would_be_misread_are_refused(kind, texts, says):
+    model = dataclasses.replace(examined.model(), kind=kind)
+    with pytest.raises(ValueError, match=says):
+        model.predict(*texts)
+
+
+def test_contexts_and_answers_without_tokens_are_named():
+    examples = tasks.Examples(['What?'] * 2, ['The whale.', ''], None)
+    with pytest.raises(ValueError, match='context 1 has no tokens'):
+        spans.Spans().rows(reader(), examples)
+    examples = tasks.Examples(['What?'], ['The whale.'], [[(0, '')]])
+    with pytest.raises(ValueError, match=r"example 0: the answer \(0, ''\) has no token"):
+        spans.Spans().rows(reader(), examples)
+
+
+ODD = ['', ' ', '\u200d', '\U0001f469\u200d\U0001f467', 'e\u0301\u0301', '<mask>', '\t']
+
+
+@pytest.mark.parametrize('learn', ['first', 'all'])
+@pytest.mark.parametrize('odd', [*ODD, 'whale' * 40])
+def test_odd_words_leave_the_others_their_tags(odd, learn):
+    """Logits that say each token's own tag are answered with the tags of the words."""
+    words = ['the', odd, 'sea', odd, '.']
+    kind = tags.Tags(labels=('O', 'X', 'Y'), learn=learn)
+    examples = tasks.Examples([words], None, [['X', 'O', 'Y', 'O', 'X']])
+    (row,) = kind.rows(reader(), examples)
+    assert len(row.tokens) <= 64
+    logits_LC = np.zeros((len(row.tokens), 3))
+    for word, tag in enumerate(examples.target[0]):
+        logits_LC[row.notes == word, kind.labels.index(tag)] = 9.0
+    (answer,) = kind.answers([logits_LC], [row], examples)
+    seen = [word in row.notes for word in range(5)]
+    wanted = [tag if there else 'O' for tag, there in zip(examples.target[0], seen)]
+    assert answer['tags'] == wanted and answer['words'] == words
+    assert seen[0] and (seen == [True, seen[1], True, seen[3], True] or len(odd) > 99)
+
+
+@pytest.mark.parametrize('context', ['a', 'Sea', '\U0001f40b', 'x y'])
+def test_answers_at_the_very_end_and_of_one_token_are_found(context):
+    kind = spans.Spans(stride=4)
+    for start in range(len(context)):
+        target = [[(start, context[start:])]] if context[start:].strip() else [[]]
+        examples = tasks.Examples(['?'], [context], target)
+        rows = kind.rows(reader(), examples)
+        outputs = []
+        for row in rows:
+            logits_L2 = np.zeros((len(row.tokens), 2))
+            logits_L2[row.targets['start'], 0] = logits_L2[row.targets['stop'], 1] = 9
+            outputs.append(logits_L2)
+        (found,) = kind.answers(outputs, rows, examples)
+        assert found['text'].endswith(context[start:].strip())
+
+
+@pytest.mark.parametrize('scan', [True, False])
+@pytest.mark.parametrize('layers', [0, 1, 3])
+def test_of_modernbert_the_last_layers_are_trained_the_first_too(layers, scan):
+    """Its first layer is not one of the stack."""
+    model = examined.model()
+    section = dict(name='modernbert', width=16, depth=3, heads=2, ffn_width=16, scan=scan)
+    encoder = resolve.build('models', section, vocab_size=model.tokenizer.vocab_size)
+    network = Network(encoder, model.network.objective)
+    params = jax.eval_shape(lambda: network.init(0))
+    params = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), params)
+    model = dataclasses.replace(model, network=network, params=params)
+    made = grid.Grid(model, LABELS, grid.Recipe(steps=1, layers=layers))
+    names = ['first', 'layer_0', 'layer_1']
+    trained = set(made.trained['encoder'])
+    assert trained - {'norm'} == set(names[3 - layers :])
+    assert ('norm' in trained) == bool(layers) and 'embedding' in made.frozen['encoder']
+
+
+def test_what_is_kept_reads_rows_as_long_as_those_it_was_measured_with(tmp_path):
+    examined.saved(tmp_path / 'toy')
+    task = dict(name='labeled', path=str(examined.file_of(tmp_path)))
+    given = dict(model=str(tmp_path / 'toy'), task=task)
+    settings = dict(steps=1, batch_size=4, layers=0, max_length=5)
+    keep.finetune({**given, 'finetuning': settings}, tmp_path / 'out')
+    model = load.load(tmp_path / 'out')
+    assert model.length == 5
+    one, other = model.predict(['the sea and more words', 'the sea and no law'])
+    assert one == other
+
+
+def test_numbers_may_be_labels():
+    kind = labels.Labels(labels=('0', '1'))
+    (row,) = kind.rows(reader(), tasks.Examples(['x'], None, np.array([1])))
+    assert row.targets == {'label': 1}
