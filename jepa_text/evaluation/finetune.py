@@ -152,9 +152,23 @@ def kind_of(task, settings):
         given |= {'stride': 0}
     if task.template:
         given |= {'template': task.template}
+    if task.kind == 'scores':
+        _check_scores(task)
     if task.kind in ('labels', 'tags'):
         given |= {'labels': _labels(task)}
     return kept.KINDS[task.kind](**given)
+
+
+def _check_scores(task):
+    """Raises ValueError for a split whose numbers are all equal."""
+    for split in ('train', 'validation', 'test'):
+        target_N = getattr(task, split).target
+        if np.ptp(target_N) == 0:
+            raise ValueError(
+                f'{task.name}: all {len(target_N)} scores of the {split} set are '
+                f'{target_N[0]}, which nothing correlates with. Name another field, or '
+                f'give a larger file `{split}`.'
+            )
 
 
 def _labels(task):

@@ -147,6 +147,19 @@ def test_what_is_kept_reads_rows_as_long_as_those_it_was_measured_with(tmp_path)
     assert one == other
 
 
+@pytest.mark.parametrize('split', ['train', 'validation', 'test'])
+def test_scores_that_are_all_equal_are_refused_before_training(split):
+    task = examined.labeled()
+    parts = {}
+    for name in ('train', 'validation', 'test'):
+        part = getattr(task, name)
+        target = np.zeros(len(part)) if name == split else np.arange(len(part)) / 3
+        parts[name] = dataclasses.replace(part, target=target)
+    task = dataclasses.replace(task, kind='scores', metric='spearman', **parts)
+    with pytest.raises(ValueError, match=f'scores of the {split} set are 0.0'):
+        finetune.Examination(examined.model(), task, config.Finetuning())
+
+
 def test_numbers_may_be_labels():
     kind = labels.Labels(labels=('0', '1'))
     (row,) = kind.rows(reader(), tasks.Examples(['x'], None, np.array([1])))
