@@ -136,7 +136,7 @@ def write(
     pooling.check(model.pool, model.ends()[0], (), model.tokenizer.special_ids)
     encoder = model.network.encoder
     family = family or outgoing.usual_family(encoder, model.causal, origin)
-    if task is None and model.kind is not None:
+    if task is None and model.params.get(base.HEAD):
         task = exported.head_of(model.kind, model.params[base.HEAD])
     if task is not None:
         # First of all: does the family have its layers?

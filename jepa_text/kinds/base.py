@@ -96,8 +96,10 @@ def asked(kind, first, second=None):
             f'{len(first)} first texts, but {len(second)} second ones: pairs need as '
             'many of both.'
         )
-    if (kind.name == 'spans') > (second is not None):
+    if kind.name == 'spans' and second is None:
         raise ValueError('Spans are of contexts: give the questions, then the contexts.')
+    if kind.name == 'retrieval' and second is None:
+        raise ValueError('The model gives vectors of texts: take encode, not predict.')
     if kind.name == 'tags' and second is not None:
         raise ValueError('Tags are of lists of words; they have no second texts.')
     for text in first:

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from jepa_text import export, load, main
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
-from jepa_text.kinds import exported, kept, labels, predicting, spans, tags
+from jepa_text.kinds import exported, kept, labels, predicting, spans, tags, vectors
 from jepa_text.models.network import Network
 
 TEXTS = ['Call me Ishmael.', 'Some years ago, never mind how long precisely!', 'a']
@@ -199,6 +199,20 @@ def test_the_command_exports_what_finetune_kept(tmp_path, capsys):
     assert "task='sea'" in text and '| accuracy | 0.7500 |' in text
     assert 'pipeline_tag: text-classification' in text and '- from runs/a' in text
     alike(load.load(f'hf:{out}').predict(TEXTS), model.predict(TEXTS))
+
+
+def test_what_gives_vectors_has_no_head_and_is_its_encoder(tmp_path):
+    plain = tuned('eurobert', 'labels')
+    kind = vectors.Vectors(pool='mean')
+    params = {'encoder': plain.params['encoder'], 'task_head': {}}
+    network = Network(plain.network.encoder, kind)
+    changes = dict(network=network, params=params, kind=kind, normalize=True)
+    model = dataclasses.replace(plain, **changes)
+    assert export.write(model, tmp_path / 'out')['architecture'] == 'EuroBertModel'
+    again = load.load(f'hf:{tmp_path / "out"}')
+    assert_allclose(again.encode(TEXTS), model.encode(TEXTS), atol=1e-5)
+    with pytest.raises(ValueError, match='take encode, not predict'):
+        model.predict(TEXTS)
 
 
 def test_another_head_in_the_folder_is_noticed(tmp_path):
