@@ -72,6 +72,7 @@ def value(results, **wanted):
     return row['value']
 
 
+@pytest.mark.slow
 def test_controls_read_what_the_model_reads(results):
     """The class stands behind the cut: TF-IDF of the whole texts alone can know it."""
     probe = dict(metric='probe_accuracy')

@@ -100,6 +100,7 @@ def test_more_seeds_keep_what_is_there(place, done):
     assert {name: after[name] for name in before} == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('width', [2, 4])
 def test_the_width_moves_no_metric_by_more_than_two_examples(place, done, width):
     found = evaluate.evaluate(config(place, width=width), place / f'width-{width}')

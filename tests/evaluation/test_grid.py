@@ -50,7 +50,9 @@ def test_the_rate_rises_and_falls_in_lines():
     assert grid.Recipe(steps=1).factors().tolist() == [1.0]
 
 
-@pytest.mark.parametrize('width', [2, 3, 4])
+@pytest.mark.parametrize(
+    'width', [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4))]
+)
 def test_a_member_among_others_is_the_member_alone(rows, width):
     """Width 3 is filled up, 4 is spread over four devices. Clipping is on."""
     together = trained(rows, MEMBERS, width, clip_norm=0.5)
@@ -122,6 +124,7 @@ def test_frozen_layers_have_no_backward_pass(rows):
     assert counts[0] > 1.4 * counts[1] > 1.4 * 1.4 * counts[2]
 
 
+@pytest.mark.slow
 def test_pure_bfloat16_leaves_small_updates_without_effect(rows):
     """2507.00994's fine-tuning: at 1e-5 most weights of about 0.02 never move."""
     moved = {}

@@ -236,6 +236,7 @@ def plain(name, **options):
     return build(**options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     'name, make, remats',
     [

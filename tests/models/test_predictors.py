@@ -57,6 +57,7 @@ def predicted(name):
     return both(context_BKD)
 
 
+@pytest.mark.slow
 def test_a_kernel_of_runs_sees_the_whole_context(monkeypatch):
     monkeypatch.setitem(attention.BACKENDS, 'cudnn', kernel(in_runs))
     monkeypatch.setattr(attention, 'why_not', lambda name, request: '')
@@ -94,6 +95,7 @@ def test_the_configs_backend_reaches_the_predictor(name):
     assert set(seen.values()) == {'blockwise'}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('model', ['modernbert', 'transformer'])
 def test_windows_of_a_context_are_measured_in_positions(model):
     """A row that is cut out of another is read as there, the rest being out of sight."""

@@ -503,6 +503,7 @@ def test_bad_settings_are_named(name, section, words):
         build(name, **section)
 
 
+@pytest.mark.slow
 def test_ijepa_reads_nothing_of_what_it_predicts():
     """The latent prediction does not change when the tokens at the targets do."""
     objective = build('ijepa', masks=2)

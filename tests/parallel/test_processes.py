@@ -269,6 +269,7 @@ def test_all_talk_goes_through_the_file_that_guards_it():
     assert talks == ['parallel/processes.py']
 
 
+@pytest.mark.slow
 def test_orbax_which_meets_the_others_too_is_not_called_within_a_block(
     folder, tmp_path, monkeypatch
 ):

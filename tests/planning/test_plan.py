@@ -57,6 +57,7 @@ def flops_of_2507_00994(objective, size):
     return encoder + flops_of(f'clm,{size}')['lm_head']
 
 
+@pytest.mark.slow
 def test_hours_of_one_row_of_the_paper_predict_another(study):
     """arXiv 2507.00994 has 16,000 hours for 120,000 steps at 610M: the MFU of the table
     is fitted to that, so it comes out by itself. What it predicts are the 81,000 hours

@@ -204,6 +204,7 @@ def test_nothing_is_trained_on_a_machine_that_computes_wrongly(broken, tmp_path)
     assert not folder.exists()
 
 
+@pytest.mark.slow
 @only_where_known
 def test_the_command_refuses_when_its_user_wants_the_fusions(tmp_path):
     (tmp_path / 'config.py').write_text(

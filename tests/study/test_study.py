@@ -142,6 +142,7 @@ def own_text(tmp_path_factory):
     return config, folder
 
 
+@pytest.mark.slow
 def test_a_study_of_text_without_fields_has_probes_with_controls(own_text, capsys):
     config, folder = own_text
     found = study.study(config, folder / 'out')

@@ -40,6 +40,7 @@ def total_flops(config):
     return sum(cost * count for cost, count in zip(costs, steps)), max(costs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', LATENT)
 def test_flops_are_equal_within_a_step(name, folder, tmp_path):
     model = dict(name='transformer', preset='tiny', depth=3)

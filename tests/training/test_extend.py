@@ -33,6 +33,7 @@ def series(workdir, name):
     return dict(zip(*metrics.series(metrics.read(workdir), name)))
 
 
+@pytest.mark.slow
 def test_a_longer_run_goes_on_and_says_so(folder, tmp_path, capsys):
     first = dict(steps=2, objective=dict(name='clm'))
     run(folder, tmp_path, 4, phases=(first, MLM))
@@ -61,6 +62,7 @@ def test_a_longer_run_goes_on_and_says_so(folder, tmp_path, capsys):
     assert saved['phases'][0] == first and saved['steps'] == 12
 
 
+@pytest.mark.slow
 def test_without_a_decay_it_is_the_straight_run(folder, tmp_path, capsys):
     constant = dict(name='constant', value=1e-2)
     run(folder, tmp_path / 'straight', 5, constant)

@@ -64,6 +64,7 @@ def heldout_of(log):
     return {key: value for line in log for key, value in line.items()}
 
 
+@pytest.mark.slow
 def test_mntp_is_scored_as_it_predicts(folder, tmp_path):
     """What a run has all but learned is as little on held-out rows of the same text."""
     steps = 60
@@ -184,6 +185,7 @@ class Wordless(Objective):
         return jnp.mean(hidden_BLD**2), {}, {}
 
 
+@pytest.mark.slow
 def test_a_run_without_words_is_told_and_goes_on(folder, tmp_path, monkeypatch, capsys):
     """Its phase is not scored, in words; the phase that names tokens is."""
     monkeypatch.setattr(mntp, 'make', lambda tokenizer, length, steps: Wordless())

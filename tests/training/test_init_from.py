@@ -95,6 +95,7 @@ def same(one, other):
         assert_array_equal(leaf, other[path], err_msg=path)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_another_ended(folder, old, tmp_path, capsys):
     """What begins measures what CLM measured at its end, on the same rows."""
     made, state = begun(config_of(folder, old), tmp_path / 'new')
@@ -318,6 +319,7 @@ def test_where_a_masked_token_is_named(section, shift):
     assert objective.token_objective.shift == shift
 
 
+@pytest.mark.slow
 def test_a_run_of_clm_is_read_causally(folder, old, tmp_path):
     """By load as by what is exported; words are then named one before them."""
     model, (exported, _) = load.load(old), export.of_run(old)
@@ -447,6 +449,7 @@ SLOW = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name, scan', [('adamw', False), *SLOW])
 def test_moments_are_kept_with_another_scan(folder, old, tmp_path, name, scan):
     """They take a step as the start itself would, but for rounding."""

@@ -122,6 +122,7 @@ def learned(after, before):
     return {name for name in names if not np.array_equal(after[name], before[name])}
 
 
+@pytest.mark.slow
 def test_microbatches_save_memory_in_steps_with_a_diagnostics_too():
     def taken(accumulate):
         run = setup('hybrid', accumulate, diagnostics_every=1, optimizer=dict(name='sgd'))
@@ -317,6 +318,7 @@ def test_entering_a_phase_keeps_what_it_can():
     assert back.target is None and set(back.params) == {'encoder', 'lm_head'}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name, b2', [('adamw', 0.999), ('muon', 0.95)])
 def test_what_is_new_after_a_switch_first_moves_by_the_rate(name, b2):
     """And so does what begins anew; all else goes on."""
@@ -367,6 +369,7 @@ def test_state_is_all_there_is():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('section', ['hybrid', 'ijepa', 'sentence'])
 def test_the_diagnostics_is_at_the_gradient_of_each_loss(section):
     run = setup(section, diagnostics_every=1)

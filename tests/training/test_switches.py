@@ -155,6 +155,7 @@ def test_a_tied_head_that_gets_a_kernel_starts_as_the_embedding(folder):
     assert switches.begun_anew(built, built.phases[1]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('before', [HYBRID, {**IJEPA, 'predictor_width': 32}, IJEPA])
 def test_a_predictor_of_other_shapes_begins_anew(folder, before):
     state, built = entered(before, IJEPA, folder=folder)

@@ -242,6 +242,7 @@ def watched(folder, **changes):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     'balance, every',
     [(0.95, 0), (dict(name='normalized', weight=0.97), 2)],
@@ -259,6 +260,7 @@ def test_a_healthy_run_is_not_stopped_for_collapse(
     assert ('jepa/rank_share' in logged) == bool(every)
 
 
+@pytest.mark.slow
 def test_a_collapsed_run_is_stopped_where_it_is_measured(folder, tmp_path, monkeypatch):
     monkeypatch.setattr('jepa_text.objectives.latent.diagnostics.MIN_RANK', 1.1)
     unseen = watched(folder, balance=0.5, every=0)
