@@ -74,6 +74,11 @@ class Config:
     learning_rates: tuple[float, ...] = field(LEARNING_RATES, 'of the grid')
     seeds: int = field(5, 'of the grid: 0 and on; 5 at least for a verdict', minimum=1)
     finetuning: Finetuning = section(Finetuning, 'how each member is trained')
+    controls: tuple[str, ...] = field(
+        ('words',),
+        'beside the models: of words, and each model at random initialization',
+        choices=('words', 'untrained'),
+    )
     select_by: str = field(
         'standard', 'definition of the metric', choices=('standard', 'paper')
     )

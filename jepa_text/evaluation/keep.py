@@ -10,7 +10,7 @@ from pathlib import Path
 from jepa_text import load
 from jepa_text.config import schema
 from jepa_text.config.schema import field, section
-from jepa_text.evaluation import evaluate, grid, results
+from jepa_text.evaluation import examiner, grid, results
 from jepa_text.evaluation.config import Finetuning
 from jepa_text.files import paths
 from jepa_text.kinds import kept, vectors
@@ -38,10 +38,10 @@ def finetune(config, workdir):
     config = schema.read(Config, schema.plain(config))
     folder = Path(paths.local('The workdir', workdir))
     kept.check_free(folder)
-    task = evaluate.task_of(config.task)
+    task = examiner.task_of(config.task)
     model = load.load(config.model)
     model = dataclasses.replace(model, name=config.model)
-    examination = evaluate.examination_of(model, task, config.finetuning)
+    examination = examiner.examination_of(model, task, config.finetuning)
     member = grid.Member(config.learning_rate, config.seed)
     ((_, made),) = examination.run([member], tell=_teller(examination.recipe.steps))
     if made.outcome['status'] == 'not finite':

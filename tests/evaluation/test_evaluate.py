@@ -1,5 +1,6 @@
 """Models x tasks x members: each once, resumed member by member, measured both ways."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from jepa_text import load
 from jepa_text.config import config_file
 from jepa_text.evaluation import config as settings
-from jepa_text.evaluation import evaluate, finetune, grid, keep, results
+from jepa_text.evaluation import evaluate, examiner, finetune, grid, keep, results
 from jepa_text.evaluation import task as tasks
 
 FAST = dict(steps=4, batch_size=8)
@@ -31,7 +32,8 @@ def place(tmp_path_factory):
 def config(place, **changes):
     task = dict(name='labeled', path=str(place / 'sea.jsonl'))
     given = dict(models=(str(place / 'toy'),), tasks=(task,), finetuning=FAST)
-    return {**given, 'learning_rates': (1e-3, 3e-3), 'seeds': 2, **changes}
+    given |= dict(learning_rates=(1e-3, 3e-3), seeds=2, controls=())
+    return {**given, **changes}
 
 
 @pytest.fixture(scope='module')
@@ -114,6 +116,28 @@ def test_the_width_moves_no_metric_by_more_than_two_examples(place, done, width)
         assert abs(difference) * one['examples'][2] <= 2
 
 
+def test_controls_stand_beside_the_models(place):
+    """Those of words, and the untrained encoder through the same grid."""
+    asked = config(place, controls=('words', 'untrained'), learning_rates=(3e-3,))
+    found = evaluate.evaluate(asked, place / 'controls')
+    told = {line['model']: line.get('control') for line in found['lines']}
+    toy = str(place / 'toy')
+    assert told == {
+        toy: None,
+        f'{toy}, untrained': 'untrained',
+        f'{toy}, bag of embeddings': 'bag of embeddings',
+        'TF-IDF': 'TF-IDF',
+        'largest class': 'largest class',
+    }
+    # The word that tells is there to be counted.
+    values = {line['model']: line['test']['standard'] for line in found['lines']}
+    assert values['TF-IDF']['accuracy'] > 0.9 > values['largest class']['accuracy']
+    page = (place / 'controls' / 'evaluation.html').read_text()
+    assert 'untrained' in page and str(place) not in page
+    again = evaluate.evaluate(asked, place / 'controls')
+    assert again['lines'] == found['lines']
+
+
 def test_a_dry_run_says_what_it_would_do_and_writes_nothing(place, capsys):
     assert evaluate.evaluate(config(place), place / 'dry', dry_run=True) is None
     assert '4 members are left to be trained, 16 steps' in capsys.readouterr().out
@@ -156,7 +180,7 @@ def test_a_diverged_member_is_recorded_and_the_rest_go_on(place):
 def test_what_cannot_be_learned_is_refused(place):
     task = examined.labeled()
     same = tasks.Examples(task.train.first, None, np.array(['sea'] * 64))
-    task = evaluate.dataclasses.replace(task, train=same)
+    task = dataclasses.replace(task, train=same)
     with pytest.raises(ValueError, match="all training examples say 'sea'"):
         finetune.Examination(examined.model(), task, settings.Finetuning())
     with pytest.raises(ValueError, match='two of the 2 tasks|have one name'):
@@ -177,7 +201,7 @@ def test_a_member_is_kept_and_answers_as_it_was_measured(place, capsys):
     answers = model.predict(['the old whale', 'law and tax'])
     assert all(sum(one['probabilities'].values()) == pytest.approx(1) for one in answers)
     made = json.loads((place / 'kept' / 'task.json').read_text())['made']
-    task = evaluate.task_of(given['task'])
+    task = examiner.task_of(given['task'])
     said = [one['label'] for one in model.predict(task.test.first)]
     accuracy = np.mean(np.array(said) == task.test.target)
     assert made['test']['standard']['accuracy'] == pytest.approx(accuracy)

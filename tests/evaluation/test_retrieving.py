@@ -91,6 +91,10 @@ def test_a_folder_of_judged_documents_is_examined(tmp_path):
         ),
         tmp_path / 'out',
     )
-    (line,) = found['lines']
-    assert line['kind'] == 'retrieval' and line['examples'] == [20, 10, 10]
-    assert 0 <= line['test']['standard']['recall@100'] <= 1
+    lines = {line['model']: line for line in found['lines']}
+    assert set(lines) == {str(tmp_path / 'toy'), 'TF-IDF', 'BM25'}
+    for line in lines.values():
+        assert line['kind'] == 'retrieval' and line['examples'] == [20, 10, 10]
+        assert 0 <= line['test']['standard']['recall@100'] <= 1
+    # Its words are all that a document is about.
+    assert lines['BM25']['test']['standard']['ndcg@10'] > 0.9

@@ -1,0 +1,179 @@
+"""One model and one task at a time: trained, measured, and written as lines."""
+
+import dataclasses
+import time
+
+import numpy as np
+
+from jepa_text import load
+from jepa_text.evaluation import (
+    baselines,
+    controls,
+    finetune,
+    results,
+    retrieval,
+    retrieving,
+    word_ranking,
+)
+from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation.metrics import ranking
+from jepa_text.evaluation.tasks import build
+
+CONTROLS = 'controls'
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Members of one model and task that are trained together; `item` is their name among
+    the claims, and another one with another config.
+
+    control    '' of the models, 'untrained', or CONTROLS, which has no members; of these
+               the `first` has those, too, that need no model
+    """
+
+    item: str
+    path: str
+    model: str
+    task: str
+    members: tuple
+    control: str = ''
+    first: bool = False
+
+    @property
+    def lines(self):
+        """How many lines it makes, at least."""
+        return len(self.members) or 1
+
+
+def task_of(section):
+    """The task of a section, with a validation set."""
+    task = build(section)
+    return task if ranks(task) else tasks.with_validation(task)
+
+
+def examination_of(model, task, settings):
+    """What trains and measures a load.Pretrained on a task."""
+    kind = retrieving.Examination if ranks(task) else finetune.Examination
+    return kind(model, task, settings)
+
+
+def ranks(task):
+    """Is it a retrieval.Retrieval?"""
+    return isinstance(task, retrieval.Retrieval)
+
+
+def sizes_of(task):
+    """(examples that are learned from, that choose, that are scored)."""
+    if ranks(task):
+        return len(task.pairs), len(task.validation_qrels or ()), len(task.qrels)
+    return len(task.train), len(task.validation), len(task.test)
+
+
+def shared(task):
+    """(its name, test examples, how many of them have a text that is trained on)."""
+    count = retrieval.shared_texts if ranks(task) else tasks.shared_texts
+    return task.name, sizes_of(task)[2], count(task)
+
+
+def sampled(task, config):
+    """The task with as many examples as the config asks for, drawn by seed 0."""
+    learned, _, scored = sizes_of(task)
+    learned, scored = config.train or learned, config.test or scored
+    if not ranks(task):
+        return tasks.sample(task, learned, scored, 0)
+    order = np.random.default_rng(0).permutation(len(task.pairs))[:learned]
+    names = list(task.qrels)
+    kept = np.random.default_rng(0).permutation(len(names))[:scored]
+    return dataclasses.replace(
+        task,
+        pairs=[task.pairs[i] for i in np.sort(order)],
+        qrels={names[i]: task.qrels[names[i]] for i in np.sort(kept)},
+    )
+
+
+class Examiner:
+    """One model and task at a time, which stay until others are asked for."""
+
+    def __init__(self, config, made, folder, told):
+        self.config, self.tasks, self.folder = config, made, folder
+        self.told = told
+        self._now, self._model, self._made = (None, None), None, None
+
+    def run(self, group):
+        """[(config, outcome, per_instance, predictions)] of each member, or control, as
+        results.write takes them."""
+        examination = self._examination(group)
+        if group.control == CONTROLS:
+            return self._controls(group, examination)
+        width, found = len(group.members), []
+        how = {'width': width, 'how': 'vmap' if width > 1 else 'map', 'item': group.item}
+        how |= {'control': group.control} if group.control else {}
+        tell = self.told.group(group.model, group.task)
+        for member, made in examination.run(group.members, width, tell):
+            config = examination.config_of(member) | how
+            found.append((config, made.outcome, made.per_instance, made.predictions))
+        return found
+
+    def publish(self, group, found):
+        """Writes the lines of a group."""
+        for config, outcome, *side in found:
+            results.write(self.folder / results.FOLDER, config, outcome, *side)
+            count = 0 if group.control == CONTROLS else 1
+            self.told.done(group.model, group.task, count, _told(config, outcome))
+
+    def _controls(self, group, examination):
+        """Those of a model; what needs none is written beside the first."""
+        common = examination.config | {'item': group.item}
+        if ranks(examination.task):
+            return list(_of_words(examination, common)) if group.first else []
+        found = baselines.members(examination.task, common, examination.model)
+        return [one for one in found if group.first or one[0]['control'] == controls.BAG]
+
+    def _examination(self, group):
+        name = group.path if group.control == CONTROLS else group.model
+        if self._now[0] != name:
+            self._model = load.load(group.path)
+            if group.control == controls.UNTRAINED:
+                self._model = controls.untrained(self._model)
+            self._model = dataclasses.replace(self._model, name=name)
+        if self._now != (name, group.task):
+            task, settings = self.tasks[group.task], self.config.finetuning
+            self._made = examination_of(self._model, task, settings)
+            self._now = name, group.task
+        return self._made
+
+
+def _of_words(examination, common):
+    """TF-IDF and BM25 of a retrieval task, as results.write takes them."""
+    task, began = examination.task, time.monotonic()
+    found = word_ranking.runs(task.queries, task.corpus, retrieving.DEPTH)
+    for name, run in found.items():
+        measured = [
+            ranking.measure(qrels, {query: run.get(query, {}) for query in qrels})
+            for qrels in (task.validation_qrels, task.qrels)
+        ]
+        both = [{'standard': m.standard, 'paper': m.paper} for m in measured]
+        own = dict(model=name, model_revision=name, control=name)
+        config = {**common, **own, 'learning_rate': 0.0, 'seed': 0, 'steps': 0}
+        outcome = {
+            'status': 'done',
+            'validation': both[0],
+            'test': both[1],
+            'losses': [],
+            'seconds': round(time.monotonic() - began, 3),
+            'versions': {},
+        }
+        said = {query: run.get(query, {}) for query in task.qrels}
+        yield config, outcome, measured[1].per_instance, said
+
+
+def _told(config, outcome):
+    """A line on one member."""
+    who = f'{config["task"]}  {config["model"]}'
+    which = f'rate {config["learning_rate"]:g}  seed {config["seed"]}'
+    if outcome['test'] is None:
+        return f'{who}  {which}  {outcome["status"]}'
+    metric = config['metric']
+    value = outcome['test']['standard'].get(metric)
+    said = '' if value is None else f'{metric} {value:.4f}'
+    return f'{who}  {which}  {said}  {outcome["seconds"]:.0f} s  {outcome["status"]}'
