@@ -14,6 +14,7 @@ import tiny
 
 from jepa_text import load, main
 from jepa_text.config import resolve
+from jepa_text.evaluation import tasks
 from jepa_text.objectives.latent import balance
 from jepa_text.optim import schedules
 from jepa_text.planning import plan
@@ -132,6 +133,18 @@ def test_a_plan_counts_what_it_does_not_know(command, monkeypatch):
     assert rtd.flops['detector'] == 6 * width * rows * tiny.LENGTH
     assert rtd.flops['encoder'] == denoising.flops['encoder']
     assert rtd.memory.scores == 0 and denoising.memory.scores > 0
+
+
+def test_a_task_of_ones_own_is_taken_from_a_command_line():
+    task = tasks.build(tasks.section_of('my_lab.has_word'))
+    assert (task.name, task.kind) == ('has_whale', 'labels')
+    for side in (task.train, task.test):
+        asked = dict(zip(side.first, side.target))
+        assert set(asked.values()) == {'yes', 'no'}
+        assert all(
+            ('whale' in t.lower().split()) == (a == 'yes') for t, a in asked.items()
+        )
+    assert tasks.build({'name': 'my_lab.has_word', 'word': 'sea'}).name == 'has_sea'
 
 
 def test_others_are_made_by_their_names():

@@ -18,6 +18,8 @@ OTHERS = {
     'adapt': ('train', 'cpt', 'hf:NAME_OR_FOLDER,2k,mlm'),
     'study': ('study', 'quickstart', None),
     'analyze': ('analyze', 'analyze', 'models=runs/first'),
+    'evaluate': ('evaluate', 'evaluate', 'models=runs/first,tasks=mine.jsonl'),
+    'finetune': ('finetune', 'finetune', 'model=runs/first,task=mine.jsonl'),
     'benchmark': ('benchmark', 'benchmark', 'objectives'),
 }
 HEAD = '''"""{what}: to be edited.
