@@ -64,6 +64,9 @@ class Examination:
         examples = task.train, task.validation, task.test
         train, *rest = (self.kind.rows(reader, part) for part in examples)
         self.parts = dict(zip(('validation', 'test'), zip(examples[1:], rest)))
+        # What cannot be measured, or lacks a package for it, is told before training.
+        for part, rows in self.parts.values():
+            measure(task.kind, self.kind, part, rows, right(self.kind, part, rows))
         return train, list(map(len, examples))
 
     @functools.cached_property
@@ -206,6 +209,17 @@ def measure(kind_name, kind, examples, rows, answers):
         [one['no_answer'] for one in answers] if has_none else None,
         positions=(kind.gold(rows), [one['tokens'] for one in answers]),
     )
+
+
+def right(kind, examples, rows):
+    """Answers that say what people said."""
+    if kind.name != 'spans':
+        key = {'labels': 'label', 'scores': 'score', 'tags': 'tags'}[kind.name]
+        return [{key: str(x) if key == 'label' else x} for x in examples.target]
+    return [
+        {'text': one[0][1] if one else '', 'no_answer': 0.0, 'tokens': tokens}
+        for one, tokens in zip(examples.target, kind.gold(rows))
+    ]
 
 
 def collapsed(examples, answers):

@@ -161,7 +161,7 @@ class Grid:
 
     def _batch(self, rows, index_SB):
         chosen = [[rows[i] for i in index_B if i >= 0] for index_B in index_SB]
-        longest = max(map(self.kind.longest, chosen))
+        longest = max(map(self.kind.row_length, chosen))
         length, size = base.bucket(longest, self.maximum), index_SB.shape[1]
         parts = [self.kind.collate(part, size, length, self.pad_id) for part in chosen]
         return _spread(

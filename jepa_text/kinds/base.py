@@ -123,7 +123,7 @@ class Kind:
 
     name: str
 
-    def longest(self, rows):
+    def row_length(self, rows):
         """How many tokens the longest text of some rows has."""
         return max(len(row.tokens) for row in rows)
 

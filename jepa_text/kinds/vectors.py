@@ -32,7 +32,7 @@ class Vectors(base.Kind):
             for index, ((query, _), (document, _)) in enumerate(zip(*read))
         ]
 
-    def longest(self, rows):
+    def row_length(self, rows):
         return max(max(len(row.tokens), len(row.notes)) for row in rows)
 
     def collate(self, rows, size, length, pad_id):

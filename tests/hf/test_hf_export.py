@@ -17,7 +17,16 @@ from test_hf_import import tensors_of
 from jepa_text import export, load, main
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
-from jepa_text.hf import card, files, layout, names, outgoing, task_head, vocabulary
+from jepa_text.hf import (
+    card,
+    files,
+    layout,
+    names,
+    outgoing,
+    shards,
+    task_head,
+    vocabulary,
+)
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
 from jepa_text.report import frequencies
@@ -188,7 +197,7 @@ def test_nothing_is_overwritten_and_wrong_families_are_told(tmp_path):
 
 
 def test_an_export_that_reads_back_as_another_is_taken_back(tmp_path, monkeypatch):
-    monkeypatch.setattr(export.layout, 'joined', lambda parts, leaves: _first(leaves))
+    monkeypatch.setattr(shards.layout, 'joined', lambda parts, leaves: _first(leaves))
     with pytest.raises((RuntimeError, ValueError)):
         export.write(trained(), tmp_path / 'out')
     assert not list(tmp_path.iterdir())

@@ -160,6 +160,35 @@ def test_scores_that_are_all_equal_are_refused_before_training(split):
         finetune.Examination(examined.model(), task, config.Finetuning())
 
 
+def test_tags_that_cannot_be_measured_are_refused_before_training():
+    words = [['the', 'sea']] * 4
+    good = tasks.Examples(words, None, [['O', 'B-X']] * 4)
+    bad = tasks.Examples(words, None, [['O', 'I-X']] * 4)
+    given = dict(name='t', kind='tags', metric='entity_f1', train=good)
+    for parts in (dict(validation=bad, test=good), dict(validation=good, test=bad)):
+        with pytest.raises(ValueError, match="has 'I-X' after 'O'"):
+            task = tasks.Task(**given, **parts)
+            finetune.Examination(examined.model(), task, config.Finetuning())
+    finetune.Examination(
+        examined.model(),
+        tasks.Task(**given, validation=good, test=good),
+        config.Finetuning(),
+    )
+
+
+@pytest.mark.parametrize('rows', ['standard', 'paper'])
+def test_right_answers_are_measured_as_right(rows):
+    context, answer = 'The whale was white as snow.', (22, 'snow')
+    part = tasks.Examples(['What?'] * 4, [context] * 4, [[answer], []] * 2)
+    task = tasks.Task('s', 'spans', 'f1', part, part, validation=part)
+    settings = config.Finetuning(rows=rows)
+    made = finetune.Examination(examined.model(), task, settings)
+    examples, read = made.parts['test']
+    answers = finetune.right(made.kind, examples, read)
+    found = finetune.measure('spans', made.kind, examples, read, answers)
+    assert found.standard['f1'] in (1.0, 100.0) and len(answers) == 4
+
+
 def test_numbers_may_be_labels():
     kind = labels.Labels(labels=('0', '1'))
     (row,) = kind.rows(reader(), tasks.Examples(['x'], None, np.array([1])))
