@@ -87,6 +87,11 @@ class Config:
         'of the learning rate: one for all seeds, or one for each',
         choices=('pooled', 'per seed'),
     )
+    hub: dict = field(
+        {},
+        'benchmarks of the hub, for .eval_results of each model, as '
+        "{'sst2': {'id': 'nyu-mll/glue', 'task_id': 'sst2'}}",
+    )
     train: int = field(0, 'examples to learn from, drawn by seed; 0: all', minimum=0)
     test: int = field(0, 'examples to measure on; 0: all', minimum=0)
     width: int = field(

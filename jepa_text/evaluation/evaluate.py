@@ -11,6 +11,7 @@ The learning rate is chosen on validation only; what is reported is of the test 
 """
 
 import collections
+import datetime
 import itertools
 import json
 import re
@@ -180,6 +181,10 @@ def summarize(config, made, folder, failed=None):
     models = [c for c in chosen if c.members and not c.members[0].get('control')]
     compared = comparing.compare(models)
     summary.write(folder, chosen)
+    for model in {one.model for one in models} if config.hub else ():
+        today = datetime.date.today().isoformat()
+        own = [one for one in models if one.model == model]
+        summary.hub_results(folder / 'hub' / Path(model).name, own, config.hub, today)
     known = [row for row in published.rows() if row['task'] in made]
     for mode in MODES:
         table = result_tables.table(summary.rows(chosen), mode)

@@ -13,6 +13,7 @@ from jepa_text.evaluation import (
     results,
     retrieval,
     retrieving,
+    search,
     word_ranking,
 )
 from jepa_text.evaluation import task as tasks
@@ -117,7 +118,12 @@ class Examiner:
     def publish(self, group, found):
         """Writes the lines of a group."""
         for config, outcome, *side in found:
-            results.write(self.folder / results.FOLDER, config, outcome, *side)
+            path = results.write(self.folder / results.FOLDER, config, outcome, *side)
+            if outcome['status'] != 'not finite' and ranks(self.tasks[group.task]):
+                # As every program of the field reads a ranking.
+                runs = self.folder / 'runs'
+                runs.mkdir(exist_ok=True)
+                search.write_run(runs / f'{path.stem}.run', side[1], path.stem)
             count = 0 if group.control == CONTROLS else 1
             self.told.done(group.model, group.task, count, _told(config, outcome))
 

@@ -119,6 +119,7 @@ def test_the_width_moves_no_metric_by_more_than_two_examples(place, done, width)
 def test_controls_stand_beside_the_models(place):
     """Those of words, and the untrained encoder through the same grid."""
     asked = config(place, controls=('words', 'untrained'), learning_rates=(3e-3,))
+    asked['hub'] = {'sea': {'id': 'lab/sea', 'task_id': 'sea'}}
     found = evaluate.evaluate(asked, place / 'controls')
     told = {line['model']: line.get('control') for line in found['lines']}
     toy = str(place / 'toy')
@@ -134,6 +135,7 @@ def test_controls_stand_beside_the_models(place):
     assert values['TF-IDF']['accuracy'] > 0.9 > values['largest class']['accuracy']
     page = (place / 'controls' / 'evaluation.html').read_text()
     assert 'untrained' in page and str(place) not in page
+    assert 'lab/sea' in next((place / 'controls/hub').rglob('*.yaml')).read_text()
     again = evaluate.evaluate(asked, place / 'controls')
     assert again['lines'] == found['lines']
 

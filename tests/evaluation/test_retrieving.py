@@ -96,5 +96,9 @@ def test_a_folder_of_judged_documents_is_examined(tmp_path):
     for line in lines.values():
         assert line['kind'] == 'retrieval' and line['examples'] == [20, 10, 10]
         assert 0 <= line['test']['standard']['recall@100'] <= 1
+    runs = sorted((tmp_path / 'out' / 'runs').glob('*.run'))
+    assert len(runs) == 3
+    fields = runs[0].read_text().splitlines()[0].split()
+    assert fields[1] == 'Q0' and fields[3] == '1' and len(fields) == 6
     # Its words are all that a document is about.
     assert lines['BM25']['test']['standard']['ndcg@10'] > 0.9
