@@ -16,7 +16,7 @@ from jepa_text.parallel import sharding
 
 # Tokens of a batch. On a CPU larger ones leave the cache, and from 32 MiB on the kernel
 # clears every array anew.
-BATCH_TOKENS, MANY = {'cpu': 2048}, 32_768
+BATCH_TOKENS, MANY = {'cpu': 1024}, 32_768
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
