@@ -52,7 +52,7 @@ def run(options, workdir):
     )
     print(
         f'{given["to"]}: {found["architecture"]}, {found["parameters"]:,} parameters; '
-        f'read back, it scores tokens alike (by {found["difference"]:.1e} at most)'
+        f'read back, it says the same (by {found["difference"]:.1e} at most)'
     )
 
 

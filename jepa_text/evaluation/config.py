@@ -19,6 +19,9 @@ class Finetuning:
     steps: int = field(1000, 'at most', minimum=1)
     epochs: int = field(1, 'at most', minimum=1)
     batch_size: int = field(32, 'examples of a step', minimum=1)
+    microbatches: int = field(
+        1, 'that a batch is computed in, exactly, of any kind', minimum=1
+    )
     max_length: int = field(0, "tokens of a row; 0: the model's", minimum=0)
     warmup: float = field(0.1, 'share of the steps', minimum=0, below=1)
     weight_decay: float = field(0.1, 'of kernels and embeddings', minimum=0)
@@ -52,6 +55,13 @@ class Finetuning:
         'of products; paper_bf16: of parameters and updates, too',
         choices=grid.PRECISIONS,
     )
+
+    def __post_init__(self):
+        if self.batch_size % self.microbatches:
+            raise ValueError(
+                f'finetuning.batch_size={self.batch_size} is not a multiple of '
+                f'microbatches={self.microbatches}; change one of them.'
+            )
 
     def recipe(self, steps):
         """The grid.Recipe of so many steps."""

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from jepa_text import losses
 from jepa_text.kinds import base
 from jepa_text.models import transformer
 from jepa_text.models.network import Network, key_of
@@ -42,6 +43,8 @@ class Recipe:
     warmup              share of the steps in which the rate rises from 0, before it
                         falls to 0 in a line
     layers              how many of the last ones are trained; None: all, and embeddings
+    microbatches        into so many parts a batch is cut, of which one is in memory; the
+                        same numbers for one more forward pass (losses/cached.py)
     precision           float32: all; bfloat16: products, with float32 parameters;
                         paper_bf16: parameters, moments and updates, too, which leaves
                         small updates without effect (2507.00994's fine-tuning)
@@ -51,6 +54,7 @@ class Recipe:
     batch_size: int = 32
     warmup: float = 0.1
     layers: int | None = None
+    microbatches: int = 1
     precision: str = 'float32'
     b1: float = 0.9
     b2: float = 0.95
@@ -190,13 +194,26 @@ def _step(network, kind, optimizer, recipe, state, frozen, rate, batch):
     params, opt_state, key, number = state
     dropout = jax.random.fold_in(jax.random.wrap_key_data(key), number)
 
-    def loss_of(params):
-        merged = _merged(params, frozen)
-        made = kind.outputs(network, merged, batch, {'dropout': dropout})
-        total, count = kind.loss(made, batch)
+    def outputs(params, part):
+        rows, key = part
+        return kind.outputs(network, _merged(params, frozen), rows, {'dropout': key})
+
+    def loss_of(outputs):
+        total, count = kind.loss(outputs, batch)
         return total / jnp.maximum(count, 1)
 
-    loss, grads = jax.value_and_grad(loss_of)(params)
+    inputs = {name: batch[name] for name in ('tokens', 'segment_ids', 'positions')}
+    if recipe.microbatches == 1:
+        loss, grads = jax.value_and_grad(
+            lambda params: loss_of(outputs(params, (inputs, dropout)))
+        )(params)
+    else:
+        shape = recipe.microbatches, -1
+        parts = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), inputs)
+        keys = jax.random.split(dropout, recipe.microbatches)
+        loss, grads = losses.cached_value_and_grad(
+            outputs, loss_of, params, (parts, keys)
+        )
     norm = optax.tree.norm(grads)
     scale = jnp.minimum(1.0, recipe.clip_norm / (norm + 1e-6))
     grads = jax.tree.map(lambda g: (g * scale).astype(g.dtype), grads)

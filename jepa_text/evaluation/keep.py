@@ -10,7 +10,7 @@ from pathlib import Path
 from jepa_text import load
 from jepa_text.config import schema
 from jepa_text.config.schema import field, section
-from jepa_text.evaluation import examiner, grid, results
+from jepa_text.evaluation import examiner, grid, results, selection
 from jepa_text.evaluation.config import Finetuning
 from jepa_text.files import paths
 from jepa_text.kinds import kept, vectors
@@ -25,6 +25,9 @@ class Config:
     task: dict = field(doc="as dict(name='labeled', path='mine.jsonl')")
     learning_rate: float = field(1e-4, 'the highest of the schedule', above=0)
     seed: int = field(0, 'of head, order of the data and dropout', minimum=0)
+    chosen_from: str = field(
+        '', "workdir of `evaluate`, whose choice of a learning rate is taken; '': none"
+    )
     finetuning: Finetuning = section(Finetuning, 'how it is trained')
 
 
@@ -42,11 +45,15 @@ def finetune(config, workdir):
     model = load.load(config.model)
     model = dataclasses.replace(model, name=config.model)
     examination = examiner.examination_of(model, task, config.finetuning)
-    member = grid.Member(config.learning_rate, config.seed)
+    rate = config.learning_rate
+    if config.chosen_from:
+        rate = chosen_rate(config.chosen_from, config.model, task.name)
+        print(f'learning rate {rate:g}, as {config.chosen_from} chose by validation')
+    member = grid.Member(rate, config.seed)
     ((_, made),) = examination.run([member], tell=_teller(examination.recipe.steps))
     if made.outcome['status'] == 'not finite':
         raise ValueError(
-            f'learning_rate={config.learning_rate}: the loss was not finite. Take a '
+            f'learning_rate={rate}: the loss was not finite. Take a '
             'lower one; nothing was written.'
         )
     described = results.plain({**examination.config_of(member), **made.outcome})
@@ -63,8 +70,29 @@ def finetune(config, workdir):
             print(f'{split:10}  {definition:8}  {said}')
     if made.outcome['status'] == 'collapsed':
         print('Warning: it gives one answer to all. Take more steps or another rate.')
-    print(f'{folder}: written; load.load({str(folder)!r}).predict([...])')
+    asks = 'encode' if examination.kind.name == vectors.Vectors.name else 'predict'
+    print(f'{folder}: written; load.load({str(folder)!r}).{asks}([...])')
     return made.outcome
+
+
+def chosen_rate(workdir, model, task):
+    """The learning rate that an evaluation chose for a model on a task, for all seeds.
+
+    Raises ValueError where it has no members of both.
+    """
+    lines, _ = results.read(Path(workdir) / results.FOLDER)
+    lines = [line for line in lines if not line.get('control')]
+    own = [line for line in lines if (line['model'], line['task']) == (model, task)]
+    if not own:
+        known = sorted({f'{line["model"]} on {line["task"]}' for line in lines})
+        raise ValueError(
+            f'chosen_from={workdir!r} has no members of {model} on {task}, but of '
+            f'{", ".join(known) or "none"}.'
+        )
+    (chosen,) = selection.select(own)
+    if not chosen.members:
+        raise ValueError(f'{workdir}: no member of {model} on {task} was finite.')
+    return chosen.members[0]['learning_rate']
 
 
 def _teller(steps):

@@ -218,6 +218,15 @@ def test_a_member_is_kept_and_answers_as_it_was_measured(place, capsys):
         load.load(place / 'kept')
 
 
+def test_the_rate_that_an_evaluation_chose_is_taken(place, done):
+    (one,) = done['chosen']
+    toy = str(place / 'toy')
+    rate = keep.chosen_rate(place / 'out', toy, 'sea')
+    assert rate in one.learning_rates.values()
+    with pytest.raises(ValueError, match='has no members of .* on land, but of .*sea'):
+        keep.chosen_rate(place / 'out', toy, 'land')
+
+
 def test_a_model_that_was_not_fine_tuned_answers_nothing():
     with pytest.raises(ValueError, match='was fine-tuned to answer nothing'):
         examined.model().predict(['the whale'])

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jepa_text.evaluation import grid
-from jepa_text.kinds import labels, predicting
+from jepa_text.evaluation import config, grid
+from jepa_text.kinds import base, labels, predicting, vectors
 
 KIND = labels.Labels(labels=('land', 'sea'), dropout=0.1)
 MEMBERS = [grid.Member(rate, seed) for rate in (1e-3, 5e-3) for seed in (0, 1)]
@@ -73,6 +73,24 @@ def test_heads_and_dropout_are_the_seeds_own(rows):
     kernel = [head['classifier']['kernel'] for head in heads]
     assert (kernel[0][0] == kernel[1][0]).all() and (kernel[1][1] == kernel[2][0]).all()
     assert (kernel[1][0] != kernel[1][1]).any()
+
+
+@pytest.mark.parametrize('kind', [labels.Labels(labels=KIND.labels), vectors.Vectors()])
+def test_microbatches_are_the_whole_batch(kind):
+    """InfoNCE too, whose batch is compared with itself."""
+    examples, reader = examined.sea_or_land(24), predicting.reader(examined.model())
+    if kind.name == 'retrieval':
+        examples = base.Asked(examples.first, examples.first[::-1])
+    rows = kind.rows(reader, examples)
+    member = grid.Member(3e-3, 0)
+    one, other = (
+        trained(rows, [member], kind=kind, steps=4, microbatches=count)[member]
+        for count in (1, 4)
+    )
+    for first, second in zip(jax.tree.leaves(one), jax.tree.leaves(other)):
+        np.testing.assert_allclose(first, second, atol=2e-5)
+    with pytest.raises(ValueError, match='batch_size=32 is not a multiple of'):
+        config.Finetuning(microbatches=5)
 
 
 def test_the_learning_rate_is_no_constant_of_the_program(rows):
