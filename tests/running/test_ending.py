@@ -10,8 +10,8 @@ import pytest
 import tiny
 
 from jepa_text import main
+from jepa_text.evaluation import train_command
 from jepa_text.running import ending
-from jepa_text.training import command
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +26,7 @@ def run(tmp_path_factory):
         phases=(dict(objective=dict(name='mlm')),),
         evaluate=dict(every=0, rate=0.15, max_rows=0),
     )
-    command.run(config, folder / 'my run')
+    train_command.run(config, folder / 'my run')
     return folder / 'my run'
 
 
