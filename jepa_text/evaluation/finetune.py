@@ -43,11 +43,16 @@ class Examination:
         self.model, self.task, self.settings = model, task, settings
         self.kind = self.kind_of()
         reader = predicting.reader(model, settings.max_length or None)
-        self.rows, self.sizes = self.read(reader)
-        batches = -(-len(self.rows) // settings.batch_size)
+        self.parts = {}
+        rows, self.sizes = self.read(reader)
+        batches = -(-len(rows) // settings.batch_size)
         self.recipe = settings.recipe(min(settings.steps, settings.epochs * batches))
         self.grid = grid.Grid(model, self.kind, self.recipe, reader.length)
         self.max_length = reader.length
+        # A frozen encoder reads each text once, whatever the number of members.
+        self.rows = self.grid.read(rows)
+        for name, (examples, rows) in self.parts.items():
+            self.parts[name] = examples, self.grid.read(rows)
 
     @property
     def metric(self):

@@ -19,7 +19,7 @@ import numpy as np
 import optax
 
 from jepa_text import losses
-from jepa_text.kinds import base
+from jepa_text.kinds import base, predicting
 from jepa_text.models import transformer
 from jepa_text.models.network import Network, key_of
 from jepa_text.optim import optimizers
@@ -109,6 +109,11 @@ class Grid:
         self.tx = recipe.optimizer()
         encoder, params = _arranged(model, recipe)
         self.network = Network(encoder, kind)
+        if recipe.layers == 0 and base.HEAD not in self.network.modules:
+            raise ValueError(
+                f'finetuning.layers=0 trains the head alone, but {kind.name} has none: '
+                'give 1 or more.'
+            )
         self.trained, self.frozen = _split(params, recipe.layers)
         self._step = functools.lru_cache(self._compiled)
 
@@ -120,12 +125,19 @@ class Grid:
         key = jax.random.fold_in(key_of(seed), zlib.crc32(base.HEAD.encode()))
         return _cast(module.init(key, *module.example())['params'], self.recipe)
 
+    def read(self, rows):
+        """The rows, with what the head reads of them where no layer is trained."""
+        if self.recipe.layers != 0 or rows[0].features is not None:
+            return rows
+        given = self.network, self.kind, self.frozen, rows, self.pad_id, self.maximum
+        return predicting.with_features(*given)
+
     def train(self, rows, members, width=1, tell=None):
         """Yields (Member, params, losses_T) of each member; `params` are those of the
         model as it was given, with the head. NaN losses are a member's own: the rest go
         on. `tell` is called with the number of steps done and of all.
         """
-        recipe = self.recipe
+        recipe, rows = self.recipe, self.read(rows)
         for start in range(0, len(members), width):
             group = list(members[start : start + width])
             # A group has one shape: what fills it is not yielded.
@@ -202,7 +214,7 @@ def _step(network, kind, optimizer, recipe, state, frozen, rate, batch):
         total, count = kind.loss(outputs, batch)
         return total / jnp.maximum(count, 1)
 
-    inputs = {name: batch[name] for name in ('tokens', 'segment_ids', 'positions')}
+    inputs = {name: batch[name] for name in base.INPUTS if name in batch}
     if recipe.microbatches == 1:
         loss, grads = jax.value_and_grad(
             lambda params: loss_of(outputs(params, (inputs, dropout)))

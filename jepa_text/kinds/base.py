@@ -17,6 +17,8 @@ import numpy as np
 from jepa_text.data import tokenizers
 from jepa_text.models import layers
 
+# What of a batch the outputs are made of.
+INPUTS = ('tokens', 'segment_ids', 'positions', 'features')
 IGNORED = -1  # a target that no loss counts
 HEAD = 'task_head'
 ACTIVATIONS = {'gelu': layers.ACTIVATIONS['gelu'], 'tanh': jnp.tanh}
@@ -67,12 +69,14 @@ class Reader:
 @dataclasses.dataclass(frozen=True, eq=False)
 class Row:
     """tokens_L with specials; `targets` are numbers, or arrays [L], that the loss reads;
-    `example` is the index of the example that it is of, `notes` what answers need."""
+    `example` is the index of the example that it is of, `notes` what answers need, and
+    `features` what the head reads, [D] or [L, D], if that was made before."""
 
     tokens: np.ndarray
     targets: dict
     example: int
     notes: Any = None
+    features: np.ndarray | None = None
 
 
 class Asked(NamedTuple):
@@ -130,6 +134,21 @@ class Kind:
     def collate(self, rows, size, length, pad_id):
         """A batch of so many examples, filled up."""
         return collate(rows, size, length, pad_id)
+
+    def features(self, network, params, batch):
+        """What the head reads: hidden_BLD."""
+        return self.hidden(network, params, batch)
+
+    def outputs(self, network, params, batch, rngs=None):
+        """What the head makes of the features, of those in the batch if there are."""
+        features = batch.get('features')
+        if features is None:
+            features = self.features(network, params, batch)
+        return self.finished(network.apply(HEAD, params, features, rngs=rngs), batch)
+
+    def finished(self, outputs, batch):
+        """Outputs of the head as loss and answers take them."""
+        return outputs
 
     def hidden(self, network, params, batch):
         """hidden_BLD of a batch, read bidirectionally whatever the model was trained
@@ -209,8 +228,14 @@ def collate(rows, size, length, pad_id):
         value = np.asarray(value)
         shape = (size, length) if value.ndim else (size,)
         batch[key] = np.full(shape, IGNORED, value.dtype)
+    if rows[0].features is not None:
+        shape = (size, *[length] * (rows[0].features.ndim - 1))
+        batch['features'] = np.zeros((*shape, rows[0].features.shape[-1]), np.float32)
     for index, row in enumerate(rows):
         count = len(row.tokens)
+        if row.features is not None:
+            place = index if row.features.ndim == 1 else (index, slice(count))
+            batch['features'][place] = row.features
         batch['tokens'][index, :count] = row.tokens
         batch['segment_ids'][index, :count] = 1
         for key, value in row.targets.items():

@@ -47,10 +47,6 @@ class _OfTexts(base.Kind):
         hidden_BLD = self.hidden(network, params, batch)
         return pooling.POOLINGS[self.pool](hidden_BLD, batch['segment_ids'] > 0)
 
-    def outputs(self, network, params, batch, rngs=None):
-        pooled_BD = self.features(network, params, batch)
-        return network.apply(base.HEAD, params, pooled_BD, rngs=rngs)
-
     def _head(self, encoder, classes):
         return base.head(encoder, classes, self.act, self.dropout)
 

@@ -1,5 +1,6 @@
 """A model with a head -> answers, in batches of few shapes."""
 
+import dataclasses
 import functools
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 from jepa_text.kinds import base
 
 TOKENS = 8192  # of a batch, with what fills it
+ROOM = 2 * 2**30  # bytes of features
 
 
 def answers(model, kind, examples, max_length=None):
@@ -63,7 +65,23 @@ def program(network, kind):
     """(params, batch) -> what the head makes of it, compiled for each shape."""
 
     def run(params, batch):
-        inputs = {k: batch[k] for k in ('tokens', 'segment_ids', 'positions')}
+        inputs = {k: batch[k] for k in base.INPUTS if k in batch}
         return kind.outputs(network, params, inputs)
 
     return jax.jit(run)
+
+
+def with_features(network, kind, params, rows, pad_id, maximum):
+    """The rows with what the head reads of each, for an encoder that stays as it is; as
+    they were where that would take more than ROOM bytes."""
+    run = jax.jit(lambda params, batch: kind.features(network, params, batch))
+    made, used = [None] * len(rows), 0
+    for chosen, batch in batches(rows, pad_id, maximum):
+        inputs = {k: batch[k] for k in base.INPUTS if k in batch}
+        found = np.asarray(run(params, inputs), np.float32)
+        for index, one in zip(chosen, found):
+            made[index] = one if one.ndim == 1 else one[: len(rows[index].tokens)].copy()
+            used += made[index].nbytes
+        if used > ROOM:
+            return rows
+    return [dataclasses.replace(row, features=one) for row, one in zip(rows, made)]

@@ -115,13 +115,7 @@ class Spans(base.Kind):
     def modules(self, encoder):
         return base.head(encoder, 2, self.act, self.dropout)
 
-    def features(self, network, params, batch):
-        """hidden_BLD: what the head reads."""
-        return self.hidden(network, params, batch)
-
-    def outputs(self, network, params, batch, rngs=None):
-        hidden_BLD = self.features(network, params, batch)
-        logits_BL2 = network.apply(base.HEAD, params, hidden_BLD, rngs=rngs)
+    def finished(self, logits_BL2, batch):
         if self.learn == 'tokens':
             return logits_BL2
         # What fills a row is no place where an answer could end.

@@ -62,14 +62,6 @@ class Tags(base.Kind):
     def modules(self, encoder):
         return base.head(encoder, len(self.labels), self.act, self.dropout)
 
-    def features(self, network, params, batch):
-        """hidden_BLD: what the head reads."""
-        return self.hidden(network, params, batch)
-
-    def outputs(self, network, params, batch, rngs=None):
-        hidden_BLD = self.features(network, params, batch)
-        return network.apply(base.HEAD, params, hidden_BLD, rngs=rngs)
-
     def loss(self, outputs_BLC, batch):
         return base.cross_entropy(outputs_BLC, batch['labels'])
 

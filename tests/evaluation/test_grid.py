@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jepa_text.evaluation import config, grid
-from jepa_text.kinds import base, labels, predicting, vectors
+from jepa_text.evaluation.task import Examples
+from jepa_text.kinds import base, labels, predicting, spans, tags, vectors
 
 KIND = labels.Labels(labels=('land', 'sea'), dropout=0.1)
 MEMBERS = [grid.Member(rate, seed) for rate in (1e-3, 5e-3) for seed in (0, 1)]
@@ -126,6 +127,39 @@ def test_what_is_frozen_stays_and_is_shared(rows, layers):
     # One copy for all members.
     first, second = (params['encoder']['embedding'] for _, params, _ in found)
     assert first is second
+
+
+@pytest.mark.parametrize(
+    'kind', [KIND, tags.Tags(labels=('O', 'X')), spans.Spans(stride=8)]
+)
+def test_features_of_a_frozen_encoder_are_made_once(kind, monkeypatch):
+    """And give what it gives when it reads each batch."""
+    kind = dataclasses.replace(kind, dropout=0.0)
+    examples = examined.sea_or_land(12)
+    if kind.name == 'tags':
+        words = [text.split() for text in examples.first]
+        told = [['X' if w in examined.SEA else 'O' for w in ws] for ws in words]
+        examples = Examples(words, None, told)
+    if kind.name == 'spans':
+        target = [[(0, text.split()[0])] for text in examples.first]
+        examples = Examples(['Who?'] * 12, examples.first, target)
+    rows = kind.rows(predicting.reader(examined.model()), examples)
+    made = grid.Grid(examined.model(), kind, grid.Recipe(steps=3, layers=0))
+    featured = made.read(rows)
+    assert all(row.features is not None for row in featured)
+    ((_, params, losses_T),) = made.train(rows, MEMBERS[:1])
+    run = predicting.program(made.network, kind)
+    fast = predicting.outputs(examined.model(), kind, featured, params, run)
+    monkeypatch.setattr(predicting, 'ROOM', 0)
+    assert made.read(rows) is rows
+    ((_, other, wanted_T),) = made.train(rows, MEMBERS[:1])
+    np.testing.assert_allclose(losses_T, wanted_T, atol=1e-5)
+    slow = predicting.outputs(examined.model(), kind, rows, other, run)
+    for row, *both in zip(rows, fast, slow):
+        real = slice(None if kind.name == 'labels' else len(row.tokens))
+        np.testing.assert_allclose(both[0][real], both[1][real], atol=1e-4)
+    with pytest.raises(ValueError, match='trains the head alone, but retrieval'):
+        grid.Grid(examined.model(), vectors.Vectors(), grid.Recipe(steps=1, layers=0))
 
 
 def test_frozen_layers_have_no_backward_pass(rows):
