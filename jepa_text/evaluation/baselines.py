@@ -132,7 +132,7 @@ def _likeliest(features, target, penalties):
     found = []
     for inverse in penalties:
         linear_model = base.extra('sklearn.linear_model')
-        model = linear_model.LogisticRegression(C=inverse, max_iter=300)
+        model = linear_model.LogisticRegression(C=inverse, max_iter=3000)
         answers = word_features.fitted(model, features, target[0])
         share_NC = model.predict_proba(features[1])
         place = {label: index for index, label in enumerate(model.classes_)}
