@@ -18,6 +18,7 @@ def config(folder, path, **changes):
     return given
 
 
+@pytest.mark.slow
 def test_a_probe_is_logged_at_its_steps_and_changes_nothing(tmp_path):
     path = examined.file_of(tmp_path, 80)
     with_it = config(tmp_path, path)
@@ -35,6 +36,7 @@ def test_a_probe_is_logged_at_its_steps_and_changes_nothing(tmp_path):
     assert not any('probe/sea/accuracy' in r for r in metrics.read(tmp_path / 'without'))
 
 
+@pytest.mark.slow
 def test_vectors_are_those_of_encode(tmp_path):
     """Which makes it the probe of any analysis."""
     path = examined.file_of(tmp_path, 80)

@@ -116,6 +116,7 @@ def test_the_width_moves_no_metric_by_more_than_two_examples(place, done, width)
         assert abs(difference) * one['examples'][2] <= 2
 
 
+@pytest.mark.slow
 def test_controls_stand_beside_the_models(place):
     """Those of words, and the untrained encoder through the same grid."""
     asked = config(place, controls=('words', 'untrained'), learning_rates=(3e-3,))

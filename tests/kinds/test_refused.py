@@ -135,6 +135,7 @@ def test_of_modernbert_the_last_layers_are_trained_the_first_too(layers, scan):
     assert ('norm' in trained) == bool(layers) and 'embedding' in made.frozen['encoder']
 
 
+@pytest.mark.slow
 def test_what_is_kept_reads_rows_as_long_as_those_it_was_measured_with(tmp_path):
     examined.saved(tmp_path / 'toy')
     task = dict(name='labeled', path=str(examined.file_of(tmp_path)))

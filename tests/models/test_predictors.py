@@ -70,6 +70,7 @@ def test_a_kernel_of_runs_sees_the_whole_context(monkeypatch):
     assert not other[1][CONTEXT_IDS == 0].any()
 
 
+@pytest.mark.slow
 def test_an_interpreted_kernel_does_too(monkeypatch):
     attend = functools.partial(pallas.attend, interpret=True)
     real = kernel(attend, MULTIPLE=pallas.MULTIPLE, RUNS=pallas.RUNS)

@@ -95,6 +95,7 @@ def test_time_is_arithmetic_over_speed_but_at_least_the_state(study):
     assert study.step_seconds(phase, slow, 0.5) == pytest.approx(bytes_moved / 1e6)
 
 
+@pytest.mark.slow
 def test_a_billion_parameters_are_planned_in_seconds():
     start = time.monotonic()
     made = pretrain('clm_jepa_mlm,1b', 'v5p:64')
@@ -196,6 +197,7 @@ def test_tables_say_all_of_it(study):
     assert tables.money(dear)[1][0][-1] == f'{2 * hours:,.2f}'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     'changes, chip',
     [
@@ -271,6 +273,7 @@ def test_wrong_plans_are_explained(flag, words, capsys):
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_study_is_planned_run_by_run(tmp_path, capsys):
     config = test_configs.module('quickstart').get_config()
     config.model = dict(name='transformer', preset='tiny')
