@@ -74,17 +74,22 @@ def members(task, settings, model=None):
                 (task.test, one.test),
             )
         ]
-        both = [{'standard': m.standard, 'paper': m.paper} for m in measured]
-        outcome = {
-            'status': 'done',
-            'validation': both[0],
-            'test': both[1],
-            'losses': [],
-            'seconds': round(time.monotonic() - began, 3),
-            'versions': {},
-        }
-        yield {**config, 'chosen': one.chose}, outcome, measured[1].per_instance, one.test
+        found = outcome(*measured, time.monotonic() - began)
+        yield {**config, 'chosen': one.chose}, found, measured[1].per_instance, one.test
         began = time.monotonic()
+
+
+def outcome(validation, test, seconds):
+    """What results.write takes of a control that was measured."""
+    both = [{'standard': m.standard, 'paper': m.paper} for m in (validation, test)]
+    return {
+        'status': 'done',
+        'validation': both[0],
+        'test': both[1],
+        'losses': [],
+        'seconds': round(seconds, 3),
+        'versions': {},
+    }
 
 
 def measure(task, examples, answers):

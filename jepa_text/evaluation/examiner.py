@@ -158,17 +158,9 @@ def _of_words(examination, common):
             ranking.measure(qrels, {query: run.get(query, {}) for query in qrels})
             for qrels in (task.validation_qrels, task.qrels)
         ]
-        both = [{'standard': m.standard, 'paper': m.paper} for m in measured]
         own = dict(model=name, model_revision=name, control=name)
         config = {**common, **own, 'learning_rate': 0.0, 'seed': 0, 'steps': 0}
-        outcome = {
-            'status': 'done',
-            'validation': both[0],
-            'test': both[1],
-            'losses': [],
-            'seconds': round(time.monotonic() - began, 3),
-            'versions': {},
-        }
+        outcome = baselines.outcome(*measured, time.monotonic() - began)
         said = {query: run.get(query, {}) for query in task.qrels}
         yield config, outcome, measured[1].per_instance, said
 
