@@ -91,7 +91,7 @@ def evaluate(config, workdir, dry_run=False):
             lease=config.lease,
             attempts=config.attempts,
         )
-    found = summarize(config, made, folder, worked.failed)
+    found = summarize(config, made, folder, set(by_item), worked.failed)
     print(result_tables.markdown(result_tables.table(summary.rows(found['chosen']))))
     print(folder / 'evaluation.html')
     if worked.failed:
@@ -166,13 +166,17 @@ def planned_of(config, made, groups, there):
     return found
 
 
-def summarize(config, made, folder, failed=None):
-    """What the lines say, also as files: summary.json, tables and the page.
+def summarize(config, made, folder, items, failed=None):
+    """What the lines of these items say, also as files: summary.json, tables, the page.
 
+    Lines of other settings, which the folder may hold too, are counted and left out.
     {'lines', 'chosen', 'compared', 'damaged', 'failed'}
     """
     results_folder = folder / results.FOLDER
-    lines, damaged = results.read(results_folder)
+    every, damaged = results.read(results_folder)
+    lines = [line for line in every if line.get('item') in items]
+    if left := len(every) - len(lines):
+        print(f'{left:,} members of other settings lie in {results_folder}: left out.')
     text = ''.join(json.dumps(line) + '\n' for line in lines)
     atomic.write(folder / 'lines.jsonl', text)
     # Folders of this machine are of no use to others.

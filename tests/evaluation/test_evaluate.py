@@ -102,6 +102,17 @@ def test_more_seeds_keep_what_is_there(place, done):
     assert {name: after[name] for name in before} == before
 
 
+def test_members_of_other_settings_are_left_out_and_told(place, done, capsys):
+    """They are not of one table; nothing of them is lost."""
+    other = config(place, seeds=1, finetuning=FAST | dict(steps=2))
+    found = evaluate.evaluate(other, place / 'out')
+    assert {line['steps'] for line in found['lines']} == {2}
+    left = len(results.read(place / 'out' / 'results')[0]) - len(found['lines'])
+    assert left >= 4 and f'{left} members of other settings' in capsys.readouterr().out
+    again = evaluate.evaluate(config(place), place / 'out')
+    assert told(again['lines']) == told(done['lines'])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('width', [2, 4])
 def test_the_width_moves_no_metric_by_more_than_two_examples(place, done, width):
