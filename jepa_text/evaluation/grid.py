@@ -109,6 +109,9 @@ class Grid:
         self.tx = recipe.optimizer()
         encoder, params = _arranged(model, recipe)
         self.network = Network(encoder, kind)
+        self._unrolled = recipe.layers is None and _unrolls(encoder)
+        if self._unrolled:
+            params = transformer.unstack_layers(params)
         if recipe.layers == 0 and base.HEAD not in self.network.modules:
             raise ValueError(
                 f'finetuning.layers=0 trains the head alone, but {kind.name} has none: '
@@ -159,7 +162,10 @@ class Grid:
             losses_ST = np.stack(jax.device_get(losses), axis=1)
             for place, member in enumerate(group):
                 trained = jax.tree.map(lambda x, i=place: x[i], state[0])
-                yield member, _merged(trained, self.frozen), losses_ST[place]
+                params = _merged(trained, self.frozen)
+                if self._unrolled:
+                    params['encoder'] = transformer.stack_layers(params['encoder'])
+                yield member, params, losses_ST[place]
 
     def _begin(self, members):
         """(params_S, opt_state_S, key_S, step) of a group."""
@@ -186,7 +192,10 @@ class Grid:
 
     def _compiled(self, count):
         """The step of a group of so many members."""
-        step = functools.partial(_step, self.network, self.kind, self.tx, self.recipe)
+        network = self.network
+        if self._unrolled:
+            network = Network(network.encoder.clone(scan=False), self.kind)
+        step = functools.partial(_step, network, self.kind, self.tx, self.recipe)
         axes = dict(in_axes=((0, 0, 0, None), None, 0, 0), out_axes=((0, 0, 0, None), 0))
         if count > 1:
             return jax.jit(jax.vmap(step, **axes), donate_argnums=0)
@@ -245,6 +254,12 @@ def _arranged(model, recipe):
         # Unrolled, the backward pass ends where what is frozen begins.
         encoder, params = encoder.clone(scan=False), transformer.unstack_layers(params)
     return encoder, _cast(params, recipe)
+
+
+def _unrolls(encoder):
+    """Are the layers of a scanned encoder trained one by one? On CPUs each step of a scan
+    moves its part of all gradients and activations: a quarter of the time (LOG.md)."""
+    return encoder.scan and jax.default_backend() == 'cpu'
 
 
 def _cast(params, recipe):

@@ -72,7 +72,10 @@ class Linear(nn.Module):
         if self.bias:
             zeros = nn.initializers.zeros
             bias = self.param('bias', zeros, (self.features,), jnp.float32)
-            flat = flat + bias.astype(x.dtype)[None]
+            # As a product, so that the bias's gradient is one, too: XLA's CPU sums down
+            # the rows of what it fuses into the sum, a gelu's slope made anew included.
+            one_N1 = jnp.ones((flat.shape[0], 1), x.dtype)
+            flat = flat + one_N1 @ bias.astype(x.dtype)[None]
         return flat.reshape(*x.shape[:-1], self.features)
 
 

@@ -176,6 +176,21 @@ def test_frozen_layers_have_no_backward_pass(rows):
     assert counts[0] > 1.4 * counts[1] > 1.4 * 1.4 * counts[2]
 
 
+def test_on_cpus_layers_are_trained_one_by_one_and_come_back_as_they_were(rows):
+    kind = dataclasses.replace(KIND, dropout=0.0)
+    made = grid.Grid(examined.model(), kind, grid.Recipe(steps=1))
+    state = made._begin(MEMBERS[:1])
+    batch = made._batch(rows, np.arange(8)[None])
+    lowered = made._step(1).lower(state, made.frozen, np.zeros(1, np.float32), batch)
+    assert 'stablehlo.while' not in lowered.as_text()
+    ((_, params, _),) = made.train(rows, MEMBERS[:1])
+    shapes = [
+        jax.tree.map(jnp.shape, tree['encoder'])
+        for tree in (params, examined.model().params)
+    ]
+    assert shapes[0] == shapes[1]
+
+
 @pytest.mark.slow
 def test_pure_bfloat16_leaves_small_updates_without_effect(rows):
     """2507.00994's fine-tuning: at 1e-5 most weights of about 0.02 never move."""

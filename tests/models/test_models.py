@@ -343,6 +343,26 @@ def test_angles_are_exact_and_not_made_anew(tokens):
     assert program.count(' cosine(') <= 2
 
 
+def test_a_bias_is_learned_by_a_product():
+    """CPUs sum down rows slowly: all that leads to a sum is made anew inside it."""
+    linear, x_ND = layers.Linear(3, bias=True), jnp.ones((5, 4))
+    params = linear.init(jax.random.key(0), x_ND)['params']
+
+    def loss(apply):
+        return lambda params: jnp.sum(jax.nn.gelu(apply(params)))
+
+    ours = loss(lambda params: linear.apply({'params': params}, x_ND))
+    plain = loss(lambda params: x_ND @ params['kernel'] + params['bias'][None])
+    sums = [
+        equation.invars[0].aval.shape
+        for equation in jax.make_jaxpr(jax.grad(ours))(params).eqns
+        if equation.primitive.name == 'reduce_sum' and equation.params['axes'] == (0,)
+    ]
+    assert (5, 3) not in sums
+    slopes = jax.grad(ours)(params), jax.grad(plain)(params)
+    assert_allclose(slopes[0]['bias'], slopes[1]['bias'], rtol=1e-6)
+
+
 def test_stretched_frequencies_are_slowed_where_they_never_turned_round():
     frequency_K = 500.0 ** -np.linspace(0, 1, 9)
     turns_K = 64 * frequency_K / (2 * np.pi)
