@@ -12,7 +12,7 @@ from jepa_text.config import renamed, resolve
 from jepa_text.data import tokenizers
 from jepa_text.files import checksums, paths
 from jepa_text.hf import load as hf_load
-from jepa_text.kinds import exported, kept
+from jepa_text.kinds import exported, kept, vectors
 from jepa_text.models.network import Network
 from jepa_text.pretrained import Pretrained
 from jepa_text.running import identity, restore, xla_flags
@@ -57,6 +57,22 @@ def check(workdir):
     name = paths.local('The model', workdir, model=True)
     if not name.startswith('hf:') and not (Path(name) / kept.FILE).is_file():
         abstract(name)
+
+
+def outline(workdir):
+    """The model that `load` would give, without parameters: its weights are not read, and
+    of a name on the hub not fetched. Raises as `load` does."""
+    name = paths.local('The model', workdir, model=True)
+    if name.startswith('hf:'):
+        found = hf_load.outline(name.removeprefix('hf:'))
+        encoder, tokenizer, length, begin, end = found
+        network = Network(encoder, vectors.Vectors())
+        given = dict(name=name, begin=begin, end=end)
+        return Pretrained(network, {}, tokenizer, length, **given)
+    if (Path(name) / kept.FILE).is_file():
+        _, network, tokenizer, reading, _ = kept.outline(name)
+        return Pretrained(network, {}, tokenizer, name=name, **reading)
+    return dataclasses.replace(abstract(name)[1], params={})
 
 
 def abstract(workdir, step=None):

@@ -72,7 +72,7 @@ class Pretrained:
         pooling.check(pool, self.ends()[0], rows, self.tokenizer.special_ids)
         encode, devices = sharding.on_rows(self._encode(layer % depth, pool), self.params)
         if batch_tokens is None:
-            batch_tokens = BATCH_TOKENS.get(jax.default_backend(), MANY)
+            batch_tokens = usual_tokens()
         lengths_N, found = [len(row) for row in rows], []
         shapes = batching.batches(lengths_N, batch_tokens, self.length, devices)
         for index_M, *shape in shapes:
@@ -187,6 +187,11 @@ class Pretrained:
     @functools.cached_property
     def _probabilities(self):
         return _naming(self.network, self.causal)
+
+
+def usual_tokens():
+    """Tokens of a batch of `encode`, on the devices that are here."""
+    return BATCH_TOKENS.get(jax.default_backend(), MANY)
 
 
 def _encoding(network, causal, special_ids, layer, pool):

@@ -152,7 +152,11 @@ def find(name):
 
 def peak(device_kind):
     """FLOP/s of the device that jax calls so; None for one that the table lacks."""
-    for chip in CHIPS.values():
-        if re.search(chip.kind, device_kind):
-            return chip.peak
-    return None
+    name = name_of(device_kind)
+    return CHIPS[name].peak if name else None
+
+
+def name_of(device_kind):
+    """'h100' of the device that jax calls so; None for one that the table lacks."""
+    named = (name for name, chip in CHIPS.items() if re.search(chip.kind, device_kind))
+    return next(named, None)

@@ -4,6 +4,7 @@ import dataclasses
 
 from jepa_text.config import ranges
 from jepa_text.config.schema import field, section
+from jepa_text.cost import hardware
 from jepa_text.evaluation import grid
 from jepa_text.kinds import base
 from jepa_text.models import pooling
@@ -107,6 +108,9 @@ class Config:
     width: int = field(
         0, 'members trained at once; 0: 1 on CPUs, else all that fit', minimum=0
     )
+    hardware: str = field(
+        '', 'CHIP or CHIP:COUNT that --dry-run tells the hours of; that of this machine'
+    )
     lease: float = field(60.0, 'seconds after which a silent worker is given up', above=0)
     attempts: int = field(3, 'at a member that fails', minimum=1)
 
@@ -116,6 +120,8 @@ class Config:
                 'evaluate needs models and tasks: '
                 '--config=configs/evaluate.py:models=runs/a,hf:NAME,tasks=mine.jsonl'
             )
+        if self.hardware:
+            hardware.find(self.hardware)
         for rate in self.learning_rates:
             ranges.number('learning_rates', rate, above=0)
         if not self.learning_rates or len(set(self.learning_rates)) < len(

@@ -12,6 +12,7 @@ The learning rate is chosen on validation only; what is reported is of the test 
 
 import collections
 import datetime
+import functools
 import itertools
 import json
 import re
@@ -21,11 +22,13 @@ import jax
 
 from jepa_text import load
 from jepa_text.config import schema
+from jepa_text.cost import hardware
 from jepa_text.evaluation import (
     comparing,
     controls,
     examiner,
     grid,
+    member_cost,
     page,
     published,
     result_tables,
@@ -57,8 +60,8 @@ def evaluate(config, workdir, dry_run=False):
     xla_flags.mend()
     config = schema.read(Config, schema.plain(config))
     folder = Path(paths.local('The workdir', workdir))
-    for model in config.models:
-        load.check(model)
+    look = load.outline if dry_run else load.check
+    models = {model: look(model) for model in config.models}
     made = {task.name: task for task in map(examiner.task_of, config.tasks)}
     if len(made) < len(config.tasks):
         raise ValueError(
@@ -72,9 +75,9 @@ def evaluate(config, workdir, dry_run=False):
     there = collections.Counter(
         line.get('item') for line in results.read(folder / results.FOLDER)[0]
     )
-    planned = planned_of(config, made, groups, there)
+    planned = planned_of(config, made, groups, there, models if dry_run else None)
     if dry_run:
-        telling.show_plan(planned)
+        telling.show_plan(planned, config.hardware or hardware_here())
         return None
     for group in groups:
         # Ended, but with lines that are missing or damaged.
@@ -152,9 +155,21 @@ def width_of(config):
     return len(config.learning_rates) * jax.device_count()
 
 
-def planned_of(config, made, groups, there):
-    """[telling.Planned] of all models and tasks; `there` counts the lines by item."""
+def hardware_here():
+    """'h100:8' of this machine; '' where its device is in no table, as a CPU."""
+    name = hardware.name_of(jax.devices()[0].device_kind)
+    return f'{name}:{jax.device_count()}' if name else ''
+
+
+def planned_of(config, made, groups, there, outlines=None):
+    """[telling.Planned] of all models and tasks; `there` counts the lines by item. With
+    {model: load.outline of it} also of how many FLOPs."""
     found = []
+
+    @functools.cache
+    def cost_of(path, name):
+        return member_cost.of_member(outlines[path], made[name], config.finetuning)
+
     for model, name in dict.fromkeys((group.model, group.task) for group in groups):
         part = [g for g in groups if (g.model, g.task) == (model, name) and g.members]
         learned, _, _ = examiner.sizes_of(made[name])
@@ -162,7 +177,11 @@ def planned_of(config, made, groups, there):
         steps = min(config.finetuning.steps, config.finetuning.epochs * batches)
         members = sum(len(group.members) for group in part)
         done = sum(min(there[g.item], len(g.members)) for g in part)
-        found.append(telling.Planned(model, name, members, steps, done=done))
+        one = telling.Planned(model, name, members, steps, done=done)
+        if outlines and members > done:
+            cost = cost_of(part[0].path, name)
+            one = one._replace(steps=cost.steps, flops=cost.member, once=cost.once)
+        found.append(one)
     return found
 
 

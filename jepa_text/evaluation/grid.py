@@ -107,17 +107,14 @@ class Grid:
         self.maximum = min(max_length or model.length, model.length)
         self.pad_id = model.tokenizer.pad_id
         self.tx = recipe.optimizer()
-        encoder, params = _arranged(model, recipe)
+        encoder, params = model.network.encoder, model.params['encoder']
+        encoder, params = arranged(encoder, params, recipe)
         self.network = Network(encoder, kind)
+        check_head(self.network, recipe)
         self._unrolled = recipe.layers is None and _unrolls(encoder)
         if self._unrolled:
             params = transformer.unstack_layers(params)
-        if recipe.layers == 0 and base.HEAD not in self.network.modules:
-            raise ValueError(
-                f'finetuning.layers=0 trains the head alone, but {kind.name} has none: '
-                'give 1 or more.'
-            )
-        self.trained, self.frozen = _split(params, recipe.layers)
+        self.trained, self.frozen = split(params, recipe.layers)
         self._step = functools.lru_cache(self._compiled)
 
     def head(self, seed):
@@ -162,7 +159,7 @@ class Grid:
             losses_ST = np.stack(jax.device_get(losses), axis=1)
             for place, member in enumerate(group):
                 trained = jax.tree.map(lambda x, i=place: x[i], state[0])
-                params = _merged(trained, self.frozen)
+                params = merged(trained, self.frozen)
                 if self._unrolled:
                     params['encoder'] = transformer.stack_layers(params['encoder'])
                 yield member, params, losses_ST[place]
@@ -214,27 +211,7 @@ def _step(network, kind, optimizer, recipe, state, frozen, rate, batch):
     """One update of one member: (state, loss before it)."""
     params, opt_state, key, number = state
     dropout = jax.random.fold_in(jax.random.wrap_key_data(key), number)
-
-    def outputs(params, part):
-        rows, key = part
-        return kind.outputs(network, _merged(params, frozen), rows, {'dropout': key})
-
-    def loss_of(outputs):
-        total, count = kind.loss(outputs, batch)
-        return total / jnp.maximum(count, 1)
-
-    inputs = {name: batch[name] for name in base.INPUTS if name in batch}
-    if recipe.microbatches == 1:
-        loss, grads = jax.value_and_grad(
-            lambda params: loss_of(outputs(params, (inputs, dropout)))
-        )(params)
-    else:
-        shape = recipe.microbatches, -1
-        parts = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), inputs)
-        keys = jax.random.split(dropout, recipe.microbatches)
-        loss, grads = losses.cached_value_and_grad(
-            outputs, loss_of, params, (parts, keys)
-        )
+    loss, grads = gradients(network, kind, recipe, params, frozen, batch, dropout)
     norm = optax.tree.norm(grads)
     scale = jnp.minimum(1.0, recipe.clip_norm / (norm + 1e-6))
     grads = jax.tree.map(lambda g: (g * scale).astype(g.dtype), grads)
@@ -245,9 +222,39 @@ def _step(network, kind, optimizer, recipe, state, frozen, rate, batch):
     return (params, opt_state, key, number + 1), loss
 
 
-def _arranged(model, recipe):
+def gradients(network, kind, recipe, params, frozen, batch, dropout):
+    """(loss of a batch, its gradient by what is trained)."""
+
+    def outputs(params, part):
+        rows, key = part
+        return kind.outputs(network, merged(params, frozen), rows, {'dropout': key})
+
+    def loss_of(outputs):
+        total, count = kind.loss(outputs, batch)
+        return total / jnp.maximum(count, 1)
+
+    inputs = {name: batch[name] for name in base.INPUTS if name in batch}
+    if recipe.microbatches == 1:
+        return jax.value_and_grad(
+            lambda params: loss_of(outputs(params, (inputs, dropout)))
+        )(params)
+    shape = recipe.microbatches, -1
+    parts = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), inputs)
+    keys = jax.random.split(dropout, recipe.microbatches)
+    return losses.cached_value_and_grad(outputs, loss_of, params, (parts, keys))
+
+
+def check_head(network, recipe):
+    """Raises ValueError for a head to be trained alone of a kind that has none."""
+    if recipe.layers == 0 and base.HEAD not in network.modules:
+        raise ValueError(
+            f'finetuning.layers=0 trains the head alone, but {network.objective.name} '
+            'has none: give 1 or more.'
+        )
+
+
+def arranged(encoder, params, recipe):
     """(encoder, its parameters) as the recipe's precision and layers need them."""
-    encoder, params = model.network.encoder, model.params['encoder']
     if recipe.precision != 'float32':
         encoder = encoder.clone(dtype='bfloat16')
     if recipe.layers is not None and encoder.scan:
@@ -267,7 +274,7 @@ def _cast(params, recipe):
     return jax.tree.map(lambda x: jnp.asarray(x, dtype), params)
 
 
-def _split(params, layers):
+def split(params, layers):
     """({'encoder': what is trained}, {'encoder': what is frozen}); ValueError for more
     layers than there are."""
     if layers is None:
@@ -289,7 +296,8 @@ def _split(params, layers):
     return {'encoder': trained}, {'encoder': frozen}
 
 
-def _merged(trained, frozen):
+def merged(trained, frozen):
+    """The parameters of the model, of what is trained and what is not."""
     return {**trained, 'encoder': {**frozen['encoder'], **trained['encoder']}}
 
 

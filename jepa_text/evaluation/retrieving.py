@@ -22,13 +22,7 @@ class Examination(finetune.Examination):
     metric = 'ndcg@10'
 
     def kind_of(self):
-        if not self.task.pairs or not self.task.validation_qrels:
-            lacks = 'queries to validate on' if self.task.pairs else 'pairs to learn from'
-            raise ValueError(
-                f'{self.task.name} has no {lacks}: give a set with qrels/train and '
-                'qrels/dev, or `pairs`, a file with the fields query and positive.'
-            )
-        return vectors.Vectors(pool=self.settings.pool)
+        return kind_of(self.task, self.settings)
 
     def read(self, reader):
         task = self.task
@@ -56,3 +50,14 @@ class Examination(finetune.Examination):
         qrels = self.task.qrels if split == 'test' else self.task.validation_qrels
         run = {query: self._run[query] for query in qrels}
         return ranking.measure(qrels, run), run, False
+
+
+def kind_of(task, settings):
+    """The kind of a task, as the settings have it."""
+    if not task.pairs or not task.validation_qrels:
+        lacks = 'queries to validate on' if task.pairs else 'pairs to learn from'
+        raise ValueError(
+            f'{task.name} has no {lacks}: give a set with qrels/train and '
+            'qrels/dev, or `pairs`, a file with the fields query and positive.'
+        )
+    return vectors.Vectors(pool=settings.pool)

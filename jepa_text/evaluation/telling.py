@@ -17,7 +17,8 @@ from jepa_text.report import console
 
 class Planned(NamedTuple):
     """A model on a task: `members`, of which `done` are there; of one member, `steps` and
-    `flops`, of training and of measuring (NaN: not known)."""
+    `flops`, of training and of measuring (NaN: not known); `once`, FLOPs of what is done
+    once for all of them."""
 
     model: str
     task: str
@@ -25,12 +26,19 @@ class Planned(NamedTuple):
     steps: int
     flops: float = math.nan
     done: int = 0
+    once: float = 0.0
+
+    @property
+    def left(self):
+        """FLOPs of the members that are not there."""
+        members = self.members - self.done
+        return members * self.flops + self.once if members else 0.0
 
 
 def plan(planned, hardware='', rate=None):
     """(columns, rows, sentence) of what is left to do.
 
-    hours = members left x FLOPs of one / FLOP/s, where FLOP/s is `rate`, as measured, or
+    hours = FLOPs left / FLOP/s, where FLOP/s is `rate`, as measured, or
     that of `hardware` ('h100:8', cost/hardware.py): peak x the share that its training is
     assumed to reach x chips. Without both there are no hours. Small models take longer:
     they wait for memory, and for what starts each step.
@@ -42,12 +50,12 @@ def plan(planned, hardware='', rate=None):
     columns += ['hours'] if rate else []
     rows = []
     for one in planned:
-        left = (one.members - one.done) * one.flops
-        row = [one.model, one.task, one.members, one.done, one.steps, _short(left)]
-        rows.append(row + ([_hours(left / rate)] if rate else []))
+        said = _short(one.left)
+        row = [one.model, one.task, one.members, one.done, one.steps, said]
+        rows.append(row + ([_hours(one.left / rate)] if rate else []))
     members = sum(one.members - one.done for one in planned)
     steps = sum((one.members - one.done) * one.steps for one in planned)
-    flops = sum((one.members - one.done) * one.flops for one in planned)
+    flops = sum(one.left for one in planned)
     said = f'{members:,} members are left to be trained, {steps:,} steps in all'
     if math.isfinite(flops):
         said += f', {_short(flops)} FLOPs'

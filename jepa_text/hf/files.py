@@ -12,19 +12,20 @@ import numpy as np
 
 from jepa_text.files import paths
 
-WANTED = ('*.safetensors', '*.json')
+JSON = ('*.json',)
+WANTED = ('*.safetensors', *JSON)
 UNWANTED = ('onnx/*', 'openvino/*', 'original/*')
 PICKLES = ('*.bin', '*.pt', '*.pth', '*.ckpt')
 INDEX = 'model.safetensors.index.json'
 FLOATS = ('F64', 'F32', 'F16', 'BF16')
 
 
-def folder_of(name, revision=None):
+def folder_of(name, revision=None, wanted=WANTED):
     """The folder of a name: itself if there is one, else the hub's, downloaded.
 
-    Only json files and safetensors are fetched. Raises FileNotFoundError for what is
-    neither, ModuleNotFoundError without huggingface_hub, and PermissionError for a model
-    whose terms must be accepted first.
+    Only json files and safetensors are fetched, of these the `wanted`. Raises
+    FileNotFoundError for what is neither, ModuleNotFoundError without huggingface_hub,
+    and PermissionError for a model whose terms must be accepted first.
     """
     if Path(paths.local('The model', name)).is_dir():
         if revision is not None:
@@ -33,7 +34,7 @@ def folder_of(name, revision=None):
                 'out, or give a name on the hub.'
             )
         return Path(name)
-    return Path(_download(name, revision))
+    return Path(_download(name, revision, wanted))
 
 
 def commit_of(folder):
@@ -41,7 +42,7 @@ def commit_of(folder):
     return folder.name if folder.parent.name == 'snapshots' else None
 
 
-def _download(name, revision):
+def _download(name, revision, wanted):
     try:
         import huggingface_hub
         from huggingface_hub import errors
@@ -55,7 +56,7 @@ def _download(name, revision):
         return huggingface_hub.snapshot_download(
             name,
             revision=revision,
-            allow_patterns=list(WANTED),
+            allow_patterns=list(wanted),
             ignore_patterns=list(UNWANTED),
         )
     except errors.GatedRepoError as error:

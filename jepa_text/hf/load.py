@@ -92,6 +92,15 @@ def sketch(name, revision=None, *, family=None, adapt=None):
     return section, _tied(source, head), source.family
 
 
+def outline(name):
+    """(encoder, tokenizer, length, begin, end) of what `load` would give, by its json
+    files: of a name on the hub no weights are fetched."""
+    source = source_of.Described(files.folder_of(name, wanted=files.JSON), None)
+    length = _length(source, sentence.read(source.folder))
+    encoder = source_of.encoder_of(source.section)
+    return encoder, source.tokenizer, length, *ends(source.tokenizer)
+
+
 def _choose(name, revision, family, adapt):
     """(source, section, tokenizer, mask and how it came, head) by the user's choices."""
     source = source_of.Source(files.folder_of(name, revision), family)

@@ -13,9 +13,9 @@ from jepa_text.models import heads
 LM_MODELS = ('ForCausalLM', 'ForMaskedLM', 'LMHeadModel', 'ForPreTraining')
 
 
-class Source:
-    """Its config, section, names, tokenizer and tensors; `of_task` is the
-    task_head.Class that its config names, or None."""
+class Described:
+    """What the json files of a folder say: config, section, names, tokenizer, how it
+    reads; `of_task` is the task_head.Class that its config names, or None."""
 
     def __init__(self, folder, family):
         self.folder = folder
@@ -32,15 +32,7 @@ class Source:
         self.causal = bool(self.config.get('is_causal', is_causal))
         self.shift = kinds.shift_of(config, self.causal)
         self.tokenizer = self._tokenizer()
-        self.tensors = files.Tensors(folder)
-        self.spelt = layout.canonical(self.names, self.tensors.names)
         self.of_task, _ = task_head.class_of(self.config, self.family)
-        self.tied = self._is_tied()
-        self.has_head = self._has_head()
-        self.shapes = shapes_of(self.section, self.tied, self.has_head)
-        sizes = {new: self.shape(new) for new in self.spelt}
-        bound = layout.bindings(self.names, self.shapes)
-        place.check(bound, self.shapes, sizes, self._unneeded())
 
     def _tokenizer(self):
         found = tokenizers.load(self.folder / 'tokenizer.json', optional=('mask',))
@@ -51,6 +43,21 @@ class Source:
                 'they do not belong together.'
             )
         return found
+
+
+class Source(Described):
+    """The same with its tensors, which are those that its config wants."""
+
+    def __init__(self, folder, family):
+        super().__init__(folder, family)
+        self.tensors = files.Tensors(folder)
+        self.spelt = layout.canonical(self.names, self.tensors.names)
+        self.tied = self._is_tied()
+        self.has_head = self._has_head()
+        self.shapes = shapes_of(self.section, self.tied, self.has_head)
+        sizes = {new: self.shape(new) for new in self.spelt}
+        bound = layout.bindings(self.names, self.shapes)
+        place.check(bound, self.shapes, sizes, self._unneeded())
 
     def _is_tied(self):
         """Whatever the config says, transformers unties a head with other values."""

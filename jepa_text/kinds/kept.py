@@ -72,16 +72,12 @@ def read(folder):
     Raises ValueError for files that are not as they were written.
     """
     folder = Path(folder)
-    said = checksums.read_json(folder / FILE)
+    kind, network, tokenizer, reading, said = outline(folder)
     if checksums.sha256(folder / WEIGHTS) != said['sha256']:
         raise ValueError(
             f'{folder / WEIGHTS} is not as it was written: bring it back from a copy, or '
             'fine-tune again.'
         )
-    tokenizer = tokenizers.load(folder / 'tokenizer.json', optional=('mask',))
-    kind = kind_of(said['kind'])
-    sizes = dict(said['model'])
-    encoder = resolve.build('models', sizes, vocab_size=sizes.pop('vocab_size'))
     params = {}
     for path, leaf in load_file(folder / WEIGHTS).items():
         *above, name = path.split('/')
@@ -89,10 +85,21 @@ def read(folder):
         for part in above:
             place = place.setdefault(part, {})
         place[name] = jax.numpy.asarray(leaf)
+    return kind, network, params, tokenizer, reading, said['made']
+
+
+def outline(folder):
+    """(kind, network, tokenizer, {key of READING: value}, all that task.json says) of a
+    folder, whose weights are not read."""
+    said = checksums.read_json(Path(folder) / FILE)
+    tokenizer = tokenizers.load(Path(folder) / 'tokenizer.json', optional=('mask',))
+    kind = kind_of(said['kind'])
+    sizes = dict(said['model'])
+    encoder = resolve.build('models', sizes, vocab_size=sizes.pop('vocab_size'))
     reading = {
         k: tuple(v) if isinstance(v, list) else v for k, v in said['reading'].items()
     }
-    return kind, Network(encoder, kind), params, tokenizer, reading, said['made']
+    return kind, Network(encoder, kind), tokenizer, reading, said
 
 
 def described(kind):

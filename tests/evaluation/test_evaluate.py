@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from jepa_text.config import config_file
 from jepa_text.evaluation import config as settings
 from jepa_text.evaluation import evaluate, examiner, finetune, grid, keep, results
 from jepa_text.evaluation import task as tasks
+from jepa_text.kinds import kept
 
 FAST = dict(steps=4, batch_size=8)
 
@@ -154,8 +156,29 @@ def test_controls_stand_beside_the_models(place):
 
 def test_a_dry_run_says_what_it_would_do_and_writes_nothing(place, capsys):
     assert evaluate.evaluate(config(place), place / 'dry', dry_run=True) is None
-    assert '4 members are left to be trained, 16 steps' in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert re.search(r'4 members are left to be trained, 16 steps.*e\+\d+ FLOPs', said)
     assert not (place / 'dry').exists()
+
+
+def test_a_dry_run_tells_hours_of_hardware_and_reads_no_weights(
+    place, capsys, monkeypatch
+):
+    monkeypatch.setattr(kept, 'load_file', None)
+    both = config(place, hardware='h100:8', controls=('words', 'untrained'))
+    evaluate.evaluate(both, place / 'dry', dry_run=True)
+    said = capsys.readouterr().out
+    assert re.search(r'8 members .* FLOPs: about \S+ h on h100:8', said)
+    assert re.search(r'controls +sea +0 +0 +\d+ +0 ', said)
+    with pytest.raises(ValueError, match="hardware 'abacus' is not CHIP"):
+        evaluate.evaluate(config(place, hardware='abacus'), place / 'dry', dry_run=True)
+
+
+def test_what_is_there_takes_nothing_more(place, done, capsys):
+    assert evaluate.evaluate(config(place), place / 'out', dry_run=True) is None
+    assert '0 members are left to be trained, 0 steps in all, 0 FLOPs' in (
+        capsys.readouterr().out
+    )
 
 
 def test_a_folder_without_a_model_is_refused_before_anything(place):
