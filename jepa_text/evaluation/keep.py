@@ -5,6 +5,7 @@ model.predict(['a text'])
 """
 
 import dataclasses
+import json
 from pathlib import Path
 
 from jepa_text import load
@@ -78,9 +79,17 @@ def finetune(config, workdir):
 def chosen_rate(workdir, model, task):
     """The learning rate that an evaluation chose for a model on a task, for all seeds.
 
-    Raises ValueError where it has no members of both.
+    Raises FileNotFoundError where it has not ended, ValueError where it has no members of
+    both.
     """
-    lines, _ = results.read(Path(workdir) / results.FOLDER)
+    # Of its own settings: beside them the folder may hold members of others.
+    path = Path(workdir) / 'lines.jsonl'
+    if not path.is_file():
+        raise FileNotFoundError(
+            f'chosen_from={workdir!r} holds no lines.jsonl: give the --workdir of '
+            '`jepa-text evaluate`, when that has ended.'
+        )
+    lines = list(map(json.loads, path.read_text().splitlines()))
     lines = [line for line in lines if not line.get('control')]
     own = [line for line in lines if (line['model'], line['task']) == (model, task)]
     if not own:

@@ -260,6 +260,8 @@ def test_the_rate_that_an_evaluation_chose_is_taken(place, done):
     assert rate in one.learning_rates.values()
     with pytest.raises(ValueError, match='has no members of .* on land, but of .*sea'):
         keep.chosen_rate(place / 'out', toy, 'land')
+    with pytest.raises(FileNotFoundError, match='holds no lines.jsonl: give'):
+        keep.chosen_rate(place, toy, 'sea')
 
 
 def test_a_model_that_was_not_fine_tuned_answers_nothing():
