@@ -19,6 +19,7 @@ import numpy as np
 import optax
 
 from jepa_text import losses
+from jepa_text.evaluation import partition
 from jepa_text.kinds import base, predicting
 from jepa_text.models import transformer
 from jepa_text.models.network import Network, key_of
@@ -108,13 +109,13 @@ class Grid:
         self.pad_id = model.tokenizer.pad_id
         self.tx = recipe.optimizer()
         encoder, params = model.network.encoder, model.params['encoder']
-        encoder, params = arranged(encoder, params, recipe)
+        encoder, params = partition.arranged(encoder, params, recipe)
         self.network = Network(encoder, kind)
-        check_head(self.network, recipe)
+        partition.check_head(self.network, recipe)
         self._unrolled = recipe.layers is None and _unrolls(encoder)
         if self._unrolled:
             params = transformer.unstack_layers(params)
-        self.trained, self.frozen = split(params, recipe.layers)
+        self.trained, self.frozen = partition.split(params, recipe.layers)
         self._step = functools.lru_cache(self._compiled)
 
     def head(self, seed):
@@ -123,7 +124,7 @@ class Grid:
         if module is None:
             return {}
         key = jax.random.fold_in(key_of(seed), zlib.crc32(base.HEAD.encode()))
-        return _cast(module.init(key, *module.example())['params'], self.recipe)
+        return partition.cast(module.init(key, *module.example())['params'], self.recipe)
 
     def read(self, rows):
         """The rows, with what the head reads of them where no layer is trained."""
@@ -159,7 +160,7 @@ class Grid:
             losses_ST = np.stack(jax.device_get(losses), axis=1)
             for place, member in enumerate(group):
                 trained = jax.tree.map(lambda x, i=place: x[i], state[0])
-                params = merged(trained, self.frozen)
+                params = partition.merged(trained, self.frozen)
                 if self._unrolled:
                     params['encoder'] = transformer.stack_layers(params['encoder'])
                 yield member, params, losses_ST[place]
@@ -227,7 +228,9 @@ def gradients(network, kind, recipe, params, frozen, batch, dropout):
 
     def outputs(params, part):
         rows, key = part
-        return kind.outputs(network, merged(params, frozen), rows, {'dropout': key})
+        return kind.outputs(
+            network, partition.merged(params, frozen), rows, {'dropout': key}
+        )
 
     def loss_of(outputs):
         total, count = kind.loss(outputs, batch)
@@ -244,61 +247,10 @@ def gradients(network, kind, recipe, params, frozen, batch, dropout):
     return losses.cached_value_and_grad(outputs, loss_of, params, (parts, keys))
 
 
-def check_head(network, recipe):
-    """Raises ValueError for a head to be trained alone of a kind that has none."""
-    if recipe.layers == 0 and base.HEAD not in network.modules:
-        raise ValueError(
-            f'finetuning.layers=0 trains the head alone, but {network.objective.name} '
-            'has none: give 1 or more.'
-        )
-
-
-def arranged(encoder, params, recipe):
-    """(encoder, its parameters) as the recipe's precision and layers need them."""
-    if recipe.precision != 'float32':
-        encoder = encoder.clone(dtype='bfloat16')
-    if recipe.layers is not None and encoder.scan:
-        # Unrolled, the backward pass ends where what is frozen begins.
-        encoder, params = encoder.clone(scan=False), transformer.unstack_layers(params)
-    return encoder, _cast(params, recipe)
-
-
 def _unrolls(encoder):
     """Are the layers of a scanned encoder trained one by one? On CPUs each step of a scan
     moves its part of all gradients and activations: a quarter of the time (LOG.md)."""
     return encoder.scan and jax.default_backend() == 'cpu'
-
-
-def _cast(params, recipe):
-    dtype = jnp.bfloat16 if recipe.precision == 'paper_bf16' else jnp.float32
-    return jax.tree.map(lambda x: jnp.asarray(x, dtype), params)
-
-
-def split(params, layers):
-    """({'encoder': what is trained}, {'encoder': what is frozen}); ValueError for more
-    layers than there are."""
-    if layers is None:
-        return {'encoder': params}, {'encoder': {}}
-    stack = [name for name in params if name.startswith('layer_')]
-    stack.sort(key=lambda name: int(name.removeprefix('layer_')))
-    # ModernBERT's first is not one of the stack.
-    stack = [name for name in ('first',) if name in params] + stack
-    if layers > len(stack):
-        raise ValueError(
-            f'layers={layers}: the encoder has {len(stack)}. Give at most as many, or '
-            'None to train the embeddings, too.'
-        )
-    names = set(stack[len(stack) - layers :])
-    if layers:
-        names |= {name for name in params if 'norm' in name and 'embed' not in name}
-    trained = {name: value for name, value in params.items() if name in names}
-    frozen = {name: value for name, value in params.items() if name not in names}
-    return {'encoder': trained}, {'encoder': frozen}
-
-
-def merged(trained, frozen):
-    """The parameters of the model, of what is trained and what is not."""
-    return {**trained, 'encoder': {**frozen['encoder'], **trained['encoder']}}
 
 
 def _spread(tree, count):

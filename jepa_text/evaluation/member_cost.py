@@ -19,7 +19,7 @@ import numpy as np
 from jepa_text import pretrained
 from jepa_text.cost import flops
 from jepa_text.data import batching
-from jepa_text.evaluation import finetune, grid, retrieval, retrieving
+from jepa_text.evaluation import finetune, grid, partition, retrieval, retrieving
 from jepa_text.evaluation import task as tasks
 from jepa_text.kinds import base, predicting
 from jepa_text.models.network import Network
@@ -85,7 +85,7 @@ class _Counting:
         # Whatever it attends by: products in kernels are not seen.
         self.encoder = model.network.encoder.clone(attention='xla')
         self.kind, self.recipe = kind, recipe
-        grid.check_head(Network(self.encoder, kind), recipe)
+        partition.check_head(Network(self.encoder, kind), recipe)
         self.pad_id, self.length = model.tokenizer.pad_id, model.length
         self.maximum = maximum
 
@@ -204,11 +204,11 @@ def _shapes(batch):
 
 def _run(encoder, kind, recipe, program, params, batch):
     """One of the programs of a member, as grid.Grid and predicting have them."""
-    encoder, own = grid.arranged(encoder, params['encoder'], recipe)
-    trained, frozen = grid.split(own, recipe.layers)
+    encoder, own = partition.arranged(encoder, params['encoder'], recipe)
+    trained, frozen = partition.split(own, recipe.layers)
     network, trained = Network(encoder, kind), {**params, **trained}
     if program == 'gradients':
         given = network, kind, recipe, trained, frozen, batch
         return grid.gradients(*given, jax.random.key(0))
     inputs = {key: batch[key] for key in base.INPUTS if key in batch}
-    return getattr(kind, program)(network, grid.merged(trained, frozen), inputs)
+    return getattr(kind, program)(network, partition.merged(trained, frozen), inputs)

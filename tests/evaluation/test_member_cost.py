@@ -72,6 +72,7 @@ def products(encoder, seen, head):
     return total
 
 
+@pytest.mark.slow
 def test_every_batch_counts_and_no_other(monkeypatch):
     """By the shapes that a real member has, and the products of its layers by hand."""
     task, model = lengths_of(examined.labeled()), examined.model(depth=1)
@@ -91,6 +92,7 @@ def test_every_batch_counts_and_no_other(monkeypatch):
     assert found.member == pytest.approx(wanted, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_features_count_once_and_head_steps_are_nearly_free(monkeypatch):
     task, model = lengths_of(examined.labeled()), examined.model(depth=1)
     outline = dataclasses.replace(model, params={})
@@ -172,6 +174,7 @@ def test_a_sample_stands_for_a_large_set(monkeypatch):
     assert drawn.member == pytest.approx(whole.member, rel=0.2)
 
 
+@pytest.mark.slow
 def test_retrieval_reads_its_corpus_for_every_member(monkeypatch):
     model, task = examined.model(), ranking()
     given = config.Finetuning(steps=3, batch_size=4)

@@ -15,6 +15,7 @@ from hf_cases import CASES, V
 from numpy.testing import assert_allclose, assert_array_equal
 from safetensors.numpy import save_file
 
+from jepa_text import load as of_any
 from jepa_text.config import resolve
 from jepa_text.hf import configs, files, kinds, layout, load, names
 from jepa_text.models import heads
@@ -424,6 +425,27 @@ def test_a_name_on_the_hub_is_read_from_its_cache(folder, tmp_path, monkeypatch)
     record = load.load('somebody/something', 'v2').record
     assert record['source'] == 'somebody/something'
     assert (record['revision'], record['commit']) == ('v2', 'c0ffee')
+
+
+def test_an_outline_reads_as_the_model_does_and_needs_no_weights(folder, monkeypatch):
+    hub = pytest.importorskip('huggingface_hub')
+    path, asked = folder('bert'), {}
+    whole = of_any.load(f'hf:{path}')
+    for file in path.glob('*.safetensors'):
+        file.unlink()
+    one = of_any.outline(f'hf:{path}')
+    for key in ('name', 'length', 'begin', 'end'):
+        assert getattr(one, key) == getattr(whole, key)
+    assert one.params == {} and one.network.encoder == whole.network.encoder
+    assert one.tokenizer.fingerprint == whole.tokenizer.fingerprint
+
+    def download(name, **options):
+        asked.update(options)
+        return str(path)
+
+    monkeypatch.setattr(hub, 'snapshot_download', download)
+    of_any.outline('hf:somebody/something')
+    assert asked['allow_patterns'] == ['*.json']
 
 
 def test_a_revision_of_a_folder_means_nothing(folder):
