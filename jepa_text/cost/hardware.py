@@ -29,6 +29,9 @@ class Chip:
     assumed: str
 
 
+# Of a device's memory: the rest is what allocators waste and libraries take.
+USABLE = 0.92
+
 _RUNPOD = 'RunPod, as quoted by others in spring 2026'
 _GOOGLE = 'order of magnitude for Google Cloud in the USA, not confirmed'
 _USUAL = 'assumed; JAX decoders reach 0.39 to 0.6, ModernBERT 0.25'

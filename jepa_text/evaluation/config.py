@@ -106,7 +106,10 @@ class Config:
     train: int = field(0, 'examples to learn from, drawn by seed; 0: all', minimum=0)
     test: int = field(0, 'examples to measure on; 0: all', minimum=0)
     width: int = field(
-        0, 'members trained at once; 0: 1 on CPUs, else all that fit', minimum=0
+        0,
+        'members that are claimed together and, as many as fit into memory, trained at '
+        'once; 0: on CPUs 1, else a seed of each rate on each device',
+        minimum=0,
     )
     hardware: str = field(
         '', 'CHIP or CHIP:COUNT that --dry-run tells the hours of; that of this machine'

@@ -146,8 +146,9 @@ def _item(config, path, task, section, control, first, part):
 
 
 def width_of(config):
-    """How many members are trained at once; 0 is one on a CPU, where one after the other
-    is faster, and elsewhere a seed of each learning rate on each device."""
+    """How many members are one group; 0 is one on a CPU, where one after the other is
+    faster, and elsewhere a seed of each learning rate on each device. It is the same
+    whatever memory there is: a group is what others take over and what is resumed."""
     if config.width:
         return config.width
     if jax.default_backend() == 'cpu':

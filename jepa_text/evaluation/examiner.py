@@ -10,6 +10,7 @@ from jepa_text.evaluation import (
     baselines,
     controls,
     finetune,
+    fitting,
     results,
     retrieval,
     retrieving,
@@ -106,7 +107,8 @@ class Examiner:
         examination = self._examination(group)
         if group.control == CONTROLS:
             return self._controls(group, examination)
-        width, found = len(group.members), []
+        grid, found = examination.grid, []
+        width = fitting.width(grid, examination.rows, len(group.members))
         how = {'width': width, 'how': 'vmap' if width > 1 else 'map', 'item': group.item}
         how |= {'control': group.control} if group.control else {}
         tell = self.told.group(group.model, group.task)

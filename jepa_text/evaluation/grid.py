@@ -165,7 +165,21 @@ class Grid:
                     params['encoder'] = transformer.stack_layers(params['encoder'])
                 yield member, params, losses_ST[place]
 
+    def lowered(self, rows, count):
+        """The step of so many members on the longest of the rows, to be compiled."""
+        lengths = [self.kind.row_length([row]) for row in rows]
+        longest, size = int(np.argmax(lengths)), self.recipe.batch_size
+        batch = self._batch(rows, np.full((count, size), longest))
+        members = [Member(0.0, 0)] * count
+        state = jax.eval_shape(functools.partial(self._fresh, members))
+        rate_S = jax.ShapeDtypeStruct((count,), np.float32)
+        state = _spread(state, count, _as_shape)
+        return self._step(count).lower(state, self.frozen, rate_S, batch)
+
     def _begin(self, members):
+        return _spread(self._fresh(members), len(members))
+
+    def _fresh(self, members):
         """(params_S, opt_state_S, key_S, step) of a group."""
         heads = [self.head(member.seed) for member in members]
         count = len(members)
@@ -176,8 +190,7 @@ class Grid:
         key_S = jnp.stack(
             [jax.random.key_data(key_of(member.seed)) for member in members]
         )
-        state = params, jax.vmap(self.tx.init)(params), key_S, jnp.zeros((), jnp.int32)
-        return _spread(state, count)
+        return params, jax.vmap(self.tx.init)(params), key_S, jnp.zeros((), jnp.int32)
 
     def _batch(self, rows, index_SB):
         chosen = [[rows[i] for i in index_B if i >= 0] for index_B in index_SB]
@@ -253,7 +266,7 @@ def _unrolls(encoder):
     return encoder.scan and jax.default_backend() == 'cpu'
 
 
-def _spread(tree, count):
+def _spread(tree, count, place=jax.device_put):
     """Members over the devices that are here, where each gets as many as the others."""
     devices = jax.devices()
     if len(devices) == 1 or count % len(devices):
@@ -263,6 +276,10 @@ def _spread(tree, count):
 
     def put(x):
         axes = spec(MEMBERS) if np.ndim(x) else spec()
-        return jax.device_put(x, jax.sharding.NamedSharding(mesh, axes))
+        return place(x, jax.sharding.NamedSharding(mesh, axes))
 
     return jax.tree.map(put, tree)
+
+
+def _as_shape(x, sharding):
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)

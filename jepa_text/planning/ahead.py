@@ -11,6 +11,7 @@ import numpy as np
 
 from jepa_text.cost import hardware
 from jepa_text.parallel import sharding
+from jepa_text.running import compilation
 from jepa_text.training import assemble
 from jepa_text.training import recipe as recipes
 
@@ -79,8 +80,4 @@ def _peak(made, phase):
     shapes = recipes.shapes(made, phase), recipes.abstract_batch(made, phase)
     with jax.set_mesh(made.mesh):
         lowered = recipes.jitted(made, phase).lower(*shapes)
-    needed = lowered.compile().memory_analysis()
-    inputs = needed.argument_size_in_bytes - needed.alias_size_in_bytes
-    return needed.peak_memory_in_bytes or (
-        inputs + needed.output_size_in_bytes + needed.temp_size_in_bytes
-    )
+    return compilation.peak(lowered.compile())

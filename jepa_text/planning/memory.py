@@ -18,12 +18,10 @@ import math
 
 import jax
 
+from jepa_text.cost.hardware import USABLE
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
 from jepa_text.training import recipe as recipes
-
-# For what allocators waste and libraries take.
-USABLE = 0.92
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -28,6 +28,15 @@ def use_cache(choice, environ=os.environ):
     return str(folder)
 
 
+def peak(compiled):
+    """Bytes that the compiler plans for a device at most."""
+    needed = compiled.memory_analysis()
+    inputs = needed.argument_size_in_bytes - needed.alias_size_in_bytes
+    return needed.peak_memory_in_bytes or (
+        inputs + needed.output_size_in_bytes + needed.temp_size_in_bytes
+    )
+
+
 def private_folder(choice, name, key, environ=os.environ):
     """A folder that is made if need be, and that nobody else may write to.
 

@@ -1,0 +1,102 @@
+"""As many members at once as the memory holds, as the compiler counts it."""
+
+from types import SimpleNamespace
+
+import examined
+import jax
+import numpy as np
+import pytest
+
+from jepa_text.evaluation import evaluate, fitting, grid
+from jepa_text.kinds import labels, predicting
+from jepa_text.running import compilation
+
+
+class Pretended:
+    """A grid.Grid whose step takes so many bytes a member, on one of four devices."""
+
+    trained = np.zeros(25)  # 200 bytes
+
+    def __init__(self, takes):
+        self.takes, self.compiled = takes, []
+
+    def lowered(self, rows, count):
+        self.compiled.append(count)
+        alone = count // 4 if count % 4 == 0 else count
+        whole = SimpleNamespace(peak_memory_in_bytes=1000 + self.takes(alone))
+        for part in ('argument', 'alias', 'output', 'temp'):
+            setattr(whole, f'{part}_size_in_bytes', 0)
+        return SimpleNamespace(
+            compile=lambda: SimpleNamespace(memory_analysis=lambda: whole)
+        )
+
+
+@pytest.mark.parametrize(
+    ('room', 'most', 'wanted'),
+    [
+        (None, 30, 30),
+        (1200 + 3000, 30, 30),
+        (1200 + 2999, 30, 29),
+        (1200 + 199, 30, 1),
+        (1, 30, 1),
+        (1, 1, 1),
+        (1200 + 800, 32, 32),
+        (1200 + 799, 32, 28),
+        (1200 + 150, 32, 4),
+    ],
+)
+def test_the_most_that_fit_are_trained_at_once(monkeypatch, room, most, wanted):
+    """Four devices share what is a multiple of four."""
+    monkeypatch.setattr(fitting, 'room', lambda: room)
+    monkeypatch.setattr(jax, 'device_count', lambda: 4)
+    made = Pretended(lambda alone: 100 * alone)
+    assert fitting.width(made, [], most) == wanted
+    assert len(made.compiled) <= 3
+    # What grows faster than it began is tried until it fits.
+    faster = Pretended(lambda alone: 3 * alone**2)
+    found = fitting.width(faster, [], most)
+    if room and found > (1 if most % 4 else 4):
+        assert 1200 + 3 * (found if most % 4 else found // 4) ** 2 <= room
+
+
+def test_a_member_more_has_its_own_parameters_moments_and_gradients():
+    kind = labels.Labels(labels=('land', 'sea'))
+    rows = kind.rows(predicting.reader(examined.model()), examined.sea_or_land(20))
+    recipe = grid.Recipe(steps=2, batch_size=4)
+    made = grid.Grid(examined.model(depth=1), kind, recipe)
+    shared = sum(x.nbytes for x in jax.tree.leaves(made.trained))
+    one, two, four = (
+        compilation.peak(made.lowered(rows, count).compile()) for count in (1, 2, 4)
+    )
+    assert two - one > 3 * shared
+    assert four < two  # of the four devices each has one
+
+
+def test_the_room_is_that_of_the_smallest_device(monkeypatch):
+    assert fitting.room() is None  # of a CPU
+
+    class Device:
+        def __init__(self, limit):
+            self.memory_stats = lambda: {'bytes_limit': limit}
+
+    monkeypatch.setattr(jax, 'devices', lambda: [Device(1000), Device(500)])
+    assert fitting.room() == 460
+
+
+@pytest.mark.slow
+def test_the_width_that_fits_stands_in_the_lines(tmp_path, monkeypatch):
+    examined.saved(tmp_path / 'toy')
+    task = dict(name='labeled', path=str(examined.file_of(tmp_path)))
+    given = dict(models=(str(tmp_path / 'toy'),), tasks=(task,), controls=(), width=3)
+    given |= dict(learning_rates=(1e-3,), seeds=3)
+    given['finetuning'] = dict(steps=2, batch_size=8)
+    asked = []
+
+    def room():
+        asked.append(0)
+        return 1
+
+    monkeypatch.setattr(fitting, 'room', room)
+    found = evaluate.evaluate(given, tmp_path / 'out')
+    assert [(line['width'], line['how']) for line in found['lines']] == [(1, 'map')] * 3
+    assert asked
