@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jepa_text.evaluation import controls, word_features, words
+from jepa_text.evaluation import controls, identity, word_features, words
 from jepa_text.evaluation.metrics import base, classes, scores, spans, tags
 from jepa_text.measures import probes
 
@@ -74,12 +74,15 @@ def members(task, settings, model=None):
                 (task.test, one.test),
             )
         ]
-        found = outcome(*measured, time.monotonic() - began)
+        # Of spans no package has a part.
+        used = () if task.kind == 'spans' else ('scikit-learn', 'scipy')
+        versions = identity.versions(task.kind, *used)
+        found = outcome(*measured, time.monotonic() - began, versions)
         yield {**config, 'chosen': one.chose}, found, measured[1].per_instance, one.test
         began = time.monotonic()
 
 
-def outcome(validation, test, seconds):
+def outcome(validation, test, seconds, versions):
     """What results.write takes of a control that was measured."""
     both = [{'standard': m.standard, 'paper': m.paper} for m in (validation, test)]
     return {
@@ -88,7 +91,7 @@ def outcome(validation, test, seconds):
         'test': both[1],
         'losses': [],
         'seconds': round(seconds, 3),
-        'versions': {},
+        'versions': versions,
     }
 
 

@@ -11,6 +11,7 @@ from jepa_text.evaluation import (
     controls,
     finetune,
     fitting,
+    identity,
     results,
     retrieval,
     retrieving,
@@ -162,7 +163,8 @@ def _of_words(examination, common):
         ]
         own = dict(model=name, model_revision=name, control=name)
         config = {**common, **own, 'learning_rate': 0.0, 'seed': 0, 'steps': 0}
-        outcome = baselines.outcome(*measured, time.monotonic() - began)
+        versions = identity.versions('retrieval', 'scipy')
+        outcome = baselines.outcome(*measured, time.monotonic() - began, versions)
         said = {query: run.get(query, {}) for query in task.qrels}
         yield config, outcome, measured[1].per_instance, said
 

@@ -17,8 +17,6 @@ from jepa_text.evaluation.metrics import classes, scores, spans, tags
 from jepa_text.files import checksums
 from jepa_text.kinds import kept, predicting
 
-PACKAGES = ('jepa-text', 'jax', 'jaxlib', 'flax', 'optax', 'numpy', 'tokenizers')
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Outcome:
@@ -112,7 +110,7 @@ class Examination:
         for member, params, losses_T in self.grid.train(self.rows, members, width, tell):
             found, side = self._outcome(params, losses_T)
             found['seconds'] = round(time.monotonic() - began, 3)
-            found['versions'] = versions()
+            found['versions'] = identity.versions(self.kind.name)
             yield member, Outcome(found, *side, params)
             began = time.monotonic()
 
@@ -255,11 +253,3 @@ def _json(value):
     if isinstance(value, list | tuple):
         return [_json(one) for one in value]
     return value.item() if isinstance(value, np.generic) else value
-
-
-@functools.cache
-def versions():
-    """{package: version} of what computes."""
-    from importlib import metadata
-
-    return {name: metadata.version(name) for name in PACKAGES}

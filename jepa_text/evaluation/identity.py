@@ -1,7 +1,10 @@
-"""Which model is it? A checksum of all that its vectors depend on."""
+"""Which model is it, and by what was it measured? A checksum of all that its vectors
+depend on, and versions of what computes."""
 
+import functools
 import hashlib
 import weakref
+from importlib import metadata
 
 import jax
 import numpy as np
@@ -9,6 +12,14 @@ import numpy as np
 from jepa_text.files import checksums
 
 VERSION = 5  # of what the numbers mean; another one is another model
+PACKAGES = ('jepa-text', 'jax', 'jaxlib', 'flax', 'optax', 'numpy', 'tokenizers')
+# What has a part in the metrics of a kind of task.
+METRICS = {
+    'labels': ('scikit-learn',),
+    'scores': ('scipy',),
+    'tags': ('scikit-learn', 'seqeval'),
+    'retrieval': ('scikit-learn', 'ir-measures'),
+}
 # Of models that are there: to remember a model would keep its parameters.
 _KNOWN = weakref.WeakKeyDictionary()
 
@@ -24,3 +35,10 @@ def of(model):
         said = repr(model.network.encoder), repr(reading), model.tokenizer.fingerprint
         _KNOWN[model] = checksums.checksum([*said, digest.hexdigest()])
     return _KNOWN[model]
+
+
+@functools.cache
+def versions(kind, *more):
+    """{package: version} of what computes a number of a kind of task, with `more`."""
+    names = dict.fromkeys((*PACKAGES, *METRICS.get(kind, ()), *more))
+    return {name: metadata.version(name) for name in names}

@@ -133,6 +133,10 @@ def test_members_can_be_written_and_read(tmp_path):
     assert not damaged and {line['control'] for line in lines} == {
         *(controls.LARGEST, controls.TF_IDF, controls.BAG)
     }
+    sklearn = pytest.importorskip('sklearn')
+    for line in lines:
+        assert line['versions']['scikit-learn'] == sklearn.__version__
+        assert line['versions']['numpy'] == np.__version__
     by_name = {line['control']: line for line in lines}
     assert by_name[controls.BAG]['model'] == 'runs/x, bag of embeddings'
     assert by_name[controls.TF_IDF]['test']['standard']['accuracy'] == 1.0
