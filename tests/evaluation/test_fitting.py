@@ -32,7 +32,7 @@ class Pretended:
 
 
 @pytest.mark.parametrize(
-    ('room', 'most', 'wanted'),
+    ('room', 'maximum', 'wanted'),
     [
         (None, 30, 30),
         (1200 + 3000, 30, 30),
@@ -45,18 +45,18 @@ class Pretended:
         (1200 + 150, 32, 4),
     ],
 )
-def test_the_most_that_fit_are_trained_at_once(monkeypatch, room, most, wanted):
+def test_the_most_that_fit_are_trained_at_once(monkeypatch, room, maximum, wanted):
     """Four devices share what is a multiple of four."""
     monkeypatch.setattr(fitting, 'room', lambda: room)
     monkeypatch.setattr(jax, 'device_count', lambda: 4)
     made = Pretended(lambda alone: 100 * alone)
-    assert fitting.width(made, [], most) == wanted
+    assert fitting.width(made, [], maximum) == wanted
     assert len(made.compiled) <= 3
     # What grows faster than it began is tried until it fits.
     faster = Pretended(lambda alone: 3 * alone**2)
-    found = fitting.width(faster, [], most)
-    if room and found > (1 if most % 4 else 4):
-        assert 1200 + 3 * (found if most % 4 else found // 4) ** 2 <= room
+    found = fitting.width(faster, [], maximum)
+    if room and found > (1 if maximum % 4 else 4):
+        assert 1200 + 3 * (found if maximum % 4 else found // 4) ** 2 <= room
 
 
 def test_a_member_more_has_its_own_parameters_moments_and_gradients():
