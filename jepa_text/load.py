@@ -52,10 +52,13 @@ def load(workdir, step=None, **options):
 
 
 def check(workdir):
-    """Raises FileNotFoundError as `load` does, without reading parameters; a name with
-    'hf:' is not looked for."""
+    """Raises as `load` does, without reading parameters; a name on the hub is fetched, so
+    that what is not there, or not to be had, is told now. What the cache holds is enough
+    where the hub cannot be reached."""
     name = paths.local('The model', workdir, model=True)
-    if not name.startswith('hf:') and not (Path(name) / kept.FILE).is_file():
+    if name.startswith('hf:'):
+        hf_load.sketch(name.removeprefix('hf:'))
+    elif not (Path(name) / kept.FILE).is_file():
         abstract(name)
 
 

@@ -189,6 +189,44 @@ def test_a_folder_without_a_model_is_refused_before_anything(place):
     assert not (place / 'no-model').exists()
 
 
+@pytest.mark.parametrize(
+    ('refusal', 'words'),
+    [
+        ('RepositoryNotFoundError', 'lab/misspelt is neither a folder here nor a model'),
+        ('GatedRepoError', 'lab/misspelt asks you to accept its terms first'),
+        ('LocalEntryNotFoundError', 'lab/misspelt is not in the local cache'),
+    ],
+)
+def test_a_model_that_the_hub_lacks_is_refused_before_anything(
+    place, monkeypatch, refusal, words
+):
+    hub = pytest.importorskip('huggingface_hub')
+    asked = []
+
+    def refuse(name, **options):
+        asked.append(options['allow_patterns'])
+        kind = getattr(hub.errors, refusal)
+        raise kind.__new__(kind)
+
+    monkeypatch.setattr(hub, 'snapshot_download', refuse)
+    none = config(place, models=(str(place / 'toy'), 'hf:lab/misspelt'))
+    for dry_run in (True, False):
+        with pytest.raises((FileNotFoundError, PermissionError), match=words):
+            evaluate.evaluate(none, place / 'no-model', dry_run)
+    assert not (place / 'no-model').exists()
+    # What is only planned needs no weights.
+    assert ['*.safetensors' in patterns for patterns in asked] == [False, True]
+
+
+def test_a_folder_of_theirs_that_cannot_be_read_is_refused_before_anything(place):
+    foreign = place / 'foreign'
+    foreign.mkdir()
+    both = config(place, models=(str(place / 'toy'), f'hf:{foreign}'))
+    with pytest.raises(FileNotFoundError, match='config.json is missing: give a folder'):
+        evaluate.evaluate(both, place / 'no-model')
+    assert not (place / 'no-model').exists()
+
+
 def test_members_that_fail_are_said_at_the_end_and_the_rest_is_there(place):
     rows = [json.dumps({'text': f'text {i}', 'label': 'same'}) for i in range(40)]
     (place / 'same.jsonl').write_text('\n'.join(rows))

@@ -448,6 +448,17 @@ def test_an_outline_reads_as_the_model_does_and_needs_no_weights(folder, monkeyp
     assert asked['allow_patterns'] == ['*.json']
 
 
+def test_what_the_cache_holds_is_looked_through_without_its_values(folder, monkeypatch):
+    hub = pytest.importorskip('huggingface_hub')
+    path = folder('bert')
+    monkeypatch.setattr(hub, 'snapshot_download', lambda *_, **__: str(path))
+    monkeypatch.setattr(files.Tensors, 'read', None)
+    of_any.check('hf:somebody/something')
+    (path / 'model.safetensors').unlink()
+    with pytest.raises(FileNotFoundError, match='must hold safetensors'):
+        of_any.check('hf:somebody/something')
+
+
 def test_a_revision_of_a_folder_means_nothing(folder):
     with pytest.raises(ValueError, match='is a folder'):
         load.load(folder(), revision='main')
