@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jax
 
+from jepa_text import pretrained
 from jepa_text.config import renamed, resolve
 from jepa_text.data import tokenizers
 from jepa_text.files import checksums, paths
@@ -76,6 +77,18 @@ def outline(workdir):
         _, network, tokenizer, reading, _ = kept.outline(name)
         return Pretrained(network, {}, tokenizer, name=name, **reading)
     return dataclasses.replace(abstract(name)[1], params={})
+
+
+def check_fills(workdir):
+    """Raises ValueError for a model that cannot name a masked word, without reading its
+    parameters: Pretrained.check_fills. One of the hub is downloaded."""
+    name = paths.local('The model', workdir, model=True)
+    if name.startswith('hf:'):
+        pretrained.check_fills(name, *hf_load.head_of(name.removeprefix('hf:')))
+    elif (Path(name) / kept.FILE).is_file():
+        pretrained.check_fills(name, kept.outline(name)[2], has_head=False)
+    else:
+        abstract(name)[1].check_fills()
 
 
 def abstract(workdir, step=None):

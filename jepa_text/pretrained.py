@@ -95,12 +95,7 @@ class Pretrained:
         a model without mask token or without LM head.
         """
         tokenizer, (begin, end) = self.tokenizer, self.ends()
-        if tokenizer.mask_id is None or 'lm_head' not in self.params:
-            lacks = 'mask token' if tokenizer.mask_id is None else 'LM head'
-            raise ValueError(
-                f'{self.name} has no {lacks}, so it can fill nothing: load it with '
-                "adapt=dict(), which gives a decoder what it lacks, or head='new'."
-            )
+        check_fills(self.name, tokenizer, 'lm_head' in self.params)
         if '<mask>' not in text:
             raise ValueError(f'{text!r} has no <mask> to fill.')
         ids = np.array([*begin, *tokenizer.encode_masked(text), *end], np.int32)
@@ -115,6 +110,12 @@ class Pretrained:
                 [(tokenizer.decode([i]), float(probabilities_V[i])) for i in best]
             )
         return answers
+
+    def check_fills(self):
+        """Raises ValueError for a model that never learned to name a masked word: without
+        mask token or LM head, or causal."""
+        has_head = 'lm_head' in self.params
+        check_fills(self.name, self.tokenizer, has_head, self.causal)
 
     def predict(self, first, second=None, max_length=None):
         """What a fine-tuned model answers to each text, or pair of texts: a label, a
@@ -192,6 +193,21 @@ class Pretrained:
 def usual_tokens():
     """Tokens of a batch of `encode`, on the devices that are here."""
     return BATCH_TOKENS.get(jax.default_backend(), MANY)
+
+
+def check_fills(name, tokenizer, has_head, causal=False):
+    """Raises ValueError for a model that cannot name a masked word."""
+    if tokenizer.mask_id is None or not has_head:
+        lacks = 'mask token' if tokenizer.mask_id is None else 'LM head'
+        raise ValueError(
+            f'{name} has no {lacks}, so it can fill nothing: load it with '
+            "adapt=dict(), which gives a decoder what it lacks, or head='new'."
+        )
+    if causal:
+        raise ValueError(
+            f'{name} reads causally, so it names no masked word by what follows: take a '
+            'model that was trained with masks, or train this one on.'
+        )
 
 
 def _encoding(network, causal, special_ids, layer, pool):

@@ -7,6 +7,7 @@ scores    of pairs, the cosine of TF-IDF and of the bag; of texts, ridge regress
           both
 tags      the commonest tag of a word, for unknown ones that of words which end alike
 spans     never an answer; the sentence that shares most words with the question
+cloze     the answer that is the commonest, of the candidates if there are
 
 Each learns from `train`, chooses on `validation`, and answers as the metrics take it, so
 that it is measured as the models are. The texts are those of the task: where a model
@@ -21,10 +22,11 @@ from typing import NamedTuple
 import numpy as np
 
 from jepa_text.evaluation import controls, identity, word_features, words
-from jepa_text.evaluation.metrics import base, classes, scores, spans, tags
+from jepa_text.evaluation.metrics import base, classes, cloze, scores, spans, tags
 from jepa_text.measures import probes
 
 COMMONEST, NEVER, SENTENCE = 'commonest tag', 'never an answer', 'sentence of most words'
+ANSWER = 'commonest answer'
 INVERSE_PENALTIES = (1.0, 10.0, 100.0)  # C of scikit-learn
 PENALTIES = (0.1, 1.0, 10.0)  # of ridge regression
 _TINY = 1e-12
@@ -44,6 +46,7 @@ def said(task, model=None):
     """[Said] of each control of a task with a validation set; of the bag of embeddings,
     if a load.Pretrained is given. Raises ValueError for a kind without controls."""
     kinds = {'labels': _labels, 'scores': _scores, 'tags': _tags, 'spans': _spans}
+    kinds |= {'cloze': _cloze}
     if task.kind not in kinds or task.validation is None:
         raise ValueError(
             f'{task.name}, a task of {task.kind}: there are controls of '
@@ -74,8 +77,8 @@ def members(task, settings, model=None):
                 (task.test, one.test),
             )
         ]
-        # Of spans no package has a part.
-        used = () if task.kind == 'spans' else ('scikit-learn', 'scipy')
+        # Of spans and words no package has a part.
+        used = () if task.kind in ('spans', 'cloze') else ('scikit-learn', 'scipy')
         versions = identity.versions(task.kind, *used)
         found = outcome(*measured, time.monotonic() - began, versions)
         yield {**config, 'chosen': one.chose}, found, measured[1].per_instance, one.test
@@ -104,6 +107,9 @@ def measure(task, examples, answers):
         return classes.measure(list(map(str, examples.target)), answers, known)
     if task.kind == 'scores':
         return scores.measure(examples.target, answers)
+    if task.kind == 'cloze':
+        pairs = zip(examples.target, answers)
+        return cloze.measure([1 if x == y else np.inf for (x, _), y in pairs])
     return (tags if task.kind == 'tags' else spans).measure(examples.target, answers)
 
 
@@ -201,6 +207,19 @@ def _tags(task, model):
         for part in (task.validation, task.test)
     ]
     yield Said(COMMONEST, *parts, {})
+
+
+def _cloze(task, model):
+    counts = Counter(answer for answer, _ in task.train.target)
+    # Of equals the first in the alphabet.
+    parts = [
+        [
+            min(others or counts, key=lambda word: (-counts[word], word))
+            for _, others in part.target
+        ]
+        for part in (task.validation, task.test)
+    ]
+    yield Said(ANSWER, *parts, {})
 
 
 def _ending(word):

@@ -36,6 +36,7 @@ from jepa_text.evaluation import (
     selection,
     summary,
     telling,
+    zero_shot,
 )
 from jepa_text.evaluation.config import Config
 from jepa_text.files import atomic, checksums, paths
@@ -54,21 +55,16 @@ def evaluate(config, workdir, dry_run=False):
 
     With `dry_run` it says what would be trained, and writes nothing. Raises ValueError
     and FileNotFoundError, before anything is trained, for tasks that cannot be made,
-    settings that do not exist and folders that hold no model; and RuntimeError at the
-    end, when all else is written, where members failed.
+    settings that do not exist, folders that hold no model, and models that fill no masks
+    where a task asks for it; and RuntimeError at the end, when all else is written, where
+    members failed.
     """
     xla_flags.mend()
     config = schema.read(Config, schema.plain(config))
     folder = Path(paths.local('The workdir', workdir))
     look = load.outline if dry_run else load.check
     models = {model: look(model) for model in config.models}
-    made = {task.name: task for task in map(examiner.task_of, config.tasks)}
-    if len(made) < len(config.tasks):
-        raise ValueError(
-            f'Two of the {len(config.tasks)} tasks have one name, of {", ".join(made)}, '
-            'and their results would be one: give one a `title`.'
-        )
-    made = {name: examiner.sampled(task, config) for name, task in made.items()}
+    made = _tasks_of(config, dry_run)
     groups = groups_of(config, made)
     # Before the lines: what another worker ends after them is not gone.
     ended = claims.ended(folder / 'claims')
@@ -107,23 +103,28 @@ def evaluate(config, workdir, dry_run=False):
     return found
 
 
+def _tasks_of(config, dry_run):
+    """{name: task} of what is examined, that all models can answer."""
+    made = {task.name: task for task in map(examiner.task_of, config.tasks)}
+    if len(made) < len(config.tasks):
+        raise ValueError(
+            f'Two of the {len(config.tasks)} tasks have one name, of {", ".join(made)}, '
+            'and their results would be one: give one a `title`.'
+        )
+    if any(map(zero_shot.fills, made.values())):
+        # What a dry run would fetch is looked at when it is there.
+        for model in config.models:
+            if not (dry_run and model.startswith('hf:')):
+                load.check_fills(model)
+    return {name: examiner.sampled(task, config) for name, task in made.items()}
+
+
 def groups_of(config, made):
     """All groups, in the order in which they are trained: model by model."""
-    members = [
-        grid.Member(rate, seed)
-        for rate, seed in itertools.product(config.learning_rates, range(config.seeds))
-    ]
-    width, groups = width_of(config), []
-    parts = [tuple(members[at : at + width]) for at in range(0, len(members), width)]
-    kinds = [('', parts)]
-    if 'untrained' in config.controls:
-        kinds.append((controls.UNTRAINED, parts))
-    if 'words' in config.controls:
-        kinds.append((examiner.CONTROLS, [()]))
-    sections = zip(made, schema.as_dict(config)['tasks'])
+    groups, sections = [], zip(made, schema.as_dict(config)['tasks'])
     for path, (name, section) in itertools.product(config.models, sections):
         first = path == config.models[0]
-        for control, wanted in kinds:
+        for control, wanted in _kinds(config, made[name]):
             if control == examiner.CONTROLS and examiner.ranks(made[name]) and not first:
                 continue  # they need no model
             for part in wanted:
@@ -132,6 +133,23 @@ def groups_of(config, made):
                 kept = item, path, model, name, part, control, first
                 groups.append(examiner.Group(*kept))
     return groups
+
+
+def _kinds(config, task):
+    """[(control, [the members of each group])] of a model on a task."""
+    width, seeds = width_of(config), range(config.seeds)
+    members = list(
+        itertools.starmap(grid.Member, itertools.product(config.learning_rates, seeds))
+    )
+    if zero_shot.as_it_is(task):
+        members = [zero_shot.MEMBER]
+    parts = [tuple(members[at : at + width]) for at in range(0, len(members), width)]
+    kinds = [('', parts)]
+    if 'untrained' in config.controls:
+        kinds.append((controls.UNTRAINED, parts))
+    if 'words' in config.controls:
+        kinds.append((examiner.CONTROLS, [()]))
+    return kinds
 
 
 def _item(config, path, task, section, control, first, part):
@@ -176,6 +194,7 @@ def planned_of(config, made, groups, there, outlines=None):
         learned, _, _ = examiner.sizes_of(made[name])
         batches = -(-learned // config.finetuning.batch_size)
         steps = min(config.finetuning.steps, config.finetuning.epochs * batches)
+        steps = 0 if zero_shot.as_it_is(made[name]) else steps
         members = sum(len(group.members) for group in part)
         done = sum(min(there[g.item], len(g.members)) for g in part)
         one = telling.Planned(model, name, members, steps, done=done)
@@ -203,7 +222,9 @@ def summarize(config, made, folder, items, failed=None):
     short = results.shortened(lines)
     chosen = selection.select(short, by=config.select_by, rule=config.selection)
     models = [c for c in chosen if c.members and not c.members[0].get('control')]
-    compared = comparing.compare(models)
+    compared = comparing.compare(
+        [one for one in models if not one.members[0].get('zero_shot')]  # no seeds
+    )
     summary.write(folder, chosen)
     for model in {one.model for one in models} if config.hub else ():
         today = datetime.date.today().isoformat()

@@ -10,13 +10,13 @@ from jepa_text.evaluation import (
     baselines,
     controls,
     finetune,
-    fitting,
     identity,
     results,
     retrieval,
     retrieving,
     search,
     word_ranking,
+    zero_shot,
 )
 from jepa_text.evaluation import task as tasks
 from jepa_text.evaluation.metrics import ranking
@@ -49,14 +49,20 @@ class Group:
 
 
 def task_of(section):
-    """The task of a section, with a validation set."""
+    """The task of a section, with a validation set; with `zero_shot` in it, as
+    zero_shot.task_of makes it. Raises ValueError for what cannot be such a task."""
+    section = dict(section)
+    given = section.pop('zero_shot', None)
     task = build(section)
-    return task if ranks(task) else tasks.with_validation(task)
+    task = task if ranks(task) else tasks.with_validation(task)
+    return task if given in (None, False) else zero_shot.task_of(task, given)
 
 
 def examination_of(model, task, settings):
     """What trains and measures a load.Pretrained on a task."""
     kind = retrieving.Examination if ranks(task) else finetune.Examination
+    if zero_shot.as_it_is(task):
+        kind = zero_shot.KINDS[task.kind]
     return kind(model, task, settings)
 
 
@@ -108,8 +114,7 @@ class Examiner:
         examination = self._examination(group)
         if group.control == CONTROLS:
             return self._controls(group, examination)
-        grid, found = examination.grid, []
-        width = fitting.width(grid, examination.rows, len(group.members))
+        width, found = examination.width(len(group.members)), []
         how = {'width': width, 'how': 'vmap' if width > 1 else 'map', 'item': group.item}
         how |= {'control': group.control} if group.control else {}
         tell = self.told.group(group.model, group.task)

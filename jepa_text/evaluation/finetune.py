@@ -2,7 +2,7 @@
 trained on.
 
     examination = Examination(model, task, settings)
-    for line in examination.run(members): ...
+    for member, made in examination.run(members): ...
 """
 
 import dataclasses
@@ -12,33 +12,20 @@ import time
 import jax
 import numpy as np
 
-from jepa_text.evaluation import grid, identity
+from jepa_text.evaluation import examination, fitting, grid, identity
 from jepa_text.evaluation.metrics import classes, scores, spans, tags
-from jepa_text.files import checksums
 from jepa_text.kinds import kept, predicting
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Outcome:
-    """What a member came to: `outcome` as results.write takes it, values and predictions
-    of every test instance, and the parameters with the head."""
-
-    outcome: dict
-    per_instance: dict
-    predictions: list
-    params: dict
-
-
-class Examination:
-    """A load.Pretrained and a task.Task with a validation set, as `settings`, a
-    config.Finetuning, say.
+class Examination(examination.Examination):
+    """Each member is fine-tuned by itself, and measured.
 
     Raises ValueError for what cannot be learned or read: an answer outside its context,
     labels of one class only, a question that fills a row.
     """
 
     def __init__(self, model, task, settings):
-        self.model, self.task, self.settings = model, task, settings
+        super().__init__(model, task, settings)
         self.kind = self.kind_of()
         reader = predicting.reader(model, settings.max_length or None)
         self.parts = {}
@@ -51,11 +38,6 @@ class Examination:
         self.rows = self.grid.read(rows)
         for name, (examples, rows) in self.parts.items():
             self.parts[name] = examples, self.grid.read(rows)
-
-    @property
-    def metric(self):
-        """By which one compares."""
-        return self.task.metric
 
     def kind_of(self):
         """What the task asks."""
@@ -75,14 +57,8 @@ class Examination:
     @functools.cached_property
     def config(self):
         """What every member has in common, for results.config_hash."""
-        model, task, settings = self.model, self.task, self.settings
         return {
-            'model': model.name,
-            'model_revision': identity.of(model),
-            'task': task.name,
-            # One commit gives other examples with other fields, names or templates.
-            'data_revision': '-'.join(filter(None, (task.revision, self.checksum()))),
-            'tokenizer': model.tokenizer.fingerprint,
+            **self.common(),
             'kind': self.kind.name,
             'max_length': self.max_length,
             'pooling': getattr(self.kind, 'pool', ''),
@@ -90,19 +66,12 @@ class Examination:
             **{k: v for k, v in dataclasses.asdict(self.kind).items() if k != 'labels'},
             **dataclasses.asdict(self.recipe),
             'examples': self.sizes,
-            'metric': self.metric,
-            'rows': settings.rows,
+            'rows': self.settings.rows,
         }
 
-    def checksum(self):
-        """A checksum of all that the task holds, where no revision is known."""
-        parts = [self.task.train, self.task.validation, self.task.test]
-        held = [[p.first, p.second, list(map(_json, p.target))] for p in parts]
-        return checksums.checksum(held)
-
-    def config_of(self, member):
-        """The config of one member."""
-        return {**self.config, **member._asdict()}
+    def width(self, count):
+        """As many as the memory holds."""
+        return fitting.width(self.grid, self.rows, count)
 
     def run(self, members, width=1, tell=None):
         """Yields (Member, Outcome) of each."""
@@ -111,7 +80,7 @@ class Examination:
             found, side = self._outcome(params, losses_T)
             found['seconds'] = round(time.monotonic() - began, 3)
             found['versions'] = identity.versions(self.kind.name)
-            yield member, Outcome(found, *side, params)
+            yield member, examination.Outcome(found, *side, params)
             began = time.monotonic()
 
     def _outcome(self, params, losses_T):
@@ -159,13 +128,13 @@ def kind_of(task, settings):
     if task.template:
         given |= {'template': task.template}
     if task.kind == 'scores':
-        _check_scores(task)
+        check_scores(task)
     if task.kind in ('labels', 'tags'):
         given |= {'labels': _labels(task)}
     return kept.KINDS[task.kind](**given)
 
 
-def _check_scores(task):
+def check_scores(task):
     """Raises ValueError for a split whose numbers are all equal."""
     for split in ('train', 'validation', 'test'):
         target_N = getattr(task, split).target
@@ -247,9 +216,3 @@ def _said(answer):
 
 def _finite(params):
     return all(bool(jax.numpy.isfinite(leaf).all()) for leaf in jax.tree.leaves(params))
-
-
-def _json(value):
-    if isinstance(value, list | tuple):
-        return [_json(one) for one in value]
-    return value.item() if isinstance(value, np.generic) else value

@@ -27,14 +27,23 @@ _KNOWN = weakref.WeakKeyDictionary()
 def of(model):
     """A checksum of what a load.Pretrained is: parameters, tokenizer, reading."""
     if model not in _KNOWN:
-        digest = hashlib.sha256()
-        for path, leaf in jax.tree_util.tree_leaves_with_path(model.params['encoder']):
-            digest.update(jax.tree_util.keystr(path).encode())
-            digest.update(np.ascontiguousarray(jax.device_get(leaf)))
         reading = VERSION, model.causal, model.begin, model.end, model.length
         said = repr(model.network.encoder), repr(reading), model.tokenizer.fingerprint
-        _KNOWN[model] = checksums.checksum([*said, digest.hexdigest()])
+        _KNOWN[model] = checksums.checksum([*said, _digest(model.params['encoder'])])
     return _KNOWN[model]
+
+
+def of_head(model):
+    """A checksum of what names tokens: the LM head of a load.Pretrained."""
+    return _digest(model.params['lm_head'])
+
+
+def _digest(params):
+    digest = hashlib.sha256()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        digest.update(jax.tree_util.keystr(path).encode())
+        digest.update(np.ascontiguousarray(jax.device_get(leaf)))
+    return digest.hexdigest()
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from pathlib import Path
 from jepa_text import load
 from jepa_text.config import schema
 from jepa_text.config.schema import field, section
-from jepa_text.evaluation import examiner, grid, results, selection
+from jepa_text.evaluation import examiner, grid, results, selection, zero_shot
 from jepa_text.evaluation.config import Finetuning
 from jepa_text.files import paths
 from jepa_text.kinds import kept, vectors
@@ -43,6 +43,10 @@ def finetune(config, workdir):
     folder = Path(paths.local('The workdir', workdir))
     kept.check_free(folder)
     task = examiner.task_of(config.task)
+    if zero_shot.as_it_is(task):
+        raise ValueError(
+            f'{task.name} is answered without training: leave zero_shot out of the task.'
+        )
     model = load.load(config.model)
     model = dataclasses.replace(model, name=config.model)
     examination = examiner.examination_of(model, task, config.finetuning)

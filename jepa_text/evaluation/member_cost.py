@@ -19,9 +19,16 @@ import numpy as np
 from jepa_text import pretrained
 from jepa_text.cost import flops
 from jepa_text.data import batching
-from jepa_text.evaluation import finetune, grid, partition, retrieval, retrieving
+from jepa_text.evaluation import (
+    finetune,
+    grid,
+    partition,
+    retrieval,
+    retrieving,
+    zero_shot,
+)
 from jepa_text.evaluation import task as tasks
-from jepa_text.kinds import base, predicting
+from jepa_text.kinds import base, predicting, vectors
 from jepa_text.models.network import Network
 
 # Examples of a part whose tokens are counted; of more, so many stand for all.
@@ -49,6 +56,8 @@ def of_member(model, task, settings):
 
     Raises ValueError for what cannot be learned or read.
     """
+    if zero_shot.as_it_is(task):
+        return _untaught(model, task, settings)
     ranks = isinstance(task, retrieval.Retrieval)
     kind = (retrieving if ranks else finetune).kind_of(task, settings)
     reader = predicting.reader(model, settings.max_length or None)
@@ -69,6 +78,24 @@ def of_member(model, task, settings):
         once += read
         member += counting.measured(part, features)
     return Cost(steps, member, once)
+
+
+def _untaught(model, task, settings):
+    """The Cost of reading each text once; of masks also that of naming a word."""
+    kind, reader = (
+        vectors.Vectors(),
+        predicting.reader(model, settings.max_length or None),
+    )
+    counting = _Counting(model, kind, settings.recipe(1), reader.length)
+    texts = [
+        text
+        for part in (task.validation, task.test)
+        for text in zero_shot.texts(task, part)
+    ]
+    encoder, named = counting.encoder, 0
+    if zero_shot.fills(task):
+        named = 2 * len(texts) * encoder.width * encoder.vocab_size
+    return Cost(0, counting.encoded([texts], reader) + named, 0.0)
 
 
 def _part(kind, reader, examples):
@@ -119,15 +146,19 @@ class _Counting:
         """FLOPs of the vectors of queries and corpus, and of their products."""
         asked = list(dict.fromkeys([*task.qrels, *task.validation_qrels]))
         sides = [task.queries[query] for query in asked], list(task.corpus.values())
+        products = 2 * len(asked) * len(task.corpus) * self.encoder.width
+        return products + self.encoded(sides, reader)
+
+    def encoded(self, sides, reader):
+        """FLOPs of the vectors of texts, each side by itself, of a kind of pairs."""
         lengths = collections.Counter()
         for texts in sides:
             part = _part(self.kind, reader, tasks.Examples(texts, texts))
             given = [len(row.tokens) for row in part.rows], pretrained.usual_tokens()
             for _, rows, length in batching.batches(*given, self.maximum):
                 lengths[length] += rows * part.times
-        products = 2 * len(asked) * len(task.corpus) * self.encoder.width
         # A row of the kind is a pair.
-        return products + self._sum('features', _blank(part.rows[0]), lengths) / 2
+        return self._sum('features', _blank(part.rows[0]), lengths) / 2
 
     def _read(self, part, maximum):
         """{length: how many rows are read at it}."""

@@ -61,9 +61,10 @@ def write(path, examined):
         page_run.cuts(examined.cuts),
         page_run.how(lines, chosen, examined.notes),
     ]
+    trained = any(line['learning_rate'] for line in lines)
     return page.write(
         path,
-        title='What fine-tuning makes of it',
+        title='What fine-tuning makes of it' if trained else 'What it knows untaught',
         lead=headline(rows, compared),
         sections=[section for section in sections if section],
         subtitle=f'Examination of {", ".join(models)}',
@@ -75,7 +76,10 @@ def headline(rows, compared):
     what was lost."""
     known = [one for one in compared if one.found.test]
     sure = sum(one.p <= 1 - statistics.LEVEL for one in known)
+    models = {row['model'] for row in rows if not row['control']}
     text = 'One model, so nothing is compared.'
+    if len(models) > 1:
+        text = 'No verdict: without training there are no seeds.'
     if known:
         text = f'Of {len(known)} differences between models, {sure} are beyond seeds.'
     elif compared:
@@ -166,7 +170,7 @@ def _task(task, pairs, lines, models, instances):
         drawn.append(
             figures.sensitivity(found, 'Which learning rate', f'test {name}', models)
         )
-    if found:
+    if any(rates):
         drawn.append(figures.members(found, 'Every member', f'test {name}', models))
     return {'heading': task, 'table': _table(rows, metric, instances), 'figures': drawn}
 

@@ -15,6 +15,9 @@ seeds, sign flips from {flipped} on, p after Holm's correction for all that is c
 Two values stand in each table: `standard`, as the field defines the metric, and `paper`,
 as arXiv 2507.00994 defines it, for comparison with its tables only. Sensitivity is the
 standard deviation over all learning rates and seeds (its Figure 5): smaller is calmer."""
+AS_IT_IS = """Tasks that are zero-shot train nothing and choose nothing: one member, which
+no seed changes, so of two models there is no verdict. How another test set may come out
+is the interval over texts."""
 SHOWN = ('steps', 'batch_size', 'max_length', 'pooling', 'precision')
 LOST = {'not finite': 'ended without a finite loss', 'collapsed': 'collapsed'}
 
@@ -120,6 +123,7 @@ def how(lines, chosen, notes):
         needed=statistics.MIN_SEEDS,
         flipped=statistics.FLIPPED_SEEDS,
     )
+    untaught = AS_IT_IS if any(line.get('zero_shot') for line in lines) else ''
     versions = {}
     for line in lines:
         for name, version in (line.get('versions') or {}).items():
@@ -131,7 +135,7 @@ def how(lines, chosen, notes):
     }
     return {
         'heading': 'How it was run',
-        'text': '\n\n'.join(filter(None, [methods, text, notes])),
+        'text': '\n\n'.join(filter(None, [methods, untaught, text, notes])),
         **({'table': table} if table['rows'] else {}),
         'details': {'Versions': said, 'This page': page.versions()},
     }

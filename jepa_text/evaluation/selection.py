@@ -28,6 +28,7 @@ METRICS = {
     'tags': 'entity_f1',
     'spans': 'f1',
     'retrieval': 'ndcg@10',
+    'cloze': 'accuracy',
 }
 PAPER_METRICS = METRICS | {'tags': 'sentence_macro_f1', 'spans': 'token_f1'}
 RULES = ('pooled', 'per seed')

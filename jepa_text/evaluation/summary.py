@@ -173,7 +173,9 @@ def _record(one):
         'task': first['kind'],
         'model': one.model,
         'results': {'raw': raw, 'total': total},
-        'selected_by': f'validation {one.by} {one.metric}, {one.rule}',
+        'selected_by': ''
+        if first.get('zero_shot')
+        else f'validation {one.by} {one.metric}, {one.rule}',
         'learning_rates_sensitivity': one.sensitivity,
         'members': one.statuses,
         **{key: value for key, value in settings.items() if key not in differ},
@@ -193,10 +195,12 @@ def _error(values):
 def _hub_entry(one, benchmark, date, source):
     mean, low, high = one.interval()
     ends = f', 95 % {low:.4f} to {high:.4f}' if math.isfinite(low) else ''
-    notes = (
-        f'{one.by} {one.metric}, mean of {len(one.members)} seed(s){ends}; fine-tuned, '
-        f'learning rate {described(one.learning_rates)} chosen on validation'
+    how = (
+        f'fine-tuned, learning rate {described(one.learning_rates)} chosen on validation'
     )
+    if one.members[0].get('zero_shot'):
+        how = 'zero-shot'
+    notes = f'{one.by} {one.metric}, mean of {len(one.members)} seed(s){ends}; {how}'
     entry = {'dataset': dict(benchmark), 'value': round(mean, 6), 'date': date}
     return {**entry, **({'source': dict(source)} if source else {}), 'notes': notes}
 

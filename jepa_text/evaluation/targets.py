@@ -50,15 +50,16 @@ def labels(values, where, known=None):
     return found
 
 
-def check_template(template, where):
+def check_template(template, where, wanted=('first', 'second')):
     """Raises ValueError unless the template has a place for each text, and no other."""
     try:
         parts = list(string.Formatter().parse(template))
         fields = sorted(field for _, field, _, _ in parts if field is not None)
     except ValueError as error:
         fields = [str(error)]
-    if fields != ['first', 'second']:
+    if fields != sorted(wanted):
+        places = ' and '.join(f"'{{{name}}}'" for name in wanted)
         raise ValueError(
-            f'{where}: template={template!r} makes one text of two, so it must have '
-            "'{first}' and '{second}' once each, and no other braces."
+            f'{where}: template={template!r} makes one text of {len(wanted)}, so it must '
+            f'have {places} once each, and no other braces.'
         )

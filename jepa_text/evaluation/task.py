@@ -10,6 +10,8 @@ tags    lists of words, None     a list with a tag a word          'entity_f1',
 spans   questions, contexts      a list of (start character in     'f1' (of words)
                                  the context, text); [] where
                                  there is no answer
+cloze   texts with one mask,     (the hidden word, all words       'accuracy'
+        None                     that may be it; () any)
 """
 
 import dataclasses
@@ -18,14 +20,14 @@ import warnings
 
 import numpy as np
 
-KINDS = ('labels', 'scores', 'texts', 'tags', 'spans')
+KINDS = ('labels', 'scores', 'texts', 'tags', 'spans', 'cloze')
 VALIDATION_SHARE, VALIDATION_SEED = 0.05, 42  # of the papers
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
     """`second` is None for single texts, `target` is None for unlabeled ones, an array
-    of labels and scores, and a list of lists for tags and spans."""
+    of labels and scores, and a list of lists or tuples for tags, spans and cloze."""
 
     first: list
     second: list | None = None
@@ -73,6 +75,7 @@ class Task:
     validation: Examples | None = None
     template: str = ''
     revision: str = ''
+    zero_shot: object = None
 
 
 def examples(first, second=None, target=None, where='the task'):

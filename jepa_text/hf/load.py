@@ -101,6 +101,12 @@ def outline(name):
     return encoder, source.tokenizer, length, *ends(source.tokenizer)
 
 
+def head_of(name):
+    """(tokenizer, has it an LM head, is it causal) of what `load` would give."""
+    source, _, tokenizer, _, _ = _choose(name, None, None, None)
+    return tokenizer, source.has_head, source.causal
+
+
 def _choose(name, revision, family, adapt):
     """(source, section, tokenizer, mask and how it came, head) by the user's choices."""
     source = source_of.Source(files.folder_of(name, revision), family)

@@ -18,6 +18,7 @@ FIELDS = (
     ('spans', (('passage',), ('qas',))),
     ('query_pairs', (('query',), ('document',))),
     ('pairs', (('text_a',), ('text_b',), ('score',))),
+    ('cloze', (('text',), ('answer',))),
     ('labeled', (('text',), ('label',))),
     ('scored', (('text',), ('score',))),
 )

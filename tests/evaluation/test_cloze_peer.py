@@ -1,0 +1,90 @@
+"""Words at masks against transformers: tokens, log-likelihoods, ranks and fills."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from jepa_text import load
+from jepa_text.data import tokenizers
+from jepa_text.evaluation import cloze
+
+pytestmark = pytest.mark.peer
+SIZES = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4)
+OPEN = [
+    ('The old ', ' swam.', 'whale'),
+    ('', ' am the law of the land, and of every sea.', 'I'),
+    ('Of the people, by the ', '', 'people'),
+]
+WORDS = ('whale', 'congressman', 'law')
+
+
+@pytest.fixture(scope='module')
+def theirs(tmp_path_factory):
+    """torch, a random BERT with a word head, its tokenizer, and ours of the folder."""
+    torch = pytest.importorskip('torch')
+    transformers = pytest.importorskip('transformers')
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp('bert')
+    own = tokenizers.load(tokenizers.BUNDLED)
+    config = transformers.BertConfig(
+        vocab_size=own.vocab_size,
+        intermediate_size=128,
+        max_position_embeddings=64,
+        initializer_range=0.3,
+        pad_token_id=own.pad_id,
+        **SIZES,
+    )
+    transformers.BertForMaskedLM(config).save_pretrained(folder)
+    own.save(folder / 'tokenizer.json')
+    content = json.loads(own.content)
+    for token in content['added_tokens']:
+        # As an exported model has it: a mask takes the space before it.
+        token['lstrip'] = token['content'] == '<mask>'
+    (folder / 'theirs.json').write_text(json.dumps(content))
+    special = dict(bos_token='<bos>', eos_token='<eos>', mask_token='<mask>')
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(folder / 'theirs.json'), **special
+    )
+    other = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+    ours = load.load(f'hf:{folder}')
+    ends = dict(begin=(own.bos_id,), end=(own.eos_id,))
+    return torch, other, tokenizer, dataclasses.replace(ours, **ends)
+
+
+def log_probabilities(torch, model, tokenizer, text):
+    """[M, V] at the masks of a text."""
+    ids = tokenizer(text, add_special_tokens=False)['input_ids']
+    ids = [tokenizer.bos_token_id, *ids, tokenizer.eos_token_id]
+    with torch.no_grad():
+        logits_LV = model(input_ids=torch.tensor([ids])).logits[0]
+    masks = np.flatnonzero(np.array(ids) == tokenizer.mask_token_id)
+    return torch.log_softmax(logits_LV.double(), dim=-1).numpy()[masks]
+
+
+def test_of_the_whole_vocabulary(theirs):
+    torch, other, tokenizer, ours = theirs
+    asked = [cloze.Question(a, b, (word,), 0, True) for a, b, word in OPEN]
+    for told, (before, after, word) in zip(cloze.Reading(ours).told(asked), OPEN):
+        text = f'{before}<mask>{after}'
+        (log_V,) = log_probabilities(torch, other, tokenizer, text)
+        (own,) = tokenizer(f' {word}' if before else word)['input_ids']
+        assert told.log_likelihood == pytest.approx(log_V[own], abs=1e-4)
+        assert told.rank == 1 + np.sum(log_V > log_V[own])
+        assert told.said == tokenizer.decode([log_V.argmax()]).strip()
+        assert np.ptp(log_V) > 1
+
+
+def test_of_candidates_of_several_tokens(theirs):
+    torch, other, tokenizer, ours = theirs
+    (told,) = cloze.Reading(ours).told([cloze.Question('The ', ' is gone.', WORDS, 1)])
+    values = []
+    for word in WORDS:
+        ids = tokenizer(f' {word}')['input_ids']
+        text = f'The{" <mask>" * len(ids)} is gone.'
+        log_MV = log_probabilities(torch, other, tokenizer, text)
+        values.append(log_MV[np.arange(len(ids)), ids].sum())
+    assert told.log_likelihood == pytest.approx(values[1], abs=1e-4)
+    assert told.said == WORDS[int(np.argmax(values))]
+    assert told.rank == 1 + sum(value > values[1] for value in values)

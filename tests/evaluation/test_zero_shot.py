@@ -1,0 +1,209 @@
+"""What a model answers as it is: cosines against scores, through the examination."""
+
+import dataclasses
+import json
+
+import examined
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from jepa_text import export, load
+from jepa_text.evaluation import config as settings
+from jepa_text.evaluation import (
+    evaluate,
+    examiner,
+    finetune,
+    keep,
+    member_cost,
+    selection,
+    zero_shot,
+)
+from jepa_text.evaluation import task as tasks
+from jepa_text.kinds import kept
+
+NOUNS = ('whale', 'law', 'ship', 'tax', 'war', 'sea', 'old', 'people', 'house', 'hand')
+
+
+def similar(folder):
+    """A file of pairs that share 0, 1 or 2 of their nouns, which is their score."""
+    rng, rows = np.random.default_rng(0), []
+    for number in range(60):
+        first, score = rng.permutation(NOUNS), int(rng.integers(3))
+        second = [*first[:score], *first[4 : 6 - score]]
+        one = f'the {first[0]} and the {first[1]} of {number}'
+        two = f'a {second[0]}, a {second[1]} at {number}'
+        rows.append(dict(text_a=one, text_b=two, score=score))
+    path = folder / 'near.jsonl'
+    path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+    return path
+
+
+def section(folder, **more):
+    return dict(name='pairs', path=str(similar(folder)), zero_shot=True) | more
+
+
+def cosines(vectors, examples):
+    """By numpy, one pair at a time."""
+    count = len(examples)
+    pairs = zip(vectors[:count], vectors[count:])
+    return [float(u @ v / np.linalg.norm(u) / np.linalg.norm(v)) for u, v in pairs]
+
+
+def examination(folder, **changes):
+    model = dataclasses.replace(examined.model(), **changes)
+    task = examiner.task_of(section(folder))
+    return examiner.examination_of(model, task, settings.Finetuning())
+
+
+def test_both_poolings_are_measured_as_scipy_does(tmp_path):
+    made = examination(tmp_path, pool='max')
+    ((member, found),) = made.run([zero_shot.MEMBER])
+    test, standard = made.task.test, found.outcome['test']['standard']
+    for pool, own in (('mean', ''), ('max', 'own_')):
+        vectors = made.model.encode(test.first + test.second, pool=pool)
+        said = cosines(vectors, test)
+        wanted = (
+            stats.spearmanr(said, test.target)[0],
+            stats.pearsonr(said, test.target)[0],
+        )
+        reached = [standard[f'{own}{name}'] for name in ('spearman', 'pearson')]
+        np.testing.assert_allclose(reached, wanted, atol=1e-6)
+        if pool == 'mean':
+            np.testing.assert_allclose(found.predictions, said, atol=1e-6)
+    assert standard['own_spearman'] != standard['spearman']
+    mean = np.mean(found.per_instance['own_spearman'])
+    assert mean == pytest.approx(standard['own_spearman'])
+    assert member == (0.0, 0) and found.outcome['status'] == 'done'
+
+
+def test_equal_pairs_tie(tmp_path):
+    made = examination(tmp_path)
+    texts = [f'{a} {b}' for a in NOUNS for b in NOUNS]
+    same = tasks.Examples(texts, texts, np.arange(len(texts)))
+    measured, said = made.measured(same)
+    assert set(said) == {1.0} and measured.standard['spearman'] == 0.0
+
+
+def test_the_test_set_is_that_of_the_same_task_with_training(tmp_path):
+    trained = examiner.task_of(section(tmp_path, zero_shot=False))
+    made = examination(tmp_path)
+    assert made.task.test.first == trained.test.first
+    assert (trained.name, made.task.name) == ('near', 'near zero-shot')
+    other = finetune.Examination(made.model, trained, settings.Finetuning())
+    assert made.config['data_revision'] == other.config['data_revision']
+
+
+def test_a_plan_counts_each_text_once(tmp_path):
+    """Of texts of one length, as many times the arithmetic as there are texts."""
+    made = examination(tmp_path)
+    rows = [f'the {word}' for word in NOUNS[:8]]
+    part, few = (tasks.Examples(rows[:n], rows[:n], np.arange(n) * 1.0) for n in (8, 4))
+    costs = [
+        member_cost.of_member(
+            made.model,
+            dataclasses.replace(made.task, validation=side, test=side),
+            settings.Finetuning(),
+        )
+        for side in (part, few)
+    ]
+    assert costs[0].steps == costs[0].once == 0 and costs[1].member > 0
+    assert costs[0].member == pytest.approx(2 * costs[1].member)
+
+
+@pytest.mark.slow
+def test_it_is_examined_beside_its_controls_and_a_task_that_is_trained(tmp_path, capsys):
+    toy = str(examined.saved(tmp_path / 'toy'))
+    asked = dict(
+        models=(toy,),
+        tasks=(section(tmp_path), section(tmp_path, zero_shot=False)),
+        learning_rates=(1e-3, 3e-3),
+        seeds=1,
+        finetuning=dict(steps=2, batch_size=8),
+        controls=('words', 'untrained'),
+    )
+    evaluate.evaluate(asked, tmp_path / 'out', dry_run=True)
+    said = capsys.readouterr().out
+    assert '6 members are left to be trained, 8 steps in all' in said
+    found = evaluate.evaluate(asked, tmp_path / 'out')
+    lines = {
+        line['model'].removeprefix(toy): line
+        for line in found['lines']
+        if line['task'] == 'near zero-shot'
+    }
+    assert set(lines) == {'', ', untrained', ', bag of embeddings', 'TF-IDF'}
+    line = lines['']
+    assert (line['steps'], line['learning_rate'], line['seed']) == (0, 0, 0)
+    assert (line['pooling'], line['own_pooling'], line['causal']) == ('mean',) * 2 + (
+        False,
+    )
+    # The toy was never trained.
+    assert line['test'] == lines[', untrained']['test']
+    # The words that are shared are all there is to find.
+    assert lines['TF-IDF']['test']['standard']['spearman'] > 0.8
+    (chosen,) = selection.select([line])
+    assert chosen.members == (line,) and not found['compared']
+    page = (tmp_path / 'out' / 'evaluation.html').read_text()
+    assert 'near zero-shot' in page and 'train nothing' in page
+    again = evaluate.evaluate(asked, tmp_path / 'out')
+    assert again['lines'] == found['lines']
+
+
+def test_two_models_have_intervals_over_texts_and_no_verdict(tmp_path):
+    toys = [str(examined.saved(tmp_path / name)) for name in ('one', 'two')]
+    model, kind = load.load(toys[1]), load.load(toys[1]).kind
+    (tmp_path / 'two' / kept.FILE).unlink()
+    kept.write(toys[1], dataclasses.replace(model, pool='max', length=32), kind)
+    asked = dict(models=toys, tasks=(section(tmp_path),), controls=())
+    assert len(evaluate.evaluate(asked, tmp_path / 'out')['chosen']) == 2
+    page = (tmp_path / 'out' / 'evaluation.html').read_text()
+    assert 'No verdict: without training there are no seeds.' in page
+    assert '95 %, seeds and texts' in page and 'learning rate and a seed each' in page
+
+
+def test_vectors_that_are_not_finite_are_recorded(tmp_path):
+    params = jax.tree.map(lambda x: x * np.nan, examined.model().params)
+    ((_, found),) = examination(tmp_path, params=params).run([zero_shot.MEMBER])
+    assert found.outcome['status'] == 'not finite' and found.outcome['test'] is None
+
+
+def test_what_cannot_be_answered_so_is_refused(tmp_path):
+    rows = [dict(text=f'the whale {n}', score=n % 3) for n in range(40)]
+    (tmp_path / 'single.jsonl').write_text('\n'.join(map(json.dumps, rows)))
+    single = dict(name='scored', path=str(tmp_path / 'single.jsonl'), zero_shot=True)
+    with pytest.raises(ValueError, match='single has scores of single texts, and'):
+        examiner.task_of(single)
+    with pytest.raises(ValueError, match="near has scores, and zero_shot='cosine'"):
+        examiner.task_of(section(tmp_path, zero_shot='cosine'))
+    path = tmp_path / 'near.jsonl'
+    path.write_text(path.read_text().replace('"score": 1', '"score": 2'))
+    path.write_text(path.read_text().replace('"score": 0', '"score": 2'))
+    with pytest.raises(ValueError, match='of the train set are 2.0, which nothing'):
+        examiner.task_of(dict(name='pairs', path=str(path), zero_shot=True))
+    toy = str(examined.saved(tmp_path / 'toy'))
+    with pytest.raises(ValueError, match='without training: leave zero_shot out'):
+        keep.finetune(dict(model=toy, task=section(tmp_path)), tmp_path / 'kept')
+    assert not (tmp_path / 'kept').exists() and load.load(toy)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize('pool', ['mean', 'cls'])
+def test_sentence_transformers_correlates_as_much(tmp_path, pool):
+    library = pytest.importorskip('sentence_transformers')
+    evaluators = pytest.importorskip('sentence_transformers.evaluation')
+    made = examination(tmp_path, pool=pool)
+    export.write(made.model, tmp_path / 'out')
+    other = library.SentenceTransformer(str(tmp_path / 'out'), device='cpu')
+    test = made.task.test
+    evaluation = evaluators.EmbeddingSimilarityEvaluator(
+        test.first, test.second, test.target.tolist(), main_similarity='cosine'
+    )
+    theirs = evaluation(other)
+    measured, _ = made.measured(test)
+    for name in ('spearman', 'pearson'):
+        own = measured.standard[f'own_{name}']
+        assert own == pytest.approx(theirs[f'{name}_cosine'], abs=1e-4)
+    assert (measured.standard['own_pearson'] == measured.standard['pearson']) == (
+        pool == 'mean'
+    )
