@@ -24,7 +24,11 @@ IDLE = 'Warning: this model has learned nothing'
 MAX_KB = 400
 DOTS_PER_INCH = 144  # shown at half the size, so sharp on a fine screen
 # What --short replaces; other runs, in another folder.
-SHORT = {'config.steps = 320': 'config.steps = 40', 'runs/colabs': 'runs/colabs-short'}
+SHORT = {
+    'config.steps = 320': 'config.steps = 40',
+    '(3e-4, 1e-3, 3e-3)': '(1e-3, 3e-3)',
+    'runs/colabs': 'runs/colabs-short',
+}
 
 
 def code_cells(notebook):

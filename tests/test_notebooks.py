@@ -44,6 +44,9 @@ def test_short_runs_are_shorter_and_elsewhere():
         trains = 'train.train' in long
         assert ('config.steps = 320' in long) == trains
         assert ('config.steps = 40\n' in short) == trains
+        tunes = 'finetun' in long
+        assert ('(3e-4, 1e-3, 3e-3)' in long) == tunes
+        assert ('rates, settings = (1e-3, 3e-3), ' in short) == tunes
         assert 'runs/colabs/' not in short
 
 
