@@ -115,10 +115,7 @@ def token_states(model, texts, max_tokens=TRAINED_ON, batch_size=64):
     states = np.zeros((len(rows), max_tokens, model.network.encoder.width), np.float16)
     valid_NL = np.zeros((len(rows), max_tokens), bool)
 
-    @jax.jit
-    def forward(params, *batch):
-        return _layers(model.network, model.causal, params, *batch)[-1]
-
+    forward = _last_layer(model.network, model.causal)
     for start in range(0, len(rows), batch_size):
         chosen = rows[start : start + batch_size]
         batch = model.pad(chosen, batch_size)
@@ -127,6 +124,12 @@ def token_states(model, texts, max_tokens=TRAINED_ON, batch_size=64):
         states[start : start + count, :length] = last_BLD[:count, :length]
         valid_NL[start : start + count, :length] = batch[1][:count, :length] > 0
     return states, valid_NL
+
+
+@functools.lru_cache(maxsize=4)
+def _last_layer(network, causal):
+    """(params, batch) -> the last layer: one for a model and its control."""
+    return jax.jit(lambda *inputs: _layers(network, causal, *inputs)[-1])
 
 
 @functools.lru_cache(maxsize=4)

@@ -5,6 +5,8 @@ split of a probe and on nothing else; then the classifier is thrown away, the te
 splits are pooled anew, and probed. The zeros that training starts from are the mean.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,29 +49,36 @@ def train(name, hidden_NLD, valid_NL, labels_N, *, steps=300, rate=0.03, seed=0)
         'kernel': jnp.zeros((width, classes)),
         'bias': jnp.zeros(classes),
     }
-    tx = optax.adamw(optax.cosine_decay_schedule(rate, max(steps, 1)), weight_decay=1e-3)
-
-    @jax.jit
-    def step(params, state, hidden_BLD, valid_BL, labels_B):
-        def loss(params):
-            hidden = (hidden_BLD.astype(jnp.float32) - center_D[None, None]) / scale
-            pooled_BD = pool(params['pool'], hidden, valid_BL)
-            logits_BC = pooled_BD @ params['kernel'] + params['bias'][None]
-            return optax.softmax_cross_entropy_with_integer_labels(
-                logits_BC, labels_B
-            ).mean()
-
-        updates, state = tx.update(jax.grad(loss)(params), state, params)
-        return optax.apply_updates(params, updates), state
-
+    tx = _optimizer(rate, steps)
     rng, state = np.random.default_rng(seed), tx.init(params)
     for _ in range(steps):
         chosen_B = rng.integers(len(labels_N), size=_BATCH)
-        params, state = step(
-            params, state, hidden_NLD[chosen_B], valid_NL[chosen_B], labels_N[chosen_B]
-        )
+        batch = hidden_NLD[chosen_B], valid_NL[chosen_B], labels_N[chosen_B]
+        params, state = _step(pool, rate, steps, params, state, center_D, scale, *batch)
     # A query for hidden states as they are; what was subtracted shifts all scores alike.
     return np.asarray(params['pool']) / (scale if name == 'attention' else 1)
+
+
+def _optimizer(rate, steps):
+    return optax.adamw(
+        optax.cosine_decay_schedule(rate, max(steps, 1)), weight_decay=1e-3
+    )
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _step(
+    pool, rate, steps, params, state, center_D, scale, hidden_BLD, valid_BL, labels_B
+):
+    """One step for all models of a shape: what differs between them is data."""
+
+    def loss(params):
+        hidden = (hidden_BLD.astype(jnp.float32) - center_D[None, None]) / scale
+        pooled_BD = pool(params['pool'], hidden, valid_BL)
+        logits_BC = pooled_BD @ params['kernel'] + params['bias'][None]
+        return optax.softmax_cross_entropy_with_integer_labels(logits_BC, labels_B).mean()
+
+    updates, state = _optimizer(rate, steps).update(jax.grad(loss)(params), state, params)
+    return optax.apply_updates(params, updates), state
 
 
 def _checked(hidden_NLD, valid_NL, labels_N):

@@ -46,6 +46,16 @@ def test_a_query_learns_to_look_at_the_mark():
     assert trained > 0.97 and trained > accuracy(pooling.mean, True) + 0.05
 
 
+def test_models_of_one_shape_share_a_program():
+    train = functools.partial(trained_pooling.train, 'attention', steps=2, rate=0.0123)
+    before = trained_pooling._step._cache_size()
+    hidden_NLD, valid_NL, labels_N = examples(70, 1, True)
+    first_D = train(hidden_NLD, valid_NL, labels_N)
+    other_D = train(3 * hidden_NLD + 1, valid_NL, labels_N)
+    assert trained_pooling._step._cache_size() == before + 1
+    assert abs(first_D - other_D).max() > 0
+
+
 def test_position_weights_learn_the_position():
     logit_L = trained_pooling.train('weighted', *examples(400, 1, False))
 
