@@ -1,5 +1,6 @@
 """Old names of keys, values and files: refused with an error that says the new one."""
 
+import functools
 import re
 from pathlib import Path
 
@@ -91,6 +92,7 @@ def _new(table, path):
     return next((new for old, new in table.items() if _fits(old, name)), None)
 
 
+@functools.lru_cache(maxsize=2**14)  # a few hundred names, which recur in every config
 def _fits(old, name):
     """Does a dotted name stand where a pattern of the tables says?"""
     anywhere = old.startswith('*')
