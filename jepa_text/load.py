@@ -115,7 +115,7 @@ def _foreign(name, options):
         'objectives', section, tokenizer=found.tokenizer, length=found.length, steps=1
     )
     pooling_of, params = found.pooling, found.params
-    kind = found.task and exported.kind_of(found.task)
+    kind = found.task and exported.kind_of(found.task, found.pair)
     if kind is not None:
         objective, params = kind, params | exported.params_of(found.task)
     return Pretrained(

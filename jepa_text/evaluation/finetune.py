@@ -63,7 +63,7 @@ class Examination(examination.Examination):
             'max_length': self.max_length,
             'pooling': getattr(self.kind, 'pool', ''),
             'template': getattr(self.kind, 'template', ''),
-            **{k: v for k, v in dataclasses.asdict(self.kind).items() if k != 'labels'},
+            **_settings_of(self.kind),
             **dataclasses.asdict(self.recipe),
             'examples': self.sizes,
             'rows': self.settings.rows,
@@ -105,6 +105,12 @@ class Examination(examination.Examination):
         answers = self.kind.answers(made, rows, examples)
         found = measure(self.task.kind, self.kind, examples, rows, answers)
         return found, list(map(_said, answers)), collapsed(examples, answers)
+
+
+def _settings_of(kind):
+    """What of a kind changes a number; None is of models of others."""
+    given = dataclasses.asdict(kind).items()
+    return {k: v for k, v in given if k != 'labels' and v is not None}
 
 
 def kind_of(task, settings):

@@ -14,6 +14,9 @@ from jepa_text.hf import source as source_of
 from jepa_text.models import heads
 from jepa_text.parallel import sharding
 
+# Inputs of a tokenizer that does not list them, as BERT's.
+TYPED = ('input_ids', 'token_type_ids', 'attention_mask')
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Imported:
@@ -26,6 +29,8 @@ class Imported:
     shift       its head names a token at the position this far before it
     pooling     hf/sentence.Pooling, or None
     task        hf/task_head.TaskHead, or None; an adapted model leaves it behind
+    pair        (ids between two texts of a row, type of the second's tokens or None);
+                None where nothing says how two texts are read, and of a causal model
     record      what was found and decided, for JSON; becoming.lines makes it readable
     """
 
@@ -42,6 +47,7 @@ class Imported:
     pooling: sentence.Pooling | None
     record: dict
     task: task_head.TaskHead | None = None
+    pair: tuple | None = None
 
 
 def load(name, revision=None, *, family=None, mesh=None, adapt=None):
@@ -81,6 +87,7 @@ def load(name, revision=None, *, family=None, mesh=None, adapt=None):
             'family': source.family,
         },
         task=source.task() if adapt is None else None,
+        pair=None if source.causal or adapt is not None else _pair(source),
     )
     found.record.update(_decided(found, source, mask, head, used))
     return found
@@ -201,6 +208,37 @@ def ends(tokenizer):
     whole = tokenizer.backend.encode(PROBE, add_special_tokens=True).ids
     start = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
     return tuple(whole[:start]), tuple(whole[start + len(plain) :])
+
+
+def pair_of(tokenizer):
+    """(ids, type) of the tokenizer's own template of two texts: what it puts between
+    them, and the type of all tokens from the second text on. None where the second is not
+    put into a row as the first is, or the template has other ends than `ends`."""
+    texts = PROBE, f'{PROBE} {PROBE}'
+    encode = functools.partial(tokenizer.backend.encode, add_special_tokens=False)
+    plain, other = (encode(text).ids for text in texts)
+    whole = tokenizer.backend.encode(*texts, add_special_tokens=True)
+    begin, end = ends(tokenizer)
+    first = len(begin) + len(plain)
+    second = len(whole.ids) - len(end) - len(other)
+    between = tuple(whole.ids[first:second])
+    kinds = set(whole.type_ids[:second]), set(whole.type_ids[second:])
+    wanted = [*begin, *plain, *between, *other, *end]
+    if second < first or whole.ids != wanted or kinds[0] != {0} or len(kinds[1]) > 1:
+        return None
+    return between, kinds[1].pop()
+
+
+def _pair(source):
+    """pair_of its tokenizer, without a type that its encoder or its tokenizer's list of
+    inputs does not have."""
+    pair, config = pair_of(source.tokenizer), source.folder / 'tokenizer_config.json'
+    said = files.read_json(config) if files.is_file(config) else {}
+    reads_types = 'token_type_ids' in (said.get('model_input_names') or TYPED)
+    types = getattr(source_of.encoder_of(source.section), 'types', 1)
+    if pair is None or (reads_types and 0 < pair[1] < types):
+        return pair
+    return pair[0], None
 
 
 def _length(source, pooling):

@@ -18,7 +18,7 @@ from jepa_text.data import tokenizers
 from jepa_text.models import layers
 
 # What of a batch the outputs are made of.
-INPUTS = ('tokens', 'segment_ids', 'positions', 'features')
+INPUTS = ('tokens', 'segment_ids', 'positions', 'types', 'features')
 IGNORED = -1  # a target that no loss counts
 HEAD = 'task_head'
 ACTIVATIONS = {'gelu': layers.ACTIVATIONS['gelu'], 'tanh': jnp.tanh}
@@ -69,14 +69,16 @@ class Reader:
 @dataclasses.dataclass(frozen=True, eq=False)
 class Row:
     """tokens_L with specials; `targets` are numbers, or arrays [L], that the loss reads;
-    `example` is the index of the example that it is of, `notes` what answers need, and
-    `features` what the head reads, [D] or [L, D], if that was made before."""
+    `example` is the index of the example that it is of, `notes` what answers need,
+    `features` what the head reads, [D] or [L, D], if that was made before, and `types`
+    those of tokens, where the encoder tells a text from another by them."""
 
     tokens: np.ndarray
     targets: dict
     example: int
     notes: Any = None
     features: np.ndarray | None = None
+    types: np.ndarray | None = None
 
 
 class Asked(NamedTuple):
@@ -155,7 +157,8 @@ class Kind:
         as."""
         keys = 'tokens', 'segment_ids', 'positions'
         inputs = (batch[key] for key in keys)
-        return network.apply('encoder', params, *inputs, causal=False)
+        types = {'types_BL': batch['types']} if 'types' in batch else {}
+        return network.apply('encoder', params, *inputs, causal=False, **types)
 
 
 class ClassHead(nn.Module):
@@ -228,6 +231,8 @@ def collate(rows, size, length, pad_id):
         value = np.asarray(value)
         shape = (size, length) if value.ndim else (size,)
         batch[key] = np.full(shape, IGNORED, value.dtype)
+    if rows[0].types is not None:
+        batch['types'] = np.zeros((size, length), np.int32)
     if rows[0].features is not None:
         shape = (size, *[length] * (rows[0].features.ndim - 1))
         batch['features'] = np.zeros((*shape, rows[0].features.shape[-1]), np.float32)
@@ -237,6 +242,8 @@ def collate(rows, size, length, pad_id):
             place = index if row.features.ndim == 1 else (index, slice(count))
             batch['features'][place] = row.features
         batch['tokens'][index, :count] = row.tokens
+        if row.types is not None:
+            batch['types'][index, :count] = row.types
         batch['segment_ids'][index, :count] = 1
         for key, value in row.targets.items():
             if np.ndim(value):

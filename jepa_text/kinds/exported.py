@@ -3,7 +3,7 @@
 import dataclasses
 
 from jepa_text.hf import task_head
-from jepa_text.kinds import base, kept, labels, tags
+from jepa_text.kinds import base, kept, labels, spans, tags
 
 # Of spans by their tokens: is a token of the answer?
 MARKS = ('outside', 'answer')
@@ -23,17 +23,22 @@ def head_of(kind, params):
     return task_head.TaskHead(what, params, names, act=kind.act, described=described)
 
 
-def kind_of(head):
+def kind_of(head, pair=None):
     """The kind of a TaskHead; None where it does not say enough: how a model of others
     makes a row of a question and a context, or by what positions it pools.
 
-    A model of others reads single texts; for pairs the kind needs their template.
+    `pair` is (ids between two texts, type of the second's tokens or None), None where
+    nobody says. A model of others reads single texts, but to answer questions; for other
+    pairs the kind needs their template.
     """
     if head.described is not None:
         return kept.kind_of(head.described)
     act = head.act if 'dense' in head.params else ''
     if head.kind == 'token':
         return tags.Tags(labels=head.labels, act=act)
+    if head.kind == 'question' and pair is not None:
+        between, second_type = pair
+        return spans.Spans(act=act, between=between, second_type=second_type)
     if head.kind == 'question' or head.pool == 'late':
         return None
     given = dict(template='{first}', pool=head.pool, act=act)

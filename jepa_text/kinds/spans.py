@@ -29,6 +29,10 @@ class Spans(base.Kind):
     answer points at its position 0, which is 'no answer'. At most `longest` tokens.
     With `learn='tokens'`, as in arXiv 2507.00994 (and stride 0), every token learns
     whether it is of the first answer.
+
+    Models of others read question and context apart, without template: `between` are the
+    ids between them, and `second_type` is the type of all from the context on, for an
+    encoder with types of tokens.
     """
 
     template: str = 'Question: {first}\nContext: {second}'
@@ -37,6 +41,8 @@ class Spans(base.Kind):
     learn: str = 'ends'
     act: str = ''
     dropout: float = 0.0
+    between: tuple | None = None
+    second_type: int | None = None
     name = 'spans'
 
     def __post_init__(self):
@@ -49,21 +55,29 @@ class Spans(base.Kind):
             )
 
     def rows(self, reader, examples):
+        answers, found = examples.target, []
+        read = self._together if self.between is None else self._apart
+        for index, (question, context) in enumerate(read(reader, examples)):
+            answer = None if answers is None else answers[index]
+            found += self._windows(reader, index, question, context, answer)
+        return found
+
+    def _together(self, reader, examples):
+        """(ids of the question, (ids, offsets) of the context) of each example."""
         prompts = [
             self.template.removesuffix('{second}').format(first=question)
             for question in examples.first
         ]
         texts = [a + b for a, b in zip(prompts, examples.second)]
-        answers = examples.target
-        found = []
-        for index, (prompt, (ids, offsets)) in enumerate(
-            zip(prompts, reader.encode(texts))
-        ):
-            answer = None if answers is None else answers[index]
+        for prompt, (ids, offsets) in zip(prompts, reader.encode(texts)):
             split = int(np.sum(offsets[:, 1] <= len(prompt)))
             context = ids[split:], np.maximum(offsets[split:] - len(prompt), 0)
-            found += self._windows(reader, index, ids[:split], context, answer)
-        return found
+            yield ids[:split], context
+
+    def _apart(self, reader, examples):
+        read = map(reader.encode, (examples.first, examples.second))
+        for (question, _), context in zip(*read):
+            yield np.concatenate([question, np.array(self.between, np.int32)]), context
 
     def _windows(self, reader, index, question, context, answers):
         ids, offsets = context
@@ -99,8 +113,10 @@ class Spans(base.Kind):
             inside = [at + i - first for i in gold if first <= i < first + count]
             whole = len(inside) == len(gold)
             targets = {} if answers is None else self._targets(len(row), inside, whole)
-            notes = _Window(offsets_L2, first, gold)
-            found.append(base.Row(row, targets, index, notes))
+            notes, types = _Window(offsets_L2, first, gold), None
+            if self.second_type is not None:
+                types = np.where(np.arange(len(row)) < at, 0, self.second_type)
+            found.append(base.Row(row, targets, index, notes, types=types))
         return found
 
     def _targets(self, length, inside, whole):

@@ -1,7 +1,7 @@
 """BERT and RoBERTa: post-norm, learned positions, biases everywhere.
 
 Devlin et al. 2019 (arXiv 1810.04805), Liu et al. 2019 (arXiv 1907.11692). Called as the
-trunk is; every token is of the first type. No dropout.
+trunk is; every token is of the first type, but where types are given. No dropout.
 """
 
 import flax.linen as nn
@@ -68,12 +68,13 @@ class Bert(nn.Module):
         causal,
         every_layer=False,
         gaps=False,
+        types_BL=None,
     ):
         """hidden_BLD; with `every_layer`, also layers_NBLD: the normed embedding and
         then the output of each layer. It has no windows, so that `gaps` in
         a row change nothing. Raises ValueError for rows longer than the table of
         positions."""
-        embedded_BLD = self._embed(tokens_BL, positions_BL)
+        embedded_BLD = self._embed(tokens_BL, positions_BL, types_BL)
         block = dict(
             heads=self.heads,
             head_width=self.head_width or self.width // self.heads,
@@ -97,7 +98,7 @@ class Bert(nn.Module):
             return hidden_BLD
         return hidden_BLD, jnp.concatenate([embedded_BLD[None], outputs])
 
-    def _embed(self, tokens_BL, positions_BL):
+    def _embed(self, tokens_BL, positions_BL, types_BL):
         room = self.positions - self.position_offset
         if tokens_BL.shape[1] > room:
             # A lookup past the end of a table would silently read its last row.
@@ -114,8 +115,11 @@ class Bert(nn.Module):
         token_BLD = sharding.look_up(tokens_VD, tokens_BL)
         positions_PD = table('position_embedding', self.positions)
         position_BLD = sharding.look_up(positions_PD, positions_BL + self.position_offset)
-        type_D = table('type_embedding', self.types)[0]
-        summed_BLD = (token_BLD + position_BLD + type_D[None, None]).astype(self.dtype)
+        types_TD = table('type_embedding', self.types)
+        type_BLD = types_TD[0][None, None]
+        if types_BL is not None:
+            type_BLD = sharding.look_up(types_TD, types_BL)
+        summed_BLD = (token_BLD + position_BLD + type_BLD).astype(self.dtype)
         return layers.LayerNorm(self.norm_eps, name='embedding_norm')(summed_BLD)
 
 

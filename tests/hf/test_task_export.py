@@ -9,11 +9,14 @@ import jax
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from tokenizers import Tokenizer as Backend
+from tokenizers import processors
 
 from jepa_text import export, load, main
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
-from jepa_text.kinds import exported, kept, labels, predicting, spans, tags, vectors
+from jepa_text.hf import load as hf_load
+from jepa_text.kinds import base, exported, kept, labels, predicting, spans, tags, vectors
 from jepa_text.models.network import Network
 
 TEXTS = ['Call me Ishmael.', 'Some years ago, never mind how long precisely!', 'a']
@@ -30,6 +33,7 @@ ENCODERS = {
     'modernbert': dict(name='modernbert', **SIZES),
 }
 FIRST = dict(pool='cls', act='tanh')
+ROLES = ('pad', 'bos', 'eos')
 NORMED = dict(act='gelu_norm')
 CASES = {
     ('eurobert', 'labels'): {},
@@ -128,14 +132,16 @@ def alike_heads(found, wanted):
 
 
 def _of_others(folder, model):
-    """As others write one: what its config.json and architecture say is enough, but for
-    spans, as nothing says how a row had its question."""
+    """As others write one: what its config.json and architecture say is enough, and of a
+    question and its context the tokenizer's template of two texts."""
     config = config_of(folder)
     del config['jepa_text'], config['num_labels']
     (folder / 'config.json').write_text(json.dumps(config))
     again = load.load(f'hf:{folder}')
     if isinstance(model.kind, spans.Spans):
-        assert again.kind is None and 'task_head' not in again.params
+        end = model.ends()[1]
+        wanted = dataclasses.replace(model.kind, between=end)
+        assert again.kind == (None if again.causal else wanted)
         return
     same = dict(template='{first}') if isinstance(model.kind, labels._OfTexts) else {}
     assert again.kind == dataclasses.replace(model.kind, **same)
@@ -326,3 +332,118 @@ def test_a_model_of_transformers_predicts_as_there(tmp_path, family, kind):
             assert_allclose(answer['probabilities'], wanted, atol=1e-5)
         else:
             assert_allclose(list(answer['probabilities'].values()), shares, atol=1e-5)
+
+
+def with_template(folder, pair, inputs=('input_ids', 'attention_mask')):
+    """The bundled tokenizer, which puts <bos> and <eos> around texts, and two as said."""
+    bundled = tokenizers.load(tokenizers.BUNDLED)
+    bundled.save(folder / 'tokenizer.json')
+    backend = Backend.from_file(str(folder / 'tokenizer.json'))
+    names = ('<bos>', bundled.bos_id), ('<eos>', bundled.eos_id)
+    backend.post_processor = processors.TemplateProcessing(
+        single='<bos> $A <eos>', pair=pair, special_tokens=list(names)
+    )
+    backend.save(str(folder / 'tokenizer.json'))
+    config = dict(tokenizer_class='PreTrainedTokenizerFast', pad_token='<pad>')
+    config['model_input_names'] = list(inputs)
+    (folder / 'tokenizer_config.json').write_text(json.dumps(config))
+
+
+INPUTS = ('input_ids', 'attention_mask'), hf_load.TYPED
+PAIRS = {
+    'Bert': '<bos>:0 $A:0 <eos>:0 $B:1 <eos>:1',
+    'Roberta': '<bos>:0 $A:0 <eos>:0 <eos>:0 $B:0 <eos>:0',
+    'ModernBert': '<bos>:0 $A:0 <eos>:0 $B:0 <eos>:0',
+}
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize('family', PAIRS)
+def test_a_model_of_transformers_finds_spans_as_there(tmp_path, family):
+    """Its tokenizer makes the rows, with the types of tokens that BERT reads."""
+    torch = pytest.importorskip('torch')
+    transformers = pytest.importorskip('transformers')
+    bundled = tokenizers.load(tokenizers.BUNDLED)
+    torch.manual_seed(0)
+    ids = {f'{name}_token_id': getattr(bundled, f'{name}_id') for name in ROLES}
+    config = getattr(transformers, f'{family}Config')(
+        vocab_size=bundled.vocab_size,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=64,
+        initializer_range=0.5,
+        **ids,
+    )
+    other = getattr(transformers, f'{family}ForQuestionAnswering')(config).eval()
+    other.save_pretrained(tmp_path)
+    with_template(tmp_path, PAIRS[family], INPUTS[family == 'Bert'])
+    model = load.load(f'hf:{tmp_path}')
+    rows = model.kind.rows(predicting.reader(model), base.Asked(TEXTS, CONTEXTS))
+    ours = predicting.outputs(model, model.kind, rows)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    said = model.predict(TEXTS, CONTEXTS)
+    for number, row in enumerate(rows):
+        pair = TEXTS[number], CONTEXTS[number]
+        given = tokenizer(*pair, return_tensors='pt', return_offsets_mapping=True)
+        offsets = given.pop('offset_mapping')[0].tolist()
+        assert given['input_ids'][0].tolist() == row.tokens.tolist()
+        with torch.no_grad():
+            found = other(**given)
+        logits_L2 = torch.stack([found.start_logits, found.end_logits], -1)[0].numpy()
+        assert_allclose(ours[number][: len(row.tokens)], logits_L2, atol=1e-4)
+        # The best span of the context, by trying all.
+        places = np.flatnonzero(row.notes.offsets_L2[:, 1] >= 0)
+        score, first, last = max(
+            (logits_L2[i, 0] + logits_L2[j, 1], i, j)
+            for i in places
+            for j in places
+            if i <= j < i + model.kind.longest
+        )
+        none = logits_L2[0].sum()
+        assert said[number]['no_answer'] == pytest.approx(none - score, abs=1e-3)
+        text = CONTEXTS[number][offsets[first][0] : offsets[last][1]].strip()
+        assert said[number]['text'] == (text if score > none else '')
+    assert len({one['text'] for one in said}) == len(said)
+
+
+def test_the_type_of_the_context_reaches_the_encoder(tmp_path):
+    """Without it the answers are others; a table of one type has no second."""
+    model = tuned('bert', 'spans')
+    export.write(model, tmp_path / 'out')
+    config = config_of(tmp_path / 'out')
+    del config['jepa_text']
+    (tmp_path / 'out' / 'config.json').write_text(json.dumps(config))
+    with_template(tmp_path / 'out', PAIRS['Bert'], INPUTS[False])
+    assert load.load(f'hf:{tmp_path / "out"}').kind.second_type is None
+    with_template(tmp_path / 'out', PAIRS['Bert'], INPUTS[True])
+    again = load.load(f'hf:{tmp_path / "out"}')
+    assert again.kind.second_type == 1 and again.kind.between == again.ends()[1]
+    answers = again.predict(*asked('spans'))
+    plain = dataclasses.replace(again.kind, second_type=None)
+    without = dataclasses.replace(again, kind=plain).predict(*asked('spans'))
+    for one, other in zip(answers, without):
+        assert abs(one['no_answer'] - other['no_answer']) > 1e-3
+    # What was found is exported again, and answers alike.
+    export.write(again, tmp_path / 'again')
+    third = load.load(f'hf:{tmp_path / "again"}')
+    assert third.kind == again.kind
+    alike(third.predict(*asked('spans')), answers)
+
+
+@pytest.mark.parametrize(
+    'pair',
+    [
+        '<bos>:0 $B:0 <eos>:0 $A:1 <eos>:1',
+        '$A:0 <eos>:0 $B:1 <eos>:1',
+        '<bos>:1 $A:1 <eos>:1 $B:0 <eos>:0',
+    ],
+)
+def test_a_template_that_reads_two_texts_otherwise_says_nothing(tmp_path, pair):
+    with_template(tmp_path, pair)
+    found = tokenizers.load(tmp_path / 'tokenizer.json', optional=('mask',))
+    assert hf_load.pair_of(found) is None
+    with_template(tmp_path, PAIRS['Roberta'])
+    found = tokenizers.load(tmp_path / 'tokenizer.json', optional=('mask',))
+    assert hf_load.pair_of(found) == ((found.eos_id,) * 2, 0)
