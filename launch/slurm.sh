@@ -15,6 +15,7 @@
 #   TIME          the time limit, as 24:00:00
 #   SEEDS         an array: --config.seed=S, in WORKDIR/seed_S
 #   PRESETS       an array: --config=FILE:PRESET, in WORKDIR/PRESET
+#   WORKERS       an array: so many tasks alike that share WORKDIR, of `evaluate`
 #   LIST          an array: a file, each line more words for one task, in WORKDIR/task_N
 #   RESTARTS      how often a job that failed or hung is queued again (5; 0 never)
 #   MAX_TASKS     the most tasks of an array that run at once
@@ -43,6 +44,11 @@ NODES="${NODES:-${SLURM_JOB_NUM_NODES:-1}}"
 positive NODES "$NODES"
 [ -z "${GPUS:-}" ] || positive GPUS "$GPUS"
 [ -z "${CPUS:-}" ] || positive CPUS "$CPUS"
+if [ -n "${WORKERS:-}" ]; then
+  positive WORKERS "$WORKERS"
+  [ -z "${SEEDS:-}${PRESETS:-}${LIST:-}" ] || fail 'slurm.sh: WORKERS share one folder; unset SEEDS, PRESETS and LIST.'
+  [ "${COMMAND[0]}" = evaluate ] || fail "slurm.sh: WORKERS is of evaluate, whose members are claimed one by one; ${COMMAND[0]} needs a folder for each task: SEEDS, PRESETS or LIST."
+fi
 [ -z "${MAX_TASKS:-}" ] || positive MAX_TASKS "$MAX_TASKS"
 RESTARTS="${RESTARTS:-5}"
 [ "$RESTARTS" = 0 ] || positive RESTARTS "$RESTARTS"
@@ -63,6 +69,7 @@ tasks() {
     done <"$LIST"
     return
   fi
+  for ((n = 0; n < ${WORKERS:-0}; n++)); do echo '- -'; done
   for preset in ${PRESETS:--}; do
     for seed in ${SEEDS:--}; do
       case "$preset $seed" in
@@ -82,7 +89,7 @@ specialize() {
   for i in "${!COMMAND[@]}"; do
     word=${COMMAND[$i]}
     case "$word" in
-      --workdir=*) COMMAND[i]="${word%/}/$folder" ;;
+      --workdir=*) [ "$folder" = - ] || COMMAND[i]="${word%/}/$folder" ;;
       --config=*)
         # What follows the preset, as a size, stays unless the preset brings its own.
         rest=''
@@ -126,7 +133,7 @@ run_job() {
   local line cores state
   if [ -n "${SLURM_ARRAY_TASK_ID:-}" ]; then
     line="$(tasks | sed -n "$((SLURM_ARRAY_TASK_ID + 1))p")"
-    [ -n "$line" ] || fail "slurm.sh: task $SLURM_ARRAY_TASK_ID of the array has no line in SEEDS, PRESETS or LIST; they give $(tasks | wc -l)."
+    [ -n "$line" ] || fail "slurm.sh: task $SLURM_ARRAY_TASK_ID of the array has no line in SEEDS, PRESETS, WORKERS or LIST; they give $(tasks | wc -l)."
     specialize "$line"
   fi
   # Not to srun: at a signal it kills the processes without warning.

@@ -98,6 +98,24 @@ def test_sweeps(machine):
     ]
 
 
+EXAM = ('evaluate', '--config=configs/evaluate.py:models=runs/a', '--workdir=/data/exam')
+
+
+def test_workers_make_the_same_call_with_one_folder(machine, slurm):
+    machine.fake('sbatch')
+    code, output = machine.run('slurm.sh', *EXAM, WORKERS='3', MAX_TASKS='2')
+    assert code == 0, output
+    (words,) = machine.called('sbatch')
+    assert '--array=0-2%2' in words and words[-3:] == list(EXAM)
+    assert commands(machine, EXAM, WORKERS='3') == [list(EXAM)] * 3
+    for task, wanted in (('2', 0), ('3', 2)):
+        code, output = slurm(*EXAM, WORKERS='3', SLURM_ARRAY_TASK_ID=task)
+        assert code == wanted, output
+    assert 'task 3 of the array has no line' in output
+    (called,) = machine.called('jepa-text')
+    assert called == list(EXAM)
+
+
 def test_a_list_is_read_as_words_and_not_run(machine):
     file = machine.folder / 'list'
     file.write_text(
@@ -118,13 +136,17 @@ def test_a_list_is_read_as_words_and_not_run(machine):
     [
         (dict(LIST='nowhere'), 'LIST=nowhere has no line'),
         (dict(LIST='configs/toy.py', SEEDS='0'), 'unset SEEDS and PRESETS'),
+        (dict(WORKERS='2', LIST='configs/toy.py'), 'unset SEEDS, PRESETS and LIST'),
+        (dict(WORKERS='2', SEEDS='0'), 'unset SEEDS, PRESETS and LIST'),
+        (dict(WORKERS='two'), 'WORKERS=two is not a whole number'),
+        (dict(WORKERS='2'), 'WORKERS is of evaluate.*train needs a folder for each'),
         (dict(NODES='two'), 'NODES=two is not a whole number'),
         (dict(GPUS='0'), 'GPUS=0 is not a whole number'),
     ],
 )
 def test_slurm_refuses(machine, env, message):
     code, output = machine.run('slurm.sh', '--dry-run', *JOB, **env)
-    assert code == 2 and message in output
+    assert code == 2 and re.search(message, output)
 
 
 @pytest.mark.parametrize('code', [0, 1, 2, 75, 87, 137, 143])
