@@ -16,10 +16,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
-from jepa_text import losses
-from jepa_text.evaluation import partition
+from jepa_text.evaluation import member_step, partition, vocabulary
 from jepa_text.kinds import base, predicting
 from jepa_text.models import transformer
 from jepa_text.models.network import Network, key_of
@@ -139,6 +137,7 @@ class Grid:
         on. `tell` is called with the number of steps done and of all.
         """
         recipe, rows = self.recipe, self.read(rows)
+        words = self._words(rows)
         for start in range(0, len(members), width):
             group = list(members[start : start + width])
             # A group has one shape: what fills it is not yielded.
@@ -146,45 +145,72 @@ class Grid:
             index_STB = np.stack(
                 [orders(len(rows), m.seed, recipe.steps, recipe.batch_size) for m in full]
             )
-            state = self._begin(full)
+            state = self._begin(full, words)
+            step = self._step(len(full), words and len(words.used_U))
             rate_S = np.array([m.learning_rate for m in full], np.float32)
             losses = []
             for number, factor in enumerate(recipe.factors()):
-                batch = self._batch(rows, index_STB[:, number])
-                state, loss_S = self._step(len(full))(
-                    state, self.frozen, rate_S * factor, batch
-                )
+                batch = self._batch(rows, index_STB[:, number], words)
+                state, loss_S = step(state, self.frozen, rate_S * factor, batch)
                 losses.append(loss_S)
                 if tell is not None:
                     tell(start * recipe.steps + (number + 1) * len(group))
             losses_ST = np.stack(jax.device_get(losses), axis=1)
             for place, member in enumerate(group):
                 trained = jax.tree.map(lambda x, i=place: x[i], state[0])
-                params = partition.merged(trained, self.frozen)
-                if self._unrolled:
-                    params['encoder'] = transformer.stack_layers(params['encoder'])
-                yield member, params, losses_ST[place]
+                yield member, self._ended(trained, member, words), losses_ST[place]
 
     def lowered(self, rows, count):
         """The step of so many members on the longest of the rows, to be compiled."""
         lengths = [self.kind.row_length([row]) for row in rows]
         longest, size = int(np.argmax(lengths)), self.recipe.batch_size
-        batch = self._batch(rows, np.full((count, size), longest))
+        words = self._words(rows)
+        batch = self._batch(rows, np.full((count, size), longest), words)
         members = [Member(0.0, 0)] * count
-        state = jax.eval_shape(functools.partial(self._fresh, members))
+        state = jax.eval_shape(functools.partial(self._fresh, members, words))
         rate_S = jax.ShapeDtypeStruct((count,), np.float32)
         state = _spread(state, count, _as_shape)
-        return self._step(count).lower(state, self.frozen, rate_S, batch)
+        step = self._step(count, words and len(words.used_U))
+        return step.lower(state, self.frozen, rate_S, batch)
 
-    def _begin(self, members):
-        return _spread(self._fresh(members), len(members))
+    def _words(self, rows):
+        """vocabulary.InUse of the rows; None if the embedding is not trained. In pure
+        bfloat16 decay is rounded at each step, and the whole table is trained."""
+        table_VD = self.trained['encoder'].get(vocabulary.EMBEDDING)
+        if table_VD is None or self.recipe.precision == 'paper_bf16':
+            return None
+        size = self.recipe.batch_size
+        parts = (rows[start : start + size] for start in range(0, len(rows), size))
+        batches = (
+            self.kind.collate(part, len(part), self.kind.row_length(part), self.pad_id)
+            for part in parts
+        )
+        return vocabulary.in_use(batches, len(table_VD))
 
-    def _fresh(self, members):
+    def _ended(self, trained, member, words):
+        """The parameters of a member in the layout of the model that was given."""
+        params = partition.merged(trained, self.frozen)
+        if words is not None:
+            recipe, whole_VD = self.recipe, self.trained['encoder'][vocabulary.EMBEDDING]
+            given = member.learning_rate, recipe.factors(), recipe.weight_decay
+            params['encoder'] = words.restored(
+                params['encoder'], whole_VD, vocabulary.kept(*given)
+            )
+        if self._unrolled:
+            params['encoder'] = transformer.stack_layers(params['encoder'])
+        return params
+
+    def _begin(self, members, words=None):
+        return _spread(self._fresh(members, words), len(members))
+
+    def _fresh(self, members, words=None):
         """(params_S, opt_state_S, key_S, step) of a group."""
         heads = [self.head(member.seed) for member in members]
-        count = len(members)
+        count, trained = len(members), self.trained
+        if words is not None:
+            trained = {'encoder': words.cut(trained['encoder'])}
         params = {
-            **jax.tree.map(lambda x: jnp.stack([x] * count), self.trained),
+            **jax.tree.map(lambda x: jnp.stack([x] * count), trained),
             base.HEAD: jax.tree.map(lambda *x: jnp.stack(x), *heads),
         }
         key_S = jnp.stack(
@@ -192,21 +218,28 @@ class Grid:
         )
         return params, jax.vmap(self.tx.init)(params), key_S, jnp.zeros((), jnp.int32)
 
-    def _batch(self, rows, index_SB):
+    def _batch(self, rows, index_SB, words=None):
         chosen = [[rows[i] for i in index_B if i >= 0] for index_B in index_SB]
         longest = max(map(self.kind.row_length, chosen))
         length, size = base.bucket(longest, self.maximum), index_SB.shape[1]
         parts = [self.kind.collate(part, size, length, self.pad_id) for part in chosen]
+        if words is not None:
+            parts = list(map(words.read, parts))
         return _spread(
             {key: np.stack([part[key] for part in parts]) for key in parts[0]}, len(parts)
         )
 
-    def _compiled(self, count):
-        """The step of a group of so many members."""
-        network = self.network
+    def _compiled(self, count, tokens=None):
+        """The step of a group of so many members, of so many tokens, or all (None)."""
+        encoder = self.network.encoder
         if self._unrolled:
-            network = Network(network.encoder.clone(scan=False), self.kind)
-        step = functools.partial(_step, network, self.kind, self.tx, self.recipe)
+            encoder = encoder.clone(scan=False)
+        if tokens is not None:
+            encoder = encoder.clone(vocab_size=tokens)
+        network = Network(encoder, self.kind)
+        step = functools.partial(
+            member_step.step, network, self.kind, self.tx, self.recipe
+        )
         axes = dict(in_axes=((0, 0, 0, None), None, 0, 0), out_axes=((0, 0, 0, None), 0))
         if count > 1:
             return jax.jit(jax.vmap(step, **axes), donate_argnums=0)
@@ -219,45 +252,6 @@ class Grid:
             return (*again(list(made[:3])), made[3]), loss[None]
 
         return jax.jit(alone, donate_argnums=0)
-
-
-def _step(network, kind, optimizer, recipe, state, frozen, rate, batch):
-    """One update of one member: (state, loss before it)."""
-    params, opt_state, key, number = state
-    dropout = jax.random.fold_in(jax.random.wrap_key_data(key), number)
-    loss, grads = gradients(network, kind, recipe, params, frozen, batch, dropout)
-    norm = optax.tree.norm(grads)
-    scale = jnp.minimum(1.0, recipe.clip_norm / (norm + 1e-6))
-    grads = jax.tree.map(lambda g: (g * scale).astype(g.dtype), grads)
-    updates, opt_state = optimizer.update(grads, opt_state, params)
-    params = jax.tree.map(
-        lambda p, u: (p - rate.astype(p.dtype) * u).astype(p.dtype), params, updates
-    )
-    return (params, opt_state, key, number + 1), loss
-
-
-def gradients(network, kind, recipe, params, frozen, batch, dropout):
-    """(loss of a batch, its gradient by what is trained)."""
-
-    def outputs(params, part):
-        rows, key = part
-        return kind.outputs(
-            network, partition.merged(params, frozen), rows, {'dropout': key}
-        )
-
-    def loss_of(outputs):
-        total, count = kind.loss(outputs, batch)
-        return total / jnp.maximum(count, 1)
-
-    inputs = {name: batch[name] for name in base.INPUTS if name in batch}
-    if recipe.microbatches == 1:
-        return jax.value_and_grad(
-            lambda params: loss_of(outputs(params, (inputs, dropout)))
-        )(params)
-    shape = recipe.microbatches, -1
-    parts = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), inputs)
-    keys = jax.random.split(dropout, recipe.microbatches)
-    return losses.cached_value_and_grad(outputs, loss_of, params, (parts, keys))
 
 
 def _unrolls(encoder):

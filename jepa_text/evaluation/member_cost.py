@@ -22,6 +22,7 @@ from jepa_text.data import batching
 from jepa_text.evaluation import (
     finetune,
     grid,
+    member_step,
     partition,
     retrieval,
     retrieving,
@@ -240,6 +241,6 @@ def _run(encoder, kind, recipe, program, params, batch):
     network, trained = Network(encoder, kind), {**params, **trained}
     if program == 'gradients':
         given = network, kind, recipe, trained, frozen, batch
-        return grid.gradients(*given, jax.random.key(0))
+        return member_step.gradients(*given, jax.random.key(0))
     inputs = {key: batch[key] for key in base.INPUTS if key in batch}
     return getattr(kind, program)(network, partition.merged(trained, frozen), inputs)

@@ -1,0 +1,51 @@
+"""One step of one member of a grid: the gradient of a batch, clipped, and its update.
+
+state = params, opt_state, key of dropout, number of the step
+"""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jepa_text import losses
+from jepa_text.evaluation import partition
+from jepa_text.kinds import base
+
+
+def step(network, kind, optimizer, recipe, state, frozen, rate, batch):
+    """One update of one member: (state, loss before it). The gradient is clipped."""
+    params, opt_state, key, number = state
+    dropout = jax.random.fold_in(jax.random.wrap_key_data(key), number)
+    loss, grads = gradients(network, kind, recipe, params, frozen, batch, dropout)
+    norm = optax.tree.norm(grads)
+    scale = jnp.minimum(1.0, recipe.clip_norm / (norm + 1e-6))
+    grads = jax.tree.map(lambda g: (g * scale).astype(g.dtype), grads)
+    updates, opt_state = optimizer.update(grads, opt_state, params)
+    params = jax.tree.map(
+        lambda p, u: (p - rate.astype(p.dtype) * u).astype(p.dtype), params, updates
+    )
+    return (params, opt_state, key, number + 1), loss
+
+
+def gradients(network, kind, recipe, params, frozen, batch, dropout):
+    """(loss of a batch, its gradient by what is trained)."""
+
+    def outputs(params, part):
+        rows, key = part
+        return kind.outputs(
+            network, partition.merged(params, frozen), rows, {'dropout': key}
+        )
+
+    def loss_of(outputs):
+        total, count = kind.loss(outputs, batch)
+        return total / jnp.maximum(count, 1)
+
+    inputs = {name: batch[name] for name in base.INPUTS if name in batch}
+    if recipe.microbatches == 1:
+        return jax.value_and_grad(
+            lambda params: loss_of(outputs(params, (inputs, dropout)))
+        )(params)
+    shape = recipe.microbatches, -1
+    parts = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), inputs)
+    keys = jax.random.split(dropout, recipe.microbatches)
+    return losses.cached_value_and_grad(outputs, loss_of, params, (parts, keys))
