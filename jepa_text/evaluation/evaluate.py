@@ -10,7 +10,6 @@ The same call goes on where it was left, and several workers may make it with on
 The learning rate is chosen on validation only; what is reported is of the test set.
 """
 
-import collections
 import datetime
 import functools
 import itertools
@@ -68,18 +67,15 @@ def evaluate(config, workdir, dry_run=False):
     groups = groups_of(config, made)
     # Before the lines: what another worker ends after them is not gone.
     ended = claims.ended(folder / 'claims')
-    there = collections.Counter(
-        line.get('item') for line in results.read(folder / results.FOLDER)[0]
-    )
+    there = {_which(line) for line in results.read(folder / results.FOLDER)[0]}
     planned = planned_of(config, made, groups, there, models if dry_run else None)
     if dry_run:
         telling.show_plan(planned, config.hardware or hardware_here())
         return None
-    for group in groups:
+    by_item = {group.item: group for group in groups if not group.keys <= there}
+    for item in by_item.keys() & ended.keys():
         # Ended, but with lines that are missing or damaged.
-        if group.item in ended and there[group.item] < group.lines:
-            claims.reopen(folder / 'claims', group.item, ended[group.item])
-    by_item = {group.item: group for group in groups}
+        claims.reopen(folder / 'claims', item, ended[item])
     with telling.Telling(planned) as told:
         exam = examiner.Examiner(config, made, folder, told)
         worked = claims.work(
@@ -90,7 +86,8 @@ def evaluate(config, workdir, dry_run=False):
             lease=config.lease,
             attempts=config.attempts,
         )
-    found = summarize(config, made, folder, set(by_item), worked.failed)
+    keys = set().union(*(group.keys for group in groups))
+    found = summarize(config, made, folder, keys, worked.failed)
     print(result_tables.markdown(result_tables.table(summary.rows(found['chosen']))))
     print(folder / 'evaluation.html')
     if worked.failed:
@@ -128,9 +125,9 @@ def groups_of(config, made):
             if control == examiner.CONTROLS and examiner.ranks(made[name]) and not first:
                 continue  # they need no model
             for part in wanted:
-                item = _item(config, path, name, section, control, first, part)
+                common = _common(config, path, name, section, control, first)
                 model = f'{path}, {control}' if control else path
-                kept = item, path, model, name, part, control, first
+                kept = common, path, model, name, part, control, first
                 groups.append(examiner.Group(*kept))
     return groups
 
@@ -152,15 +149,21 @@ def _kinds(config, task):
     return kinds
 
 
-def _item(config, path, task, section, control, first, part):
-    """The name of a group among the claims: another one of another config."""
+def _common(config, path, task, section, control, first):
+    """A name of what the members of a model on a task have in common: another one of
+    another config, and the same however many are trained together."""
     said = [schema.as_dict(config.finetuning), config.train, config.test]
     who = [path, section, control, first and control == examiner.CONTROLS]
-    digest = checksums.checksum([*who, *said, list(map(list, part))])
-    rate = f'{part[0].learning_rate:g}-{part[0].seed}' if part else 'words'
-    words = task, Path(path).name, *filter(None, (control, rate))
-    name = re.sub(r'[^\w.+-]+', '-', '='.join(words))[:150]
-    return f'{name}={digest[:12]}'
+    name = '='.join(filter(None, (task, Path(path).name, control)))
+    name = re.sub(r'[^\w.+-]+', '-', name)[:130]
+    return f'{name}={checksums.checksum([*who, *said])[:12]}'
+
+
+def _which(line):
+    """Which of Group.keys a line answers."""
+    if line.get('control') not in (None, controls.UNTRAINED):
+        return (line.get('item'),)
+    return line.get('item'), line['learning_rate'], line['seed']
 
 
 def width_of(config):
@@ -181,8 +184,8 @@ def hardware_here():
 
 
 def planned_of(config, made, groups, there, outlines=None):
-    """[telling.Planned] of all models and tasks; `there` counts the lines by item. With
-    {model: load.outline of it} also of how many FLOPs."""
+    """[telling.Planned] of all models and tasks; `there` are the keys of all lines.
+    With {model: load.outline of it} also of how many FLOPs."""
     found = []
 
     @functools.cache
@@ -196,7 +199,7 @@ def planned_of(config, made, groups, there, outlines=None):
         steps = min(config.finetuning.steps, config.finetuning.epochs * batches)
         steps = 0 if zero_shot.as_it_is(made[name]) else steps
         members = sum(len(group.members) for group in part)
-        done = sum(min(there[g.item], len(g.members)) for g in part)
+        done = sum(len(group.keys & there) for group in part)
         one = telling.Planned(model, name, members, steps, done=done)
         if outlines and members > done:
             cost = cost_of(part[0].path, name)
@@ -205,15 +208,15 @@ def planned_of(config, made, groups, there, outlines=None):
     return found
 
 
-def summarize(config, made, folder, items, failed=None):
-    """What the lines of these items say, also as files: summary.json, tables, the page.
+def summarize(config, made, folder, keys, failed=None):
+    """What the lines of these keys say, also as files: summary.json, tables, the page.
 
     Lines of other settings, which the folder may hold too, are counted and left out.
     {'lines', 'chosen', 'compared', 'damaged', 'failed'}
     """
     results_folder = folder / results.FOLDER
     every, damaged = results.read(results_folder)
-    lines = [line for line in every if line.get('item') in items]
+    lines = [line for line in every if _which(line) in keys]
     if left := len(every) - len(lines):
         print(f'{left:,} members of other settings lie in {results_folder}: left out.')
     text = ''.join(json.dumps(line) + '\n' for line in lines)

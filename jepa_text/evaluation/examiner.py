@@ -1,6 +1,7 @@
 """One model and one task at a time: trained, measured, and written as lines."""
 
 import dataclasses
+import functools
 import time
 
 import numpy as np
@@ -21,20 +22,21 @@ from jepa_text.evaluation import (
 from jepa_text.evaluation import task as tasks
 from jepa_text.evaluation.metrics import ranking
 from jepa_text.evaluation.tasks import build
+from jepa_text.files import checksums
 
 CONTROLS = 'controls'
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Members of one model and task that are trained together; `item` is their name among
-    the claims, and another one with another config.
+    """Members of one model and task that are trained together; `common` is a name of what
+    all members of both have in common.
 
     control    '' of the models, 'untrained', or CONTROLS, which has no members; of these
                the `first` has those, too, that need no model
     """
 
-    item: str
+    common: str
     path: str
     model: str
     task: str
@@ -43,9 +45,20 @@ class Group:
     first: bool = False
 
     @property
-    def lines(self):
-        """How many lines it makes, at least."""
-        return len(self.members) or 1
+    def item(self):
+        """Its name among the claims."""
+        if not self.members:
+            return self.common
+        digest = checksums.checksum(list(map(list, self.members)))
+        rate, seed = self.members[0]
+        return f'{self.common}={rate:g}-{seed}={digest[:8]}'
+
+    @functools.cached_property
+    def keys(self):
+        """What tells its lines from others, in the folder of results."""
+        if not self.members:
+            return {(self.common,)}
+        return {(self.common, *member) for member in self.members}
 
 
 def task_of(section):
@@ -115,7 +128,11 @@ class Examiner:
         if group.control == CONTROLS:
             return self._controls(group, examination)
         width, found = examination.width(len(group.members)), []
-        how = {'width': width, 'how': 'vmap' if width > 1 else 'map', 'item': group.item}
+        how = {
+            'width': width,
+            'how': 'vmap' if width > 1 else 'map',
+            'item': group.common,
+        }
         how |= {'control': group.control} if group.control else {}
         tell = self.told.group(group.model, group.task)
         for member, made in examination.run(group.members, width, tell):
@@ -137,7 +154,7 @@ class Examiner:
 
     def _controls(self, group, examination):
         """Those of a model; what needs none is written beside the first."""
-        common = examination.config | {'item': group.item}
+        common = examination.config | {'item': group.common}
         if ranks(examination.task):
             return list(_of_words(examination, common)) if group.first else []
         found = baselines.members(examination.task, common, examination.model)

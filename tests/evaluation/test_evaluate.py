@@ -63,6 +63,9 @@ def test_the_same_again_trains_nothing(place, done, monkeypatch):
     monkeypatch.setattr(finetune.Examination, 'run', None)
     again = evaluate.evaluate(config(place), place / 'out')
     assert again['lines'] == done['lines']
+    # Nor where so many are trained at once, as on another machine.
+    wider = evaluate.evaluate(config(place, width=4), place / 'out')
+    assert wider['lines'] == done['lines']
 
 
 def test_the_rate_is_chosen_by_validation_and_all_is_written(place, done):
