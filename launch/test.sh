@@ -4,7 +4,7 @@
 #
 #   bash launch/test.sh
 #   bash launch/test.sh tests/losses -n 0 -k cosine
-#   bash launch/test.sh -m slow        those of ten seconds and more
+#   bash launch/test.sh -m slow        those of two seconds and more
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"

@@ -31,6 +31,7 @@ def model():
     return load.Pretrained(network, params, tokenizer, 64, 'made up')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('pool', sorted(pooling.POOLINGS))
 def test_a_vector_is_that_of_the_text_alone(model, pool):
     """By hand, one row without filling; and whatever the batches are."""

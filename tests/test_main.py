@@ -141,6 +141,7 @@ def test_wrong_usage_is_explained(arguments, words, capsys, monkeypatch):
     assert words in error and 'Traceback' not in error
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_start_exits_with_2_and_one_paragraph(tmp_path):
     done = subprocess.run(
         [

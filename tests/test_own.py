@@ -122,6 +122,7 @@ def test_objectives_of_ones_own_train_resume_load_and_are_scored(command, lab):
     assert metrics.newest(folder, 'heldout/')[0] == 6
 
 
+@pytest.mark.slow
 def test_a_plan_counts_what_it_does_not_know(command, monkeypatch):
     plans = []
     monkeypatch.setattr(plan.tables, 'show', lambda name, made: plans.append(made))
@@ -147,6 +148,7 @@ def test_a_task_of_ones_own_is_taken_from_a_command_line():
     assert tasks.build({'name': 'my_lab.has_word', 'word': 'sea'}).name == 'has_sea'
 
 
+@pytest.mark.slow
 def test_others_are_made_by_their_names():
     model = resolve.build('models', {'name': 'my_lab.model', 'width': 8}, vocab_size=9)
     assert (model.width, model.vocab_size) == (8, 9)

@@ -90,6 +90,7 @@ def results(whole):
     return whole[0]
 
 
+@pytest.mark.slow
 def test_every_part_is_told_while_it_goes(whole):
     """No part is silent, the last one ends at 100 %, and steps within are told."""
     results, told, lines = whole
@@ -267,6 +268,7 @@ def test_runs_that_differ_in_more_than_the_seed_keep_their_names(tmp_path):
     assert set(analyze.named(starts).values()) == {('off-3', 0), ('off-4', 0)}
 
 
+@pytest.mark.slow
 def test_attention_and_weights_are_trained_and_kept(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(page, 'write', lambda *_: None)
     changes = dict(

@@ -63,6 +63,7 @@ def test_the_second_time_nothing_runs(found, model, monkeypatch):
     np.testing.assert_array_equal(again.vectors(1, 'max'), found[0].vectors(1, 'max'))
 
 
+@pytest.mark.slow
 def test_other_parameters_texts_or_weights_are_other_files(found, model):
     names = found[0].names
     fresh = controls.untrained(model, seed=1)

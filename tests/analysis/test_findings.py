@@ -194,6 +194,7 @@ def test_scores_are_scikit_learns_and_influences_what_leaving_one_out_does(metri
     np.testing.assert_allclose(found_N, pseudo_N, atol=0.05)
 
 
+@pytest.mark.slow
 def test_a_test_of_correlations_errs_as_often_as_it_says():
     rng, rejected, power, old = np.random.default_rng(1), 0, 0, 0
     for seed in range(200):

@@ -169,6 +169,7 @@ def test_a_config_file_that_fails_is_shown_by_its_line(name, tmp_path, capsys):
     assert not (tmp_path / 'x').exists()
 
 
+@pytest.mark.slow
 def test_a_platform_that_is_not_here_is_named(monkeypatch):
     command = [sys.executable, '-m', 'jepa_text.main', 'train']
     config = [f'--config={ROOT / "configs" / "toy.py"}', '--workdir=nowhere']

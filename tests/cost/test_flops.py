@@ -273,6 +273,7 @@ def test_hybrid_is_at_most_a_third_dearer_than_mlm_at_210m():
     assert costs[1] / costs[0] < 1.35
 
 
+@pytest.mark.slow
 def test_recomputation_is_in_the_program_and_not_in_the_model():
     _, _, plain = compare(MLM)
     for remat in ('full', 'dots', 'names'):

@@ -82,6 +82,7 @@ def test_controls_read_what_the_model_reads(results):
     assert not any('whole' in w['control'] for w in against)
 
 
+@pytest.mark.slow
 def test_how_many_texts_are_cut_is_said_on_page_and_console(results, folder, capsys):
     from jepa_text.analysis import page
 

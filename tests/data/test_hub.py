@@ -113,6 +113,7 @@ def told(sets, tmp_path_factory):
     return {k.removeprefix('hub:'): v for k, v in made.items()}, asked, cache
 
 
+@pytest.mark.slow
 def test_a_card_says_which_files_a_config_has(told):
     commit, splits, read = told[0]['lab/glue/sst2']
     assert commit == hub_server.commit('lab/glue', 'main')

@@ -370,6 +370,7 @@ def test_run_takes_a_config(corpus, tmp_path, capsys):
         preparing.run(config, tmp_path / 'rows')
 
 
+@pytest.mark.slow
 def test_the_bundled_corpus_is_prepared_in_seconds(tmp_path, ours):
     began = time.monotonic()
     manifest = prepare.prepare(

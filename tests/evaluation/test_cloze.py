@@ -59,6 +59,7 @@ def hidden(count=40, **more):
     ]
 
 
+@pytest.mark.slow
 def test_a_row_is_what_fill_reads_and_its_values_are_those_of_the_whole_row():
     made = model()
     reading = cloze.Reading(made)
@@ -229,6 +230,7 @@ def foreign(count=40, **more):
     ]
 
 
+@pytest.mark.slow
 def test_a_file_of_hidden_words_is_examined_beside_the_commonest_answer(tmp_path):
     _, folder = imported(tmp_path, 'bert')
     words = [f'w{n}' for n in range(20, 24)]
@@ -278,6 +280,7 @@ def test_runs_fill_masks_after_mlm_and_are_refused_after_clm(tmp_path, objective
     assert len(evaluate.evaluate(asked, tmp_path / 'out')['lines']) == 2
 
 
+@pytest.mark.slow
 def test_models_that_fill_no_masks_are_refused_before_anything(tmp_path):
     toy = str(examined.saved(tmp_path / 'toy'))
     task = dict(name='cloze', path=written(tmp_path, hidden()))

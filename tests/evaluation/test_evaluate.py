@@ -49,6 +49,7 @@ def told(lines):
     return [{k: v for k, v in line.items() if k not in free} for line in lines]
 
 
+@pytest.mark.slow
 def test_every_member_has_a_line_in_both_definitions(done):
     lines = done['lines']
     members = {(line['learning_rate'], line['seed']) for line in lines}
@@ -90,6 +91,7 @@ def test_the_rate_is_chosen_by_validation_and_all_is_written(place, done):
     assert 'sea' in (folder / 'evaluation.html').read_text()
 
 
+@pytest.mark.slow
 def test_a_line_that_is_gone_or_damaged_is_made_again(place, done):
     folder = place / 'out' / 'results'
     first, second, *_ = sorted(folder.glob('*.json'))
@@ -99,6 +101,7 @@ def test_a_line_that_is_gone_or_damaged_is_made_again(place, done):
     assert told(again['lines']) == told(done['lines'])
 
 
+@pytest.mark.slow
 def test_more_seeds_keep_what_is_there(place, done):
     before = {p.name: p.stat().st_mtime_ns for p in (place / 'out/results').iterdir()}
     more = evaluate.evaluate(config(place, seeds=3), place / 'out')
@@ -107,6 +110,7 @@ def test_more_seeds_keep_what_is_there(place, done):
     assert {name: after[name] for name in before} == before
 
 
+@pytest.mark.slow
 def test_members_of_other_settings_are_left_out_and_told(place, done, capsys):
     """They are not of one table; nothing of them is lost."""
     other = config(place, seeds=1, finetuning=FAST | dict(steps=2))
@@ -266,6 +270,7 @@ def test_what_cannot_be_learned_is_refused(place):
         evaluate.evaluate(config(place, tasks=twice), place / 'twice')
 
 
+@pytest.mark.slow
 def test_a_member_is_kept_and_answers_as_it_was_measured(place, capsys):
     given = dict(
         model=str(place / 'toy'),

@@ -59,6 +59,7 @@ def test_the_most_that_fit_are_trained_at_once(monkeypatch, room, maximum, wante
         assert 1200 + 3 * (found if maximum % 4 else found // 4) ** 2 <= room
 
 
+@pytest.mark.slow
 def test_a_member_more_has_its_own_parameters_moments_and_gradients():
     kind = labels.Labels(labels=('land', 'sea'))
     rows = kind.rows(predicting.reader(examined.model()), examined.sea_or_land(20))

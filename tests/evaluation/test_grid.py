@@ -76,6 +76,7 @@ def test_heads_and_dropout_are_the_seeds_own(rows):
     assert (kernel[1][0] != kernel[1][1]).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', [labels.Labels(labels=KIND.labels), vectors.Vectors()])
 def test_microbatches_are_the_whole_batch(kind):
     """InfoNCE too, whose batch is compared with itself."""
@@ -94,6 +95,7 @@ def test_microbatches_are_the_whole_batch(kind):
         config.Finetuning(microbatches=5)
 
 
+@pytest.mark.slow
 def test_the_learning_rate_is_no_constant_of_the_program(rows):
     made = grid.Grid(examined.model(), KIND, grid.Recipe(steps=2, batch_size=8))
     for rate in (1e-3, 2e-3, 3e-3):
@@ -101,6 +103,7 @@ def test_the_learning_rate_is_no_constant_of_the_program(rows):
     assert made._step(1)._cache_size() <= 2  # lengths of batches, not rates
 
 
+@pytest.mark.slow
 def test_a_member_that_is_not_finite_leaves_the_others_alone(rows):
     members = [grid.Member(1e30, 0), MEMBERS[0]]
     both = trained(rows, members, 2)
@@ -129,6 +132,7 @@ def test_what_is_frozen_stays_and_is_shared(rows, layers):
     assert first is second
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     'kind', [KIND, tags.Tags(labels=('O', 'X')), spans.Spans(stride=8)]
 )
@@ -162,6 +166,7 @@ def test_features_of_a_frozen_encoder_are_made_once(kind, monkeypatch):
         grid.Grid(examined.model(), vectors.Vectors(), grid.Recipe(steps=1, layers=0))
 
 
+@pytest.mark.slow
 def test_frozen_layers_have_no_backward_pass(rows):
     """Arithmetic of a step of both layers, of the last, of the head alone. (Of scanned
     layers the compiler counts one.)"""

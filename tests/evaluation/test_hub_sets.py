@@ -132,6 +132,7 @@ def made(tmp_path_factory):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_glue_by_name_alone(made):
     commit = hub_server.commit('nyu-mll/glue', 'main')
     assert made['sst2'] == [commit, [8, None, 8], ['s0', '0']]

@@ -112,6 +112,7 @@ def test_features_count_once_and_head_steps_are_nearly_free(monkeypatch):
     assert again.member == pytest.approx(found.once + found.member, rel=0.5)
 
 
+@pytest.mark.slow
 def test_fewer_layers_are_less():
     task, model = lengths_of(examined.labeled()), examined.model()
     whole = member_cost.of_member(model, task, config.Finetuning(**FAST))
@@ -121,6 +122,7 @@ def test_fewer_layers_are_less():
     assert 10 * head.member < last.member
 
 
+@pytest.mark.slow
 def test_a_step_is_within_three_percent_of_what_xla_counts():
     """XLA counts what goes element by element too, so the shape is a wide one."""
     sizes = dict(width=512, heads=4, kv_heads=4, ffn_width=1536, depth=2)

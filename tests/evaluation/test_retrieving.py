@@ -41,6 +41,7 @@ def test_the_loss_is_that_of_the_batch_whatever_fills_it():
     assert (float(total), int(count)) == (pytest.approx(float(wanted)), 2)
 
 
+@pytest.mark.slow
 def test_it_learns_to_rank_and_says_so_in_both_definitions():
     """Beside it the same at a learning rate of nothing."""
     given = settings.Finetuning(steps=40, epochs=40, batch_size=10)
@@ -65,6 +66,7 @@ def test_a_set_without_pairs_or_validation_is_refused():
             retrieving.Examination(examined.model(), whole, given)
 
 
+@pytest.mark.slow
 def test_a_folder_of_judged_documents_is_examined(tmp_path):
     import json
 

@@ -150,6 +150,7 @@ def test_it_is_examined_beside_its_controls_and_a_task_that_is_trained(tmp_path,
     assert again['lines'] == found['lines']
 
 
+@pytest.mark.slow
 def test_two_models_have_intervals_over_texts_and_no_verdict(tmp_path):
     toys = [str(examined.saved(tmp_path / name)) for name in ('one', 'two')]
     model, kind = load.load(toys[1]), load.load(toys[1]).kind

@@ -89,6 +89,7 @@ def test_what_came_from_a_family_goes_back_bit_for_bit(tmp_path, case):
     assert again.length == model.length
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('scan', [True, False])
 def test_an_encoder_of_ours_becomes_eurobert(tmp_path, scan):
     model = trained(scan=True)
@@ -517,6 +518,7 @@ def own(family):
     return dataclasses.replace(model, params=params, **left)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('family', OWN)
 def test_models_of_ours_become_those_of_a_family_that_is_named(tmp_path, family):
     found = export.write(own(family), tmp_path / 'out', family=family)

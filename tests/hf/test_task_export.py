@@ -108,6 +108,7 @@ FAST = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     'family, name', [c if c in FAST else pytest.param(*c, marks=SLOW) for c in CASES]
 )
@@ -151,6 +152,7 @@ def _of_others(folder, model):
             again.predict(TEXTS, CONTEXTS)
 
 
+@pytest.mark.slow
 def test_numbers_and_names_of_classes_are_the_configs(tmp_path):
     export.write(tuned('bert', 'labels', **FIRST), tmp_path / 'labels')
     config = config_of(tmp_path / 'labels')
@@ -408,6 +410,7 @@ def test_a_model_of_transformers_finds_spans_as_there(tmp_path, family):
     assert len({one['text'] for one in said}) == len(said)
 
 
+@pytest.mark.slow
 def test_the_type_of_the_context_reaches_the_encoder(tmp_path):
     """Without it the answers are others; a table of one type has no second."""
     model = tuned('bert', 'spans')

@@ -50,6 +50,7 @@ def split(batch, count):
     return jax.tree.map(lambda x: x.reshape(count, -1, *x.shape[1:]), batch)
 
 
+@pytest.mark.slow
 def test_info_nce_of_pairs_is_the_cross_entropy_of_their_cosines(params, batch):
     found = encode(params, batch)
     query, document = (np.asarray(found[k], np.float64) for k in ('query', 'document'))

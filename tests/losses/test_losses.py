@@ -259,6 +259,7 @@ def test_instance_normalize_masked_is_sliced(rng):
         assert_allclose(ours[row][where[row]], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_instance_normalize_is_document_by_document(rng):
     x = jnp.float32(rng.normal(size=(1, 9, 4)))
     ids = jnp.array([[1, 1, 1, 2, 2, 3, 3, 3, 0]])

@@ -187,6 +187,7 @@ def untrained(lengths_N, width=512, layers=1, padded=48, seed=0):
     return kept_NLD.sum(axis=1) / lengths_N[:, None]
 
 
+@pytest.mark.slow
 def test_the_uniformity_of_an_untrained_encoder_is_that_of_its_lengths():
     threadpoolctl = pytest.importorskip('threadpoolctl')
     lengths_N = np.random.default_rng(1).integers(8, 46, 120)

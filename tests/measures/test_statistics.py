@@ -85,6 +85,7 @@ def test_sign_flip_of_many_pairs_is_near_the_t_test():
     assert statistics.sign_flip(FIRST_N, FIRST_N) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('seeds', [5, 6, 8, 12])
 def test_the_verdict_errs_as_often_as_it_says(seeds):
     rng, count = np.random.default_rng(1), 1500 if seeds < 12 else 300

@@ -202,6 +202,7 @@ def other(name, **options):
     return resolve.build('models', section | OTHERS[name] | options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', OTHERS)
 def test_every_trunk_is_called_alike(tokens, name):
     model = other(name)

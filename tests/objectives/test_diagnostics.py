@@ -40,6 +40,7 @@ def test_std_is_one_for_all_directions_and_zero_for_one(rng):
     assert_allclose(diagnostics.std_of(jnp.ones((4, 200, 64)), where), 0, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_trivial_predictors_against_loops(rng):
     target = rng.normal(size=(3, 5, D)) + 1.0
     embedding = rng.normal(size=(3, 5, D))

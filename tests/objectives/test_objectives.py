@@ -317,6 +317,7 @@ def test_no_gradient_reaches_the_target_and_none_leaks_from_it():
     assert all((np.asarray(g) == 0).all() for g in jax.tree.leaves(grads))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     'predictor, distance',
     [('mlp', 'cosine'), ('transformer', 'prototypes'), ('identity', 'cosine')],

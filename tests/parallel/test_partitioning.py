@@ -159,6 +159,7 @@ def wide(shapes, made, objective):
     return {s for s in shapes if whole & set(s) and np.prod(s) > maximum}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     'attention, sizes', [('xla', MESHES[0]), ('blockwise', MESHES[1]), ('xla', MESHES[2])]
 )

@@ -219,6 +219,7 @@ QUARREL = """
 """
 
 
+@pytest.mark.slow
 def test_what_one_process_knows_all_get_to_know(folder, tmp_path):
     processes = pair(folder, '-c', textwrap.dedent(QUARREL), str(tmp_path))
     codes, said = ends(processes)

@@ -75,6 +75,7 @@ def test_hours_of_one_row_of_the_paper_predict_another(study):
     assert hours == pytest.approx(81_000, rel=0.15)
 
 
+@pytest.mark.slow
 def test_parameters_are_those_of_the_paper(study):
     (phase,) = study.phases
     assert phase.parameters == {
@@ -107,6 +108,7 @@ def test_a_billion_parameters_are_planned_in_seconds():
     assert 1.1 < made.phases[1].factor < 1.35
 
 
+@pytest.mark.slow
 def test_factor_is_to_the_objectives_own_mlm(study):
     clm, hybrid = pretrain('clm_jepa_mlm,1b', 'v5p:64').phases
     costs = [sum(phase.flops.values()) for phase in (clm, hybrid)]
@@ -143,6 +145,7 @@ def test_state_of_a_device_is_what_the_compiler_takes_in(tmp_path):
         assert abs(taken - sum(held.state.values())) < rows + 512
 
 
+@pytest.mark.slow
 def test_what_is_kept_follows_from_shape_and_policy(tmp_path):
     def kept(fused=True, **model):
         model = dict(name='transformer', preset='toy', dtype='bfloat16', **model)
@@ -173,6 +176,7 @@ def test_most_rows_fit_and_one_more_does_not(study):
     assert held.max_rows(1e6) == 0
 
 
+@pytest.mark.slow
 def test_microbatches_add_gradients_shards_divide_offload_takes_moments_away(study):
     changes = dict(accumulate=2, offload='optimizer')
     made = pretrain('mlm,610m', fsdp=8, **changes)

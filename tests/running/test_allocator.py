@@ -57,6 +57,7 @@ def said(*parts):
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != 'glibc', reason='a matter of glibc')
 @pytest.mark.parametrize('code', [NUMPY, JAX], ids=['numpy', 'jax'])
 def test_freed_memory_is_used_again(code):
@@ -103,6 +104,7 @@ def test_only_the_command_line_that_trains_on_a_cpu_keeps_memory(
     assert len(called) == told
 
 
+@pytest.mark.slow
 def test_a_program_has_ended_when_its_call_returns():
     slow = 'print(program(jnp.ones((2048, 2048))).is_ready())'
     assert said(JAX, slow) == 'False\n'

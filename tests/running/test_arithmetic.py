@@ -197,6 +197,7 @@ def broken(monkeypatch):
     patterns.patterns.cache_clear()
 
 
+@pytest.mark.slow
 def test_nothing_is_trained_on_a_machine_that_computes_wrongly(broken, tmp_path):
     folder = tmp_path / 'run'
     with pytest.raises(RuntimeError, match='computes wrongly.*running sums.*numpy|run'):

@@ -64,6 +64,7 @@ def until(condition):
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_four_workers_do_forty_items_once_each(tmp_path):
     workers = [start(tmp_path, f'w{n}', 40, lease=30) for n in range(4)]
     assert [worker.wait(60) for worker in workers] == [0] * 4

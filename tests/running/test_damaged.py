@@ -58,6 +58,7 @@ def files(folder):
     }
 
 
+@pytest.mark.slow
 def test_no_good_checkpoint_is_refused_and_nothing_is_touched(run):
     config, workdir = run
     damage_all(workdir)

@@ -29,6 +29,7 @@ def model():
     )
 
 
+@pytest.mark.slow
 def test_a_model_that_was_used_is_freed(model):
     model.encode(['The whale.'])
     model.encode(['The whale.'], layer=0, pool='max')

@@ -30,6 +30,7 @@ def config(folder):
     )
 
 
+@pytest.mark.slow
 def test_a_state_that_could_not_be_saved_is_not_said_to_be(tmp_path, monkeypatch):
     def full(folder):
         raise OSError(errno.ENOSPC, 'No space left on device')
@@ -73,6 +74,7 @@ HANGS = """
 """
 
 
+@pytest.mark.slow
 def test_the_watchdog_is_there_before_all_that_may_wait(tmp_path):
     hanging = config(tmp_path) | {'watchdog': {'seconds': 0.2, 'compile': 0.2}}
     done = subprocess.run(

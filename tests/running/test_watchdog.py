@@ -47,6 +47,7 @@ def ended(tmp_path, live, **allowances):
     return codes == [exits.HUNG]
 
 
+@pytest.mark.slow
 def test_beats_and_pauses_keep_it_calm(tmp_path):
     def steps(dog):
         for _ in range(6):

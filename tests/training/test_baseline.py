@@ -104,6 +104,7 @@ def test_a_budget_of_tokens_becomes_steps(folder, tmp_path):
     assert matched['steps'] == by_steps['steps'] and matched['tokens'] == 0
 
 
+@pytest.mark.slow
 def test_time_is_measured_once_and_a_resumed_run_takes_it_again(
     folder, tmp_path, monkeypatch
 ):

@@ -107,6 +107,7 @@ def test_in_the_stable_phase_nothing_changes(tmp_path, newest):
     assert said[1] == 'The learning rate goes on at 0.01.'
 
 
+@pytest.mark.slow
 def test_the_rate_never_jumps_however_often_a_run_gets_longer(tmp_path, newest):
     """Of every schedule, also cut short, and extended thrice."""
     cosine = dict(name='warmup_cosine', peak=1e-2, warmup=0.1, end=1e-3)

@@ -234,6 +234,7 @@ def test_ways_that_do_not_lead_there_are_told():
         convert.layer_rows(4, 2, None)
 
 
+@pytest.mark.slow
 def test_identity_copies_change_nothing(folder, old, tmp_path):
     section = dict(depth=5, scan=False)
     config = config_of(folder, old, model=section, init_from=dict(layers='identity'))
@@ -337,6 +338,7 @@ def test_a_run_of_clm_is_read_causally(folder, old, tmp_path):
         assert one[0] == two[0] and abs(one[1] - two[1]) < 1e-5
 
 
+@pytest.mark.slow
 def test_what_did_not_fit_can_be_corrected_in_the_same_folder(folder, old, tmp_path):
     """Until a step is saved; what the run that failed had found is not believed."""
     path, checksums = (
@@ -412,6 +414,7 @@ def test_new_weights_are_those_of_a_run_without_init_from(folder, old, tmp_path,
     assert 'shape and tokenizer alone' in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_moments_are_kept_where_they_fit(folder, old, tmp_path):
     """Another objective, with modules of its own, which start afresh."""
     section = dict(name='hybrid', predictor_width=16)
@@ -533,6 +536,7 @@ def foreign(folder):
     return path
 
 
+@pytest.mark.slow
 def test_a_decoder_of_others_becomes_an_encoder(folder, foreign, tmp_path):
     text = '\n\n'.join(' '.join(hf_cases.WORDS[4 + i : 20 + i]) for i in range(16))
     (tmp_path / 'text.txt').write_text(text)

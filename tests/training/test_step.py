@@ -98,6 +98,7 @@ def equal(a, b):
     jax.tree.map(assert_array_equal, a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name, rule', [('clm', ''), *RULES])
 def test_accumulated_is_whole(name, rule):
     """And both losses weigh the same; what a balance remembers is learned in the step."""
@@ -186,6 +187,7 @@ def test_target_moves_by_one_minus_momentum_exactly():
     assert (np.asarray(after.memory['center']) != 0).any()
 
 
+@pytest.mark.slow
 def test_gradient_is_clipped_to_the_norm():
     run = setup('mlm', clip_norm=0.01, optimizer=dict(name='sgd'))
     before = run.create()
@@ -196,6 +198,7 @@ def test_gradient_is_clipped_to_the_norm():
     assert_allclose(optax.tree.norm(moved) / rate, 0.01, rtol=1e-2)
 
 
+@pytest.mark.slow
 def test_a_step_that_is_not_finite_changes_counters_only():
     run = setup('hybrid')
     state, _ = run.step(run.create(), batch_of(run.objective))
@@ -291,6 +294,7 @@ def test_eight_devices_agree_too():
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_entering_a_phase_keeps_what_it_can():
     clm, hybrid = setup('clm'), setup('hybrid')
     state, _ = clm.step(clm.create(), batch_of(clm.objective))
@@ -403,6 +407,7 @@ def test_the_diagnostics_is_at_the_gradient_of_each_loss(section):
     assert abs(norms[0] - norms[1]) > 1e-2
 
 
+@pytest.mark.slow
 def test_the_diagnostics_is_taken_when_due_and_kept_until_the_next():
     run = setup('hybrid', diagnostics_every=2)
     state, seen = run.create(), []
@@ -441,6 +446,7 @@ def test_a_balance_is_measured_as_often_as_it_asks(asked, every, wanted):
     assert objective.diagnostics_every(asked) == wanted
 
 
+@pytest.mark.slow
 def test_gradient_ratio_keeps_its_ratio():
     """Without telemetry."""
     balance = dict(name='gradient_ratio', ratio=1.0, momentum=0.0, every=1)
@@ -456,6 +462,7 @@ def test_gradient_ratio_keeps_its_ratio():
     assert learned(state.memory, begun.memory)
 
 
+@pytest.mark.slow
 def test_the_embedding_is_shared_when_only_layers_are_averaged():
     run = setup('hybrid', latent=dict(ema='layers', momentum=0.9))
     state, _ = run.step(run.create(), batch_of(run.objective))
@@ -466,6 +473,7 @@ def test_the_embedding_is_shared_when_only_layers_are_averaged():
     assert moved['layer_0']['ffn']['up']['kernel'] > 0
 
 
+@pytest.mark.slow
 def test_without_ema_there_is_no_target_and_a_regularizer_joins():
     latent = dict(
         momentum=None,

@@ -106,6 +106,7 @@ def test_killed_and_resumed_is_the_straight_run_bit_for_bit(folder, tmp_path):
     assert tiny.log(tmp_path / 'killed') == tiny.log(tmp_path / 'straight')
 
 
+@pytest.mark.slow
 def test_a_finished_run_says_so_and_does_nothing(trained):
     config, workdir, first = trained
     written = (workdir / 'metrics.jsonl').read_bytes()
@@ -145,6 +146,7 @@ def test_phases_learn_and_are_remembered(folder, tmp_path):
     assert np.abs(begun - vectors[:1]).max() > 1e-2
 
 
+@pytest.mark.slow
 def test_vectors_do_not_depend_on_company(run):
     _, workdir = run
     model = load.load(workdir)
@@ -215,6 +217,7 @@ def test_mfu_counts_real_tokens_only(trained):
         assert np.isclose(line['throughput/mfu'], speed / 4 * per_token / 1e12)
 
 
+@pytest.mark.slow
 def test_nan_stops_the_run_with_the_state_saved(folder, tmp_path):
     config = tiny.config(
         folder,
@@ -309,6 +312,7 @@ def test_configs_that_cannot_run_are_refused_before_anything_is_written(
     assert not (tmp_path / 'run').exists()
 
 
+@pytest.mark.slow
 def test_a_workdir_of_another_config_is_refused(run):
     config, workdir = run
     with pytest.raises(ValueError, match='schedule.peak'):
