@@ -65,3 +65,22 @@ def file_of(folder, count=60):
     rows = [{'text': t, 'label': str(y)} for t, y in zip(made.first, made.target)]
     path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
     return path
+
+
+def bert_of_others(transformers, folder, head, **changes):
+    """A random BertFor`head` of two layers in a folder, with the bundled tokenizer."""
+    tokenizer = tokenizers.load(tokenizers.BUNDLED)
+    config = transformers.BertConfig(
+        vocab_size=tokenizer.vocab_size,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=128,
+        max_position_embeddings=64,
+        pad_token_id=tokenizer.pad_id,
+        **changes,
+    )
+    model = getattr(transformers, f'BertFor{head}')(config)
+    model.save_pretrained(folder)
+    tokenizer.save(folder / 'tokenizer.json')
+    return model

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import examined
 import numpy as np
 import pytest
 
@@ -11,7 +12,6 @@ from jepa_text.data import tokenizers
 from jepa_text.evaluation import cloze
 
 pytestmark = pytest.mark.peer
-SIZES = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4)
 OPEN = [
     ('The old ', ' swam.', 'whale'),
     ('', ' am the law of the land, and of every sea.', 'I'),
@@ -28,16 +28,7 @@ def theirs(tmp_path_factory):
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp('bert')
     own = tokenizers.load(tokenizers.BUNDLED)
-    config = transformers.BertConfig(
-        vocab_size=own.vocab_size,
-        intermediate_size=128,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-        pad_token_id=own.pad_id,
-        **SIZES,
-    )
-    transformers.BertForMaskedLM(config).save_pretrained(folder)
-    own.save(folder / 'tokenizer.json')
+    examined.bert_of_others(transformers, folder, 'MaskedLM', initializer_range=0.3)
     content = json.loads(own.content)
     for token in content['added_tokens']:
         # As an exported model has it: a mask takes the space before it.

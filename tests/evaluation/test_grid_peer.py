@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from jepa_text import load
-from jepa_text.data import tokenizers
 from jepa_text.evaluation import grid
 from jepa_text.kinds import labels, predicting
 
 pytestmark = pytest.mark.peer
-SIZES = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4)
 
 
 @pytest.fixture(scope='module')
@@ -23,20 +21,11 @@ def theirs(tmp_path_factory):
     transformers = pytest.importorskip('transformers')
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp('bert')
-    tokenizer = tokenizers.load(tokenizers.BUNDLED)
-    config = transformers.BertConfig(
-        vocab_size=tokenizer.vocab_size,
-        intermediate_size=128,
-        max_position_embeddings=64,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        num_labels=2,
-        pad_token_id=tokenizer.pad_id,
-        **SIZES,
+    # What is compared has no chance in it.
+    still = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model = examined.bert_of_others(
+        transformers, folder, 'SequenceClassification', num_labels=2, **still
     )
-    model = transformers.BertForSequenceClassification(config)
-    model.save_pretrained(folder)
-    tokenizer.save(folder / 'tokenizer.json')
     return torch, transformers, model, folder
 
 
