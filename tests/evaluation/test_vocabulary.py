@@ -23,12 +23,16 @@ def kind_and_rows(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name, width', [('labels', 1), ('labels', 3), ('retrieval', 1)])
-def test_every_parameter_is_as_if_all_had_been_trained(name, width, monkeypatch):
+@pytest.mark.parametrize(
+    'name, width, parts', [('labels', 1, 1), ('labels', 3, 1), ('retrieval', 1, 2)]
+)
+def test_every_parameter_is_as_if_all_had_been_trained(name, width, parts, monkeypatch):
     """With a decay that would be seen; the whole table's way is the plain one."""
     kind, rows = kind_and_rows(name)
     made = grid.Grid(
-        examined.model(), kind, grid.Recipe(steps=12, batch_size=8, weight_decay=0.5)
+        examined.model(),
+        kind,
+        grid.Recipe(steps=12, batch_size=8, weight_decay=0.5, microbatches=parts),
     )
     short = list(made.train(rows, MEMBERS[:3], width))
     monkeypatch.setattr(grid.Grid, '_words', lambda *_: None)
