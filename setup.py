@@ -12,6 +12,7 @@ CORE = [
     'clu>=0.0.12,<0.1',
     'einops>=0.8,<1',
     'flax>=0.12.8,<0.13',
+    'fsspec>=2026.4',
     'grain>=0.2.18,<0.3',
     # Missing from the requirements that tensorflow-datasets 4.9.10 declares.
     'importlib_resources>=6.4',
@@ -59,6 +60,10 @@ DOCS = [
 EXTRAS = {
     'cuda': ['jax[cuda13]>=0.10.2,<0.13'],
     'tpu': ['jax[tpu]>=0.10.2,<0.13'],
+    # Protocols of addresses. s3 wants another python-dateutil than the rest of the tests.
+    'gs': ['gcsfs>=2026.4'],
+    's3': ['s3fs>=2026.4'],
+    'https': ['aiohttp>=3.10,<4'],
     'hf': ['huggingface_hub>=1,<3', 'transformers>=5,<6'],
     'eval': EVAL,
     'viz': VIZ,

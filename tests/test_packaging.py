@@ -86,6 +86,9 @@ def test_what_is_declared(package):
         *(
             'cuda',
             'tpu',
+            'gs',
+            's3',
+            'https',
             'hf',
             'eval',
             'viz',

@@ -1,0 +1,198 @@
+"""Files at an address, as gs://bucket/texts or https://host/a.txt, or on this machine.
+
+fsspec knows the protocols, and each wants a package, which is an extra of this one by the
+protocol's name. Keys and endpoints are those of these packages: AWS_ACCESS_KEY_ID,
+AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, STORAGE_EMULATOR_HOST, HF_TOKEN, ...
+"""
+
+import dataclasses
+import os
+import time
+
+from jepa_text.files import paths
+
+# protocol: (package, extra)
+PACKAGES = {
+    'gs': ('gcsfs', 'gs'),
+    'gcs': ('gcsfs', 'gs'),
+    's3': ('s3fs', 's3'),
+    's3a': ('s3fs', 's3'),
+    'hf': ('huggingface_hub', 'hf'),
+    'http': ('aiohttp', 'https'),
+    'https': ('aiohttp', 'https'),
+}
+RETRIES = 6  # in a row, without a byte between them
+PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds; each is twice the one before
+# Another attempt gives the same answer.
+_FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+# Whose errors need not be OSError.
+_CLIENTS = (
+    'aiohttp',
+    'aiobotocore',
+    'botocore',
+    'gcsfs',
+    'google',
+    'httpcore',
+    'httpx',
+    'httpx2',
+)
+# What says when a file's content has changed, the best first, as protocols call it.
+_VERSIONS = ('ETag', 'etag', 'generation', 'blob_id', 'Last-Modified', 'mtime', 'created')
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class File:
+    """A file as it was found.
+
+    path       on this machine, or an address
+    size       in bytes; None where a server does not say
+    version    changes when the content at an address does; None where nothing says
+    """
+
+    path: str
+    size: int | None = None
+    version: str | None = None
+
+    def __str__(self):
+        return self.path
+
+
+class AddressError(OSError):
+    """What is at an address could not be read, for want of a network or an answer."""
+
+
+class ChangedError(AddressError):
+    """A file became another while it was read."""
+
+
+def is_address(path):
+    """Does it name a protocol, as s3://bucket/x? Also s3:/bucket/x, which pathlib makes
+    of it."""
+    text = os.fspath(path)
+    return '://' in text or bool(paths.SCHEME.match(text))
+
+
+def filesystem(address):
+    """(fsspec's file system, the path in it) of an address.
+
+    Raises ValueError for a protocol that nobody knows and an address that pathlib cut,
+    ModuleNotFoundError with the pip command where its package is missing.
+    """
+    import fsspec
+
+    text = os.fspath(address)
+    protocol, colon, rest = text.partition('://')
+    if '::' in text or not colon or not rest:
+        raise ValueError(
+            f'{text!r} is no address that can be read: it must be a protocol, :// and a '
+            'place, as in s3://bucket/folder; a pathlib.Path cuts a slash off.'
+        )
+    try:
+        fsspec.get_filesystem_class(protocol)
+        return fsspec.core.url_to_fs(text)
+    except ValueError as error:
+        raise ValueError(
+            f'{text!r} is of no protocol that can be read ({error}). Take one of '
+            f'{", ".join(sorted(PACKAGES))}, or copy the files to this machine.'
+        ) from error
+    except ImportError as error:
+        package, extra = PACKAGES.get(protocol, (None, None))
+        remedy = f"pip install 'jepa-text[{extra}]'" if extra else str(error)
+        raise ModuleNotFoundError(
+            f'To read {text}, {package or "a package"} is needed: {remedy}.'
+        ) from error
+
+
+def stated(address):
+    """The File at an address as it is now, or None for a folder.
+
+    Raises FileNotFoundError, PermissionError, and AddressError when the server can't be
+    reached.
+    """
+    system, path = filesystem(address)
+
+    def ask():
+        system.invalidate_cache()
+        return system.info(path)
+
+    info = patiently(address, ask)
+    return None if info['type'] == 'directory' else described(address, info)
+
+
+def described(address, info):
+    """The File of what fsspec says of it."""
+    version = next((str(info[key]) for key in _VERSIONS if info.get(key)), None)
+    return File(os.fspath(address), info.get('size'), version)
+
+
+def patiently(address, call, stop=time.sleep):
+    """What `call()` returns; again after a pause when the network failed.
+
+    Pauses double, with `stop`. Raises the last error, in words: FileNotFoundError,
+    PermissionError, or AddressError after RETRIES.
+    """
+    attempt = 0
+    while True:
+        try:
+            return call()
+        except Exception as raised:
+            # Any client's errors pass here, and what is none of theirs goes on as it is.
+            error = _first_of(raised)
+            if not _of_network(error):
+                raise
+            refused = _refused(address, error)
+            if refused or attempt == RETRIES:
+                raise refused or _given_up(address, error) from error
+        stop(min(LONGEST_PAUSE, PAUSE * 2**attempt))
+        attempt += 1
+
+
+def _first_of(error):
+    """What a FileNotFoundError of fsspec was made of: for a web address, it says that of
+    any failure, a cut connection too."""
+    cause = error.__cause__
+    known = isinstance(error, FileNotFoundError) and isinstance(cause, Exception)
+    return cause if known else error
+
+
+def _of_network(error):
+    client = type(error).__module__.split('.')[0] in _CLIENTS
+    return client or (
+        isinstance(error, OSError | EOFError) and not isinstance(error, AddressError)
+    )
+
+
+def _refused(address, error):
+    """The error in words, where another attempt makes no sense; else None."""
+    status = _status(error)
+    said = f'{type(error).__name__}: {error}'
+    if isinstance(error, FileNotFoundError) or status in (404, 410):
+        return FileNotFoundError(f'There is nothing at {address} ({said}).')
+    keyless = 'Credentials' in type(error).__name__
+    if isinstance(error, PermissionError) or keyless or status in (401, 403):
+        return PermissionError(
+            f'{address} may not be read with the keys of this machine ({said}). Log in '
+            'as its provider says, or ask its owner. Public buckets of S3: set '
+            'FSSPEC_S3_ANON=true.'
+        )
+    if isinstance(error, _FINAL) or (400 <= status < 500 and status not in (408, 429)):
+        return AddressError(f'{address} cannot be read ({said}).')
+    return None
+
+
+def _status(error):
+    """The number of HTTP that an error of a client tells, as each does in its own way."""
+    response = getattr(error, 'response', None)
+    if isinstance(response, dict):  # botocore's
+        return response.get('ResponseMetadata', {}).get('HTTPStatusCode', 0)
+    pairs = ((response, 'status_code'), (error, 'status'), (error, 'code'))
+    told = (getattr(*pair, None) for pair in pairs)
+    return next((int(one) for one in told if str(one).isdigit()), 0)
+
+
+def _given_up(address, error):
+    return AddressError(
+        f'{address} could not be read in {RETRIES + 1} attempts in a row; the last one: '
+        f'{type(error).__name__}: {error}. Look after the network, and run the same '
+        'command again.'
+    )

@@ -1,0 +1,86 @@
+"""Servers of files as processes of their own, over real sockets: a web server, S3, GCS.
+
+Each gives what a program must have in its environment to reach it.
+"""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+BUCKET = 'shelf'
+# gcsfs else asks Google what kind of bucket it is.
+_QUIET = {'GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT': 'false'}
+
+
+@contextlib.contextmanager
+def web(folder, *options):
+    """The address of a web server of a folder; see web_server.py."""
+    program = Path(__file__).with_name('web_server.py')
+    command = [sys.executable, str(program), str(folder), *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            yield f'http://127.0.0.1:{server.stdout.readline().strip()}'
+        finally:
+            server.kill()
+
+
+@contextlib.contextmanager
+def s3():
+    """The environment of an S3 with one bucket, s3://shelf."""
+    program = _program('moto_server')
+    with _served(lambda port: [program, '-H', '127.0.0.1', '-p', str(port)]) as port:
+        environment = {
+            'AWS_ENDPOINT_URL': f'http://127.0.0.1:{port}',
+            'AWS_ACCESS_KEY_ID': 'name',
+            'AWS_SECRET_ACCESS_KEY': 'word',
+            'AWS_DEFAULT_REGION': 'us-east-1',
+        }
+        made = 'import s3fs; s3fs.S3FileSystem().mkdir("shelf")'
+        subprocess.run(
+            [sys.executable, '-c', made], env=os.environ | environment, check=True
+        )
+        yield environment
+
+
+@contextlib.contextmanager
+def gcs():
+    """The environment of a Google Cloud Storage with one bucket, gs://shelf."""
+    words = ['start', '--in-memory', f'--default-bucket={BUCKET}', '--host=127.0.0.1']
+    program = _program('gcp-storage-emulator')
+    with _served(lambda port: [program, *words, f'--port={port}']) as port:
+        yield {'STORAGE_EMULATOR_HOST': f'http://127.0.0.1:{port}', **_QUIET}
+
+
+def _program(name):
+    """A program of this Python's environment."""
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.exists() else shutil.which(name)
+    assert found, f'{name} is not installed: bash launch/remote.sh'
+    return found
+
+
+@contextlib.contextmanager
+def _served(command, patience=30):
+    """The port of a server that listens."""
+    with socket.socket() as free:
+        free.bind(('127.0.0.1', 0))
+        port = free.getsockname()[1]
+    silent = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL}
+    with subprocess.Popen(command(port), **silent) as server:
+        try:
+            end = time.monotonic() + patience
+            while True:
+                try:
+                    socket.create_connection(('127.0.0.1', port)).close()
+                    break
+                except OSError:
+                    assert server.poll() is None and time.monotonic() < end, command(port)
+                    time.sleep(0.05)
+            yield port
+        finally:
+            server.kill()

@@ -1,0 +1,109 @@
+"""Files, folders and patterns mean the same here and at an address."""
+
+import os
+
+import fsspec
+import pytest
+
+from jepa_text.files import addresses, listing
+
+TREE = {
+    'a.txt': b'a',
+    'B.TXT': b'bb',
+    'notes.md': b'',
+    'deep/c.txt': b'ccc',
+    'deep/er/d.txt.gz': b'dddd',
+    'deep/er/e.txt': b'',
+    'we[i]rd.txt': b'w',
+}
+ENDINGS = ('.txt', '.txt.gz')
+
+
+@pytest.fixture(params=['here', 'away'])
+def top(request, tmp_path):
+    """The tree, at a path and at an address."""
+    address = 'memory://shelf/top'
+    store = fsspec.filesystem('memory')
+    store.store.clear()
+    for name, content in TREE.items():
+        for path in (tmp_path / 'top' / name, tmp_path / 'top2' / 'beside.txt'):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        store.pipe_file(f'/shelf/top/{name}', content)
+        store.pipe_file('/shelf/top2/beside.txt', b'')
+    return str(tmp_path / 'top') if request.param == 'here' else address
+
+
+def names(found, top):
+    return [file.path.removeprefix(f'{top}/') for file in found.files]
+
+
+def test_a_folder_is_all_below_it_sorted(top):
+    found = listing.expand(top, ENDINGS)
+    assert names(found, top) == sorted(set(TREE) - {'notes.md'})
+    assert [file.size for file in found.files] == [
+        len(TREE[name]) for name in names(found, top)
+    ]
+    assert found.skipped == {listing.OTHER: [f'{top}/notes.md']}
+    assert str(found) == f'6 files; left out: 1 of another ending ({top}/notes.md)'
+
+
+def test_a_pattern_is_what_it_fits(top):
+    def fit(pattern):
+        return names(listing.expand(f'{top}/{pattern}', ENDINGS), top)
+
+    assert fit('*.txt') == ['a.txt', 'we[i]rd.txt']
+    assert fit('**/*.txt') == ['a.txt', 'deep/c.txt', 'deep/er/e.txt', 'we[i]rd.txt']
+    assert fit('deep/*/?.txt*') == ['deep/er/d.txt.gz', 'deep/er/e.txt']
+    assert fit('[ab].txt') == ['a.txt']
+    found = listing.expand(f'{top}/*.*', ENDINGS)
+    assert found.skipped == {listing.OTHER: [f'{top}/notes.md']}
+
+
+def test_a_file_is_itself_whatever_its_name(top):
+    for name in ('notes.md', 'we[i]rd.txt'):
+        found = listing.expand(f'{top}/{name}', ENDINGS)
+        assert names(found, top) == [name] and not found.skipped
+        assert found.files[0].size == len(TREE[name])
+
+
+def test_nothing_to_read_is_an_error(top):
+    with pytest.raises(FileNotFoundError, match='no file that ends in .parquet'):
+        listing.expand(top, ('.parquet',))
+    with pytest.raises(FileNotFoundError, match=r'\.parquet.*a\.txt'):
+        listing.expand(top, ('.parquet',))
+    for name in ('none', 'none/*.txt', 'none.txt'):
+        with pytest.raises(FileNotFoundError, match='none'):
+            listing.expand(f'{top}/{name}', ENDINGS)
+
+
+def test_links_are_followed_and_nothing_is_taken_twice(tmp_path):
+    top = tmp_path / 'top'
+    (top / 'deep').mkdir(parents=True)
+    (top / 'a.txt').write_text('a')
+    (tmp_path / 'outside').mkdir()
+    (tmp_path / 'outside' / 'o.txt').write_text('o')
+    (top / 'b.txt').symlink_to(top / 'a.txt')
+    (top / 'deep' / 'round').symlink_to(top)
+    (top / 'out').symlink_to(tmp_path / 'outside')
+    (top / 'broken.txt').symlink_to(top / 'gone')
+    os.mkfifo(top / 'pipe.txt')
+    found = listing.expand(top, ENDINGS)
+    assert names(found, str(top)) == ['a.txt', 'out/o.txt']
+    assert {
+        why: sorted(os.path.basename(p) for p in paths)
+        for why, paths in found.skipped.items()
+    } == {
+        listing.AGAIN: ['b.txt', 'round'],
+        listing.BROKEN: ['broken.txt'],
+        listing.STRANGE: ['pipe.txt'],
+    }
+
+
+def test_a_version_changes_with_the_content():
+    store = fsspec.filesystem('memory')
+    versions = []
+    for content in (b'one', b'two'):
+        store.pipe_file('/shelf/x.txt', content)
+        versions.append(addresses.stated('memory://shelf/x.txt').version)
+    assert versions[0] != versions[1] and None not in versions

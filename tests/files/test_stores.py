@@ -1,0 +1,163 @@
+"""Over real sockets, from servers that are processes of their own: web, S3 and GCS."""
+
+import functools
+import gzip
+import hashlib
+import random
+import subprocess
+import sys
+
+import pyarrow
+import pytest
+import stores
+from pyarrow import parquet
+
+from jepa_text.files import addresses, listing, streams
+
+pytestmark = pytest.mark.remote
+
+LINES = b''.join(b'line %d of a text\n' % n for n in range(20_000))
+BIG = random.Random(0).randbytes(20_000_000)
+
+
+@pytest.fixture(scope='module')
+def shelf(tmp_path_factory):
+    """A folder of texts of all kinds."""
+    for name in ('aiohttp', 's3fs', 'gcsfs', 'moto', 'gcp_storage_emulator'):
+        pytest.importorskip(name)
+    shelf = tmp_path_factory.mktemp('shelf')
+    (shelf / 'deep').mkdir()
+    (shelf / 'big.bin').write_bytes(BIG)
+    (shelf / 'a.txt').write_bytes(LINES)
+    (shelf / 'deep' / 'b.txt.gz').write_bytes(gzip.compress(LINES))
+    packed = pyarrow.compress(LINES, codec='zstd', asbytes=True)
+    (shelf / 'deep' / 'c.txt.zst').write_bytes(packed)
+    parquet.write_table(pyarrow.table({'n': range(100_000)}), shelf / 'd.parquet')
+    return shelf
+
+
+@pytest.fixture(scope='module')
+def monkeypatch_module():
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
+@pytest.fixture(scope='module', params=['web', 'torn web', 's3', 'gs'])
+def place(request, shelf, monkeypatch_module):
+    """The address of the folder of texts."""
+    monkeypatch_module.setattr(addresses, 'PAUSE', 0.01)
+    if 'web' in request.param:
+        options = ['--cut=2000000'] if 'torn' in request.param else []
+        with stores.web(shelf, *options) as address:
+            yield address
+        return
+    address = f'{request.param}://{stores.BUCKET}/texts'
+    with {'s3': stores.s3, 'gs': stores.gcs}[request.param]() as environment:
+        for name, value in environment.items():
+            monkeypatch_module.setenv(name, value)
+        system, path = addresses.filesystem(address)
+        system.put(str(shelf), path, recursive=True)
+        yield address
+        type(system).clear_instance_cache()
+
+
+def test_all_bytes_arrive_in_order(place):
+    with streams.open_bytes(f'{place}/big.bin') as stream:
+        assert hashlib.file_digest(stream, 'md5').digest() == hashlib.md5(BIG).digest()
+    with streams.open_bytes(f'{place}/big.bin', 5_000_000, 15_000_000) as stream:
+        assert stream.read() == BIG[5_000_000:15_000_000]
+
+
+def test_a_folder_is_listed_and_its_packed_files_are_read(place):
+    top = f'{place}/' if place.startswith('http') else place
+    found = listing.expand(top, ('.txt', '.txt.gz', '.txt.zst'))
+    names = [file.path.removeprefix(place) for file in found.files]
+    assert names == ['/a.txt', '/deep/b.txt.gz', '/deep/c.txt.zst']
+    assert sorted(found.skipped) == [listing.OTHER]
+    for file in found.files:
+        with streams.open_bytes(file) as stream:
+            assert stream.read() == LINES
+    fits = listing.expand(f'{place}/**/*.gz', ('.gz',))
+    assert [file.path for file in fits.files] == [f'{place}/deep/b.txt.gz']
+
+
+def test_parquet_is_read_by_parts(place):
+    with streams.open_bytes(f'{place}/d.parquet') as stream:
+        assert parquet.read_table(stream)['n'].to_pylist() == list(range(100_000))
+
+
+def test_what_is_not_there_is_said(place):
+    for name in ('none.txt', 'deep/none.txt'):
+        with pytest.raises(FileNotFoundError, match=f'nothing at {place}/{name}'):
+            streams.open_bytes(f'{place}/{name}')
+    if not place.startswith('http'):
+        with pytest.raises(FileNotFoundError):
+            listing.expand(place.replace(stores.BUCKET, 'nobodys'), ('.txt',))
+
+
+def test_what_changes_midway_is_said(place, shelf):
+    if place.startswith('http'):
+        other = shelf / 'other.bin'
+
+        def put(content):
+            other.write_bytes(content)
+    else:
+        system, path = addresses.filesystem(f'{place}/other.bin')
+        put = functools.partial(system.pipe_file, path)
+    put(BIG)
+    with streams.open_bytes(f'{place}/other.bin') as stream:
+        stream.read(1000)
+        put(BIG[::-1])
+        with pytest.raises(addresses.ChangedError, match='changed while it was read'):
+            stream.read()
+
+
+def test_servers_that_know_no_parts_or_no_sizes_are_read_whole(shelf):
+    for option in ('--no-ranges', '--no-size'):
+        with (
+            stores.web(shelf, option) as place,
+            streams.open_bytes(f'{place}/big.bin', 100) as stream,
+        ):
+            assert stream.read() == BIG[100:]
+
+
+def test_a_door_that_is_closed_is_said(shelf, monkeypatch):
+    monkeypatch.setattr(addresses, 'PAUSE', 0.0)
+    with stores.web(shelf) as place:
+        with pytest.raises(PermissionError, match='403'):
+            streams.open_bytes(f'{place}/secret')
+        with pytest.raises(addresses.AddressError, match='7 attempts.*503'):
+            streams.open_bytes(f'{place}/busy')
+        stream = streams.open_bytes(f'{place}/big.bin')
+        stream.read(1000)
+    # The server is gone.
+    with pytest.raises(addresses.AddressError, match='7 attempts in a row'):
+        stream.read()
+    with pytest.raises(addresses.AddressError, match='7 attempts in a row'):
+        streams.open_bytes(f'{place}/big.bin')
+
+
+def test_workers_read_on_their_own(place, tmp_path):
+    """A new process, and one that was forked, as a pool of workers makes them."""
+    program = f"""
+import multiprocessing, sys
+from jepa_text.files import streams
+
+def count(name):
+    with streams.open_bytes({place!r} + name) as stream:
+        return sum(1 for _ in stream)
+
+if __name__ == '__main__':
+    count('/a.txt')
+    for way in ('fork', 'spawn'):
+        with multiprocessing.get_context(way).Pool(2) as pool:
+            print(pool.map(count, ['/a.txt', '/deep/b.txt.gz']))
+"""
+    (tmp_path / 'program.py').write_text(program)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / 'program.py')],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == '[20000, 20000]\n' * 2, done.stderr

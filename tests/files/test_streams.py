@@ -1,0 +1,238 @@
+"""Bytes arrive as they are, whatever the network does, or an error says why not."""
+
+import gzip
+import io
+import random
+import threading
+
+import fsspec
+import pyarrow
+import pytest
+from fsspec.implementations import memory
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from jepa_text.files import addresses, streams
+
+DATA = random.Random(0).randbytes(3_000_000)
+ADDRESS = 'torn://shelf/data.bin'
+
+
+class Torn(memory.MemoryFileSystem):
+    """A file system whose connections break after a random number of bytes."""
+
+    protocol, store, pseudo_dirs = 'torn', {}, ['']
+    cachable = False
+    asked, longest, random = [], 10**9, random.Random(0)
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.removeprefix('torn://'))
+
+    def _open(self, path, mode='rb', **kwargs):
+        file = super()._open(path, mode, **kwargs)
+        return TornFile(file, self) if mode == 'rb' else file
+
+
+class TornFile:
+    """One connection."""
+
+    def __init__(self, file, system):
+        self._file, self._system, self._left = file, system, None
+
+    def seek(self, at):
+        self._at = at
+
+    def read(self, count):
+        limit = self._system.random.randrange(self._system.longest)
+        self._system.asked.append((self._at, count, limit >= count))
+        if limit < count:
+            raise ConnectionResetError(f'cut after {limit} of {count} bytes')
+        data = self._file.getvalue()[self._at : self._at + count]
+        self._at += count
+        return data
+
+
+@pytest.fixture(autouse=True)
+def torn(monkeypatch):
+    monkeypatch.setattr(addresses, 'PAUSE', 0.0)
+    fsspec.register_implementation('torn', Torn, clobber=True)
+    Torn.store.clear()
+    Torn.asked.clear()
+    Torn.longest, Torn.random = 10**9, random.Random(0)
+    Torn().pipe_file('/shelf/data.bin', DATA)
+    return Torn
+
+
+def test_a_torn_network_gives_the_same_bytes(torn):
+    torn.longest = 800_000
+    with streams.open_bytes(ADDRESS) as stream:
+        assert stream.read() == DATA
+    # What had arrived was not asked for again.
+    reached = 0
+    for at, count, arrived in torn.asked:
+        assert at == reached
+        reached += count * arrived
+    assert reached == len(DATA)
+    assert [arrived for *_, arrived in torn.asked].count(False) > 2
+
+
+def test_requests_grow_while_all_is_well(torn):
+    with streams.open_bytes(ADDRESS) as stream:
+        stream.read()
+    counts = [count for _, count, _ in torn.asked]
+    assert counts[:3] == [streams.FIRST, 2 * streams.FIRST, 4 * streams.FIRST]
+    assert sum(counts) == len(DATA)
+
+
+def test_a_network_that_never_comes_back_is_said(torn):
+    torn.longest = 1
+    with pytest.raises(addresses.AddressError, match=r'from byte 0 on.*7 attempts'):
+        streams.open_bytes(ADDRESS).read()
+    assert len(torn.asked) == addresses.RETRIES + 1
+
+
+def test_a_change_midway_is_noticed(torn):
+    for changed in (DATA[::-1], DATA[:-1], DATA + b'x'):
+        torn().pipe_file('/shelf/data.bin', DATA)
+        stream = streams.open_bytes(ADDRESS)
+        stream.read(10)
+        torn().pipe_file('/shelf/data.bin', changed)
+        with pytest.raises((addresses.ChangedError, addresses.AddressError)):
+            stream.read()
+
+
+def test_a_file_that_was_listed_must_still_be_the_same(torn):
+    listed = addresses.stated(ADDRESS)
+    with streams.open_bytes(listed) as stream:
+        assert stream.read() == DATA
+    torn().pipe_file('/shelf/data.bin', DATA[::-1])
+    with pytest.raises(addresses.ChangedError, match='changed while it was read'):
+        streams.open_bytes(listed).read()
+
+
+def test_what_is_gone_midway_is_said(torn):
+    stream = streams.open_bytes(ADDRESS)
+    stream.read(10)
+    torn.store.clear()
+    torn.longest = 1
+    with pytest.raises(FileNotFoundError, match='nothing at torn://'):
+        stream.read()
+
+
+@given(cuts=st.lists(st.integers(0, 5000), max_size=5))
+@settings(max_examples=30, deadline=None)
+@pytest.mark.parametrize('away', [False, True])
+def test_parts_are_the_whole(away, cuts, tmp_path_factory):
+    data = DATA[:4000]
+    if away:
+        path = 'torn://shelf/part.bin'
+        Torn().pipe_file('/shelf/part.bin', data)
+    else:
+        path = tmp_path_factory.mktemp('part') / 'part.bin'
+        path.write_bytes(data)
+    bounds = [0, *sorted(cuts), None]
+    parts = []
+    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+        with streams.open_bytes(path, start, stop) as stream:
+            parts.append(stream.read())
+    assert b''.join(parts) == data
+
+
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just('read'), st.integers(0, 400_000)),
+            st.tuples(st.just('seek'), st.integers(0, len(DATA))),
+            st.tuples(st.just('end'), st.integers(-len(DATA), 0)),
+        ),
+        max_size=8,
+    )
+)
+@settings(max_examples=25, deadline=None)
+def test_it_seeks_as_a_file_does(steps):
+    Torn.longest = 2_000_000
+    expected = io.BytesIO(DATA)
+    with streams.open_bytes(ADDRESS) as stream:
+        for what, number in steps:
+            if what == 'read':
+                assert stream.read(number) == expected.read(number)
+            else:
+                where = (number, io.SEEK_SET if what == 'seek' else io.SEEK_END)
+                assert stream.seek(*where) == expected.seek(*where)
+
+
+def zstd(data):
+    return pyarrow.compress(data, codec='zstd', asbytes=True)
+
+
+PACKED = {'gz': gzip.compress, 'zst': zstd}
+
+
+@pytest.fixture(params=['here', 'away'])
+def put(request, tmp_path):
+    """Writes a file and tells its path or address."""
+
+    def put(name, data):
+        if request.param == 'here':
+            (tmp_path / name).write_bytes(data)
+            return tmp_path / name
+        Torn().pipe_file(f'/shelf/{name}', data)
+        return f'torn://shelf/{name}'
+
+    return put
+
+
+@pytest.mark.parametrize('ending', PACKED)
+def test_packed_files_are_unpacked(put, ending):
+    pack = PACKED[ending]
+    text = b''.join(b'line %d\n' % n for n in range(50_000))
+    # Of several parts, as `cat a.gz b.gz` makes them.
+    path = put(f'a.{ending}', pack(text[:100_000]) + pack(text[100_000:]))
+    with streams.open_bytes(path) as stream:
+        assert stream.readline() == b'line 0\n'
+        assert stream.read() == text[7:]
+    with pytest.raises(ValueError, match='packed'):
+        streams.open_bytes(path, 5)
+
+
+@pytest.mark.parametrize('ending', PACKED)
+@pytest.mark.parametrize('damage', ['cut', 'flipped', 'empty', 'other'])
+def test_damaged_packed_files_are_said(put, ending, damage):
+    whole = PACKED[ending](DATA[:200_000])
+    flipped = bytearray(whole)
+    flipped[5 if ending == 'zst' else len(whole) - 6] ^= 0xFF
+    made = {'cut': whole[:-3], 'flipped': flipped, 'empty': b'', 'other': b'plain text'}
+    path = put(f'bad.{ending}', bytes(made[damage]))
+    with pytest.raises(ValueError, match=rf'bad\.{ending} is '):
+        streams.open_bytes(path).read()
+
+
+def test_a_network_that_fails_is_no_damage(torn):
+    torn().pipe_file('/shelf/x.gz', gzip.compress(DATA))
+    torn.longest = 1
+    with pytest.raises(addresses.AddressError, match='attempts in a row'):
+        streams.open_bytes('torn://shelf/x.gz').read()
+
+
+def test_parquet_is_read_from_an_address(torn, tmp_path):
+    texts = [f'text {n} ' * (n % 50) for n in range(20_000)]
+    parquet.write_table(
+        pyarrow.table({'text': texts, 'n': range(20_000)}), tmp_path / 'x'
+    )
+    torn().pipe_file('/shelf/x.parquet', (tmp_path / 'x').read_bytes())
+    torn.longest = 2_000_000
+    with streams.open_bytes('torn://shelf/x.parquet') as stream:
+        assert parquet.read_table(stream, columns=['text'])['text'].to_pylist() == texts
+
+
+def test_closing_early_leaves_nothing_behind():
+    stream = streams.open_bytes(ADDRESS)
+    stream.read(10)
+    stream.close()
+    before = threading.active_count()
+    for _ in range(5):
+        with streams.open_bytes(ADDRESS) as stream:
+            stream.read(10)
+    assert threading.active_count() <= before + 1
