@@ -57,10 +57,13 @@ DOCS = [
     'mkdocstrings[python]>=1,<2',
 ]
 
+# Servers of object stores, which tests of addresses start.
+STORES = ['gcp-storage-emulator>=2025', 'moto[s3,server]>=5.1,<6']
+
 EXTRAS = {
     'cuda': ['jax[cuda13]>=0.10.2,<0.13'],
     'tpu': ['jax[tpu]>=0.10.2,<0.13'],
-    # Protocols of addresses. s3 wants another python-dateutil than the rest of the tests.
+    # Protocols of addresses.
     'gs': ['gcsfs>=2026.4'],
     's3': ['s3fs>=2026.4'],
     'https': ['aiohttp>=3.10,<4'],
@@ -71,6 +74,7 @@ EXTRAS = {
     'sp': ['sentencepiece>=0.2.1,<0.3'],
     'kernels': ['tokamax>=0.0.12,<0.1'],
     'docs': DOCS,
+    'stores': STORES,
     # Tests compare with what evaluation uses, so they never lack it.
     'test': [*EVAL, *TEST, *DOCS],
     'dev': [*EVAL, *TEST, *DOCS, 'uv>=0.9'],

@@ -14,6 +14,8 @@ if ! "$UV" --version >/dev/null 2>&1; then
   exit 2
 fi
 cd "$ROOT"
+most="$(mktemp)"
+trap 'rm -f "$most"' EXIT
 
 # lock OUTPUT PYTHON ARGUMENTS...: one version for all platforms and later Pythons.
 lock() {
@@ -41,4 +43,10 @@ for python in 3.11 3.12; do
     lock "$kind-$tag.txt" "$python" --constraints "launch/requirements/test-$tag.txt" \
       "${extras[@]}" "$@" setup.py
   done
+  # For an environment of its own: clients and servers of S3 want python-dateutil < 3. The
+  # other versions are the same.
+  sed -n 's/^\([a-z0-9][^ ]*==[^ ]*\).*/\1/p' "launch/requirements/test-$tag.txt" |
+    grep -v '^python-dateutil==' >"$most"
+  lock "remote-$tag.txt" "$python" --no-annotate --constraints "$most" --extra eval \
+    --extra viz --extra test --extra gs --extra s3 --extra https --extra stores "$@" setup.py
 done

@@ -23,6 +23,7 @@ KINDS = {
     'test': ('eval', 'viz', 'test'),
     'cuda': ('eval', 'viz', 'cuda'),
     'tpu': ('eval', 'viz', 'tpu'),
+    'remote': ('eval', 'viz', 'test', 'gs', 's3', 'https', 'stores'),
 }
 PYTHONS = ('py311', 'py312')
 
@@ -96,6 +97,7 @@ def test_what_is_declared(package):
             'sp',
             'kernels',
             'docs',
+            'stores',
             'test',
             'dev',
         )
@@ -164,8 +166,12 @@ def test_requirements_satisfy_setup(package, kind, python):
 @pytest.mark.parametrize('python', PYTHONS)
 def test_one_environment_serves_all(python):
     run, test = versions(f'run-{python}'), versions(f'test-{python}')
-    for kind in set(KINDS) - {'run'}:
+    for kind in set(KINDS) - {'run', 'remote'}:
         assert run.items() < versions(f'{kind}-{python}').items()
+    # That of the object stores is its own for the sake of one package.
+    remote = versions(f'remote-{python}')
+    other = {name for name in {*test} & {*remote} if test[name] != remote[name]}
+    assert other == {'python-dateutil'}
     build = versions('build')
     # setuptools-scm, with what it needs, is for seqeval, which is built from its source.
     assert {'pip', 'setuptools', 'setuptools-scm'} <= set(build)

@@ -1,4 +1,4 @@
-"""What all launch scripts share, local.sh, and peers.sh."""
+"""What all launch scripts share, local.sh, peers.sh and remote.sh."""
 
 import os
 import re
@@ -202,29 +202,34 @@ esac
 CASE = '<testcase classname="a" name="b"{}'
 
 
-@pytest.fixture
-def peers(machine):
-    """(exit code, output) of peers.sh in an environment that looks finished."""
-    python = machine.folder / 'venv' / 'bin' / 'python'
-    python.parent.mkdir(parents=True)
+def looks_finished(machine, kind, stamp):
+    """The folder of an environment that is not made anew; its pytest is a stand-in."""
+    folder = machine.folder / kind
+    (folder / 'bin').mkdir(parents=True)
+    python = folder / 'bin' / 'python'
     python.symlink_to(machine.fake('python', PYTHON.replace('REAL', sys.executable)))
-    env = {'VENV': str(machine.folder / 'venv')}
-    stamp = (
-        'source launch/venv.sh; it=$VENV/bin/python; digest $it "$(lock_for test $it)"'
-    )
-    made = subprocess.run(
-        ['bash', '-c', stamp],
+    under = machine.folder / 'venv' / 'bin' / 'python'
+    told = subprocess.run(
+        ['bash', '-c', f'source launch/venv.sh; it={under}; digest $it "$({stamp} $it)"'],
         cwd=ROOT,
-        env={**machine.env, **env},
+        env=machine.env,
         capture_output=True,
         text=True,
         check=True,
     )
-    (machine.folder / 'venv' / 'stamp-test').write_text(made.stdout)
+    (folder / f'stamp-{stamp.split()[-1]}').write_text(told.stdout)
+    return folder
 
-    def call(case='', exit_code=0, pip_says=''):
+
+@pytest.fixture
+def checks(machine):
+    """(exit code, output) of a script that runs tests in an environment of its own."""
+    env = {'VENV': str(looks_finished(machine, 'venv', 'lock_for test'))}
+    looks_finished(machine, 'venv-remote', 'lock_for remote')
+
+    def call(script, case='', exit_code=0, pip_says=''):
         return machine.run(
-            'peers.sh',
+            script,
             **env,
             PIP_SAYS=pip_says,
             PYTEST_WRITES=f'<testsuites><testsuite>{case}</testsuite></testsuites>',
@@ -234,8 +239,8 @@ def peers(machine):
     return call
 
 
-def test_peers_pass(peers, machine):
-    code, output = peers(CASE.format('/>'))
+def test_peers_pass(checks, machine):
+    code, output = checks('peers.sh', CASE.format('/>'))
     assert code == 0 and 'peer tests: 1; skipped: none' in output
     installed = next(
         c for c in machine.called('python') if c[:3] == ['-m', 'pip', 'install']
@@ -246,14 +251,22 @@ def test_peers_pass(peers, machine):
 @pytest.mark.parametrize(
     'case, exit_code, message',
     [
-        (CASE.format('><skipped/></testcase>'), 0, 'peer tests: 1; skipped: b'),
-        ('', 0, 'peer tests: 0'),
+        (CASE.format('><skipped/></testcase>'), 0, 'tests: 1; skipped: b'),
+        ('', 0, 'tests: 0'),
         (CASE.format('><failure/></testcase>'), 1, 'skipped: none'),
     ],
 )
-def test_peers_fail_when_a_test_is_skipped_or_none_ran(peers, case, exit_code, message):
-    code, output = peers(case, exit_code)
+@pytest.mark.parametrize('script', ['peers.sh', 'remote.sh'])
+def test_checks_fail_when_a_test_is_skipped_or_none_ran(
+    checks, script, case, exit_code, message
+):
+    code, output = checks(script, case, exit_code)
     assert code == 1 and message in output and 'FAILED' in output
+
+
+def test_remote_tests_pass(checks):
+    code, output = checks('remote.sh', CASE.format('/>'))
+    assert code == 0 and 'remote tests: 1; skipped: none' in output
 
 
 @pytest.mark.parametrize(
@@ -264,6 +277,6 @@ def test_peers_fail_when_a_test_is_skipped_or_none_ran(peers, case, exit_code, m
         ('no space left', 2, 'pip could not install torch==2.13.0'),
     ],
 )
-def test_peers_that_cannot_be_installed(peers, says, code, message):
-    got, output = peers(pip_says=says)
+def test_peers_that_cannot_be_installed(checks, says, code, message):
+    got, output = checks('peers.sh', pip_says=says)
     assert got == code and message in output
