@@ -25,6 +25,18 @@ class Command:
 
 
 COMMANDS = {
+    'tokenizer': Command(
+        'a tokenizer, trained or taken over',
+        (
+            'Trains a tokenizer on a sample of a corpus, or reads one that exists, and',
+            'adds the special tokens that it lacks. Writes tokenizer.json, and how well',
+            'it fits held-out text: fertility, unknowns, use of the vocabulary.',
+        ),
+        'jepa_text.training.tokenizer',
+        'run',
+        'jepa_text.training.tokenizer',
+        '--config=configs/tokenizer.py:bpe,2048 --workdir=runs/tokenizer',
+    ),
     'prepare': Command(
         'text to rows on disk',
         (

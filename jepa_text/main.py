@@ -30,7 +30,7 @@ LOOPING = ('train', 'study')
 ON = ('true', 't', '1')
 HELP = ('-h', '--help', '-help', 'help')
 # Those that need no device.
-TEXT_ONLY = ('prepare',)
+TEXT_ONLY = ('prepare', 'tokenizer')
 # Those whose own flags are switches, which their function takes by name.
 SWITCHED = ('train', 'evaluate')
 # Those that write nothing.

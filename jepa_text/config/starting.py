@@ -16,6 +16,7 @@ OTHERS = {
     'toy': ('train', 'toy', 'clm_mlm'),
     'hybrid': ('train', 'toy', 'clm_jepa_mlm'),
     'adapt': ('train', 'cpt', 'hf:NAME_OR_FOLDER,2k,mlm'),
+    'tokenizer': ('tokenizer', 'tokenizer', None),
     'study': ('study', 'quickstart', None),
     'analyze': ('analyze', 'analyze', 'models=runs/first'),
     'evaluate': ('evaluate', 'evaluate', 'models=runs/first,tasks=mine.jsonl'),

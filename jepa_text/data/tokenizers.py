@@ -3,13 +3,6 @@
     'Call me Ishmael.'  -> C all Ġme ĠIsh ma el .     (Ġ is a space)
                         -> int32 ids, specials not added: packing adds <bos> and <eos>
 
-The bundled one, `jepa_text/data/bundled/tokenizer.json`, was made by
-
-    texts = [document['text'] for document in bundled.make('train')]
-    tokenizers.train(texts, vocab_size=2048).save(BUNDLED)
-
-and takes 3.18 bytes of the held-out text a token (4096 entries: 3.64, at twice the
-embedding). Training is deterministic.
 Text is never read as a special token, even when it says `<mask>`: what a document
 contains cannot hide or end anything.
 """
@@ -22,16 +15,12 @@ import pathlib
 
 import numpy as np
 import tokenizers as backend_library
-from tokenizers import decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import decoders
 
 from jepa_text.data import tokenizer_check
 from jepa_text.files import atomic, paths
 
 BUNDLED = pathlib.Path(__file__).parent / 'bundled' / 'tokenizer.json'
-
-SPECIALS = ('<pad>', '<bos>', '<eos>', '<mask>') + tuple(
-    f'<reserved_{number}>' for number in range(4)
-)
 
 # What others call them, the commonest first; found by name, never by position.
 NAMES = {
@@ -134,76 +123,45 @@ class Tokenizer:
         return starts_V
 
 
-def train(texts, vocab_size):
-    """A byte-level BPE tokenizer of `vocab_size` entries, specials included.
-
-    Digits go in groups of up to three, a space belongs to the word after it. Every byte
-    is in the vocabulary, so any unicode text survives encode and decode. Gives fewer
-    entries when the texts have no more pairs that occur twice. Raises ValueError for
-    fewer entries than bytes and specials, and for no text at all.
-    """
-    minimum = 256 + len(SPECIALS)
-    if vocab_size < minimum:
-        raise ValueError(
-            f'vocab_size {vocab_size} is too small: 256 bytes and {len(SPECIALS)} '
-            f'special tokens need {minimum}. Take 2048 or more.'
-        )
-    texts = [text for text in texts if text.strip()]
-    if not texts:
-        raise ValueError('No text to train a tokenizer on: every document was blank.')
-    backend = backend_library.Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(backend_library.Regex(r'\p{N}{1,3}'), 'isolated'),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
-        ]
-    )
-    backend.decoder = decoders.ByteLevel()
-    backend.post_processor = processors.ByteLevel(trim_offsets=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        min_frequency=2,
-        special_tokens=list(SPECIALS),
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    backend.train_from_iterator(texts, trainer)
-    return parse(json.loads(backend.to_str()), 'The trained tokenizer')
-
-
 def load(path, optional=()):
-    """The Tokenizer of a tokenizer.json, ours or another's (a Hugging Face folder's).
+    """The Tokenizer of a tokenizer.json, or of a folder with one, ours or another's.
 
     Padding and truncation that the file may have switched on are switched off. Raises
     FileNotFoundError, and ValueError for a file that is not a tokenizer, that is broken
     (tokenizer_check.py), or that lacks one of the four special tokens. Of these, the
     `optional` ones ('mask') may be None.
     """
+    content, path = read(path)
+    return parse(content, str(path), optional)
+
+
+def read(path):
+    """(content of a tokenizer.json, its path); raises as `load` does, before `parse`."""
     path = pathlib.Path(paths.local('The tokenizer', path))
+    path = path / BUNDLED.name if path.is_dir() else path
     if not path.is_file():
         raise FileNotFoundError(f'No tokenizer at {path}. {_remedy(path.parent)}')
     try:
-        content = json.loads(path.read_text(encoding='utf-8'))
+        return json.loads(path.read_text(encoding='utf-8')), path
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f'{path} is not a tokenizer.json: it is not JSON in UTF-8 ({error}). '
-            'Give the file that the `tokenizers` library writes, not a sentencepiece '
-            'model.'
+            'Give the file that the `tokenizers` library writes, whole, not a '
+            'sentencepiece model.'
         ) from error
-    return parse(content, str(path), optional)
 
 
 def _remedy(folder):
     found = [name for name in OLDER if (folder / name).is_file()]
     if not found:
         return (
-            "Give the path of a tokenizer.json, or 'bundled', or make one: "
-            'jepa_text.data.tokenizers.train(texts, vocab_size=32768).save(path).'
+            "Give the path of a tokenizer.json, or 'bundled', or make one: jepa-text "
+            'tokenizer --config=configs/tokenizer.py:bpe,32768,texts/ --workdir=tokenizer'
         )
     return (
         f'The folder has {", ".join(found)}; in transformers, '
         f"AutoTokenizer.from_pretrained('{folder}').save_pretrained('{folder}') writes "
-        'tokenizer.json.'
+        'tokenizer.json with the ids of its model.'
     )
 
 
@@ -251,8 +209,8 @@ def _find(role, vocabulary, where, optional):
         return None
     raise ValueError(
         f'{where} has no {role} token (looked for {", ".join(NAMES[role])}). Add one: '
-        f'read the file with tokenizers.Tokenizer.from_file, call '
-        f"add_special_tokens(['{NAMES[role][0]}']), and save it."
+        'jepa-text tokenizer --config=configs/tokenizer.py --config.tokenizer=PATH '
+        '--workdir=NEW'
     )
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import tokenizers as backend_library
 
 from jepa_text.config import ranges, resolve
-from jepa_text.data import tokenizers
+from jepa_text.data import tokenizer_roles, tokenizers
 
 HEADS = ('keep', 'tied', 'copy', 'new')
 WINDOWS = ('two_sided', 'none')
@@ -94,7 +94,7 @@ def with_mask(tokenizer, where, mask):
         raise ValueError(
             f'adapt: mask={mask!r}, but {where} has {MASK} already: take mask={MASK!r}.'
         )
-    content = _renamed(json.loads(tokenizer.content), mask, MASK)
+    content = tokenizer_roles.renamed(json.loads(tokenizer.content), mask, MASK)
     return tokenizers.parse(content, where), mask, 'reserved'
 
 
@@ -102,22 +102,6 @@ def tokenizer_of(folder, section):
     """The Tokenizer of a folder with the mask token that a dict of Choices asks for."""
     found = tokenizers.load(Path(folder, 'tokenizer.json'), optional=('mask',))
     return with_mask(found, folder, choices(section).mask)[0]
-
-
-def _renamed(content, old, new):
-    """The content with one token called otherwise, so that it is found by name."""
-    for token in content['added_tokens']:
-        if token['content'] == old:
-            token['content'] = new
-    vocabulary = content['model'].get('vocab')
-    if isinstance(vocabulary, dict) and old in vocabulary:
-        names = {name: new if name == old else name for name in vocabulary}
-        content['model']['vocab'] = {names[n]: i for n, i in vocabulary.items()}
-    elif isinstance(vocabulary, list):
-        content['model']['vocab'] = [
-            [new, s] if name == old else [name, s] for name, s in vocabulary
-        ]
-    return content
 
 
 def lines(record):

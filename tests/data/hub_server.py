@@ -1,4 +1,4 @@
-"""A hub of data sets on a socket of this machine, as huggingface_hub asks it.
+"""A hub of data sets and models on a socket of this machine, as huggingface_hub asks it.
 
 `folder`/NAME/REVISION/... are the files of a set at a revision; its commit is made of
 both names. It knows only what reading needs: the listing of a revision, and files.
@@ -64,12 +64,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         path = urllib.parse.urlsplit(self.path).path
         self.log.append(path)
         listing = re.fullmatch(
-            r'/api/datasets/(?P<name>[^/]+/[^/]+)'
+            r'/api/(?:datasets|models)/(?P<name>[^/]+/[^/]+)'
             r'(/(?P<what>revision|tree)/(?P<revision>[^/]+))?(/(?P<folder>.*))?',
             path,
         )
         file = re.fullmatch(
-            r'/datasets/(?P<name>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)',
+            r'(?:/datasets)?/(?P<name>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)',
             path,
         )
         if not listing and not file:

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from jepa_text.data import pipeline, prepare, rows, tokenizers
+from jepa_text.data import pipeline, prepare, rows, tokenizer_training, tokenizers
 
 
 @pytest.fixture(scope='module')
@@ -229,7 +229,7 @@ def test_verify_reads_every_byte(folder):
 def test_the_tokenizer_must_be_that_of_the_rows(whole, ours):
     manifest = rows.read_manifest(whole)
     pipeline.check_tokenizer(manifest, ours)
-    other = tokenizers.train(['a b a b'], 300)
+    other = tokenizer_training.train(['a b a b'], 300)
     with pytest.raises(ValueError, match='another tokenizer.*2048 entries'):
         pipeline.check_tokenizer(manifest, other)
 

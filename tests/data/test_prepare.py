@@ -12,7 +12,15 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from jepa_text.data import packing, pipeline, prepare, rows, shards, tokenizers
+from jepa_text.data import (
+    packing,
+    pipeline,
+    prepare,
+    rows,
+    shards,
+    tokenizer_training,
+    tokenizers,
+)
 from jepa_text.training import prepare as preparing
 
 
@@ -148,7 +156,7 @@ def test_other_settings_are_refused_and_named(make, tmp_path, ours):
     make()
     with pytest.raises(FileExistsError, match=r'row_length was 32 and is now 64; seed'):
         make(row_length=64, seed=1)
-    other = tokenizers.train(['a b a b'], 300)
+    other = tokenizer_training.train(['a b a b'], 300)
     with pytest.raises(FileExistsError, match=f"tokenizer was '{ours.fingerprint}'"):
         make(tokenizer=other)
     assert pipeline.verify(tmp_path / 'rows')['row_length'] == 32
@@ -158,7 +166,7 @@ def test_rows_that_were_prepared_otherwise_are_told(make, corpus, tmp_path, caps
     make(tokenizer=tokenizers.load(tokenizers.BUNDLED))
     asked = {'source': corpus | {'path': str(corpus['path'])}, 'tokenizer': 'bundled'}
     words = tmp_path / 'tokenizer.json'
-    tokenizers.train(['a b a b'], 300).save(words)
+    tokenizer_training.train(['a b a b'], 300).save(words)
 
     def changed(**changes):
         return pipeline.prepared_otherwise(asked | changes, tmp_path / 'rows')

@@ -1,0 +1,153 @@
+"""How well a tokenizer fits a text: fertility, unknowns, use of its vocabulary.
+
+tokens a word      tokens / words; words are what lies between white space
+bytes a token      bytes in UTF-8 / tokens: what its reader is spared
+used               entries, without specials, that the text needs at all
+"""
+
+import collections
+import itertools
+import json
+
+import numpy as np
+
+BATCH = 1_000_000  # characters that are encoded at once
+SHOWN = 8
+COVERED = (0.5, 0.9, 0.99)
+
+
+def measure(tokenizer, texts):
+    """What the docstring of this file says, as plain numbers, of any iterable of texts.
+
+    counts         documents, bytes, characters, words, tokens
+    fertility      tokens_per_word, bytes_per_token, characters_per_token
+    unknown        count, share (of tokens), characters: [[character, count], ...]
+    vocabulary     entries, without specials; used, share_used, once; examples of what is
+                   never used; covering: {'0.9': how many of the commonest entries make
+                   that share of all tokens}; zipf: -slope of log count over log rank
+    longest        [[text, count], ...] of the entries in use
+
+    Raises ValueError for texts without a single token.
+    """
+    counts_V = np.zeros(tokenizer.vocab_size, np.int64)
+    total, unknown = collections.Counter(), collections.Counter()
+    unknown_id = unknown_id_of(tokenizer)
+    for batch in _batches(texts):
+        for text, encoding in zip(batch, _encoded(tokenizer, batch)):
+            ids = np.array(encoding.ids, np.int64)
+            np.add.at(counts_V, ids, 1)
+            total.update(
+                documents=1,
+                bytes=len(text.encode('utf-8')),
+                characters=len(text),
+                words=len(text.split()),
+                tokens=len(ids),
+            )
+            # Nothing is equal to None. The library makes the list anew whenever asked.
+            unknown_at = np.flatnonzero(ids == unknown_id)
+            offsets = encoding.offsets if len(unknown_at) else ()
+            for at in unknown_at:
+                unknown.update(text[slice(*offsets[at])])
+    if not total['tokens']:
+        raise ValueError('There is no text to measure tokenizers on.')
+    special = [*tokenizer.special_ids, -1 if unknown_id is None else unknown_id]
+    entries = np.setdiff1d(_entries(tokenizer), special)
+    return {
+        'counts': dict(total),
+        'fertility': {
+            'tokens_per_word': total['tokens'] / max(1, total['words']),
+            'bytes_per_token': total['bytes'] / total['tokens'],
+            'characters_per_token': total['characters'] / total['tokens'],
+        },
+        'unknown': _unknowns(tokenizer, counts_V, unknown, unknown_id),
+        'vocabulary': _use(tokenizer, counts_V, entries),
+        'longest': _longest(tokenizer, counts_V, entries),
+    }
+
+
+def unknown_id_of(tokenizer):
+    """The id of the token for what there is none for; None where that cannot be."""
+    model = json.loads(tokenizer.content)['model']
+    if model.get('unk_id') is not None:
+        return model['unk_id']
+    name = model.get('unk_token')
+    return None if name is None else tokenizer.backend.token_to_id(name)
+
+
+def _batches(texts):
+    """Lists of texts that together are about BATCH long; a longer one is alone."""
+    batch, size = [], 0
+    for text in texts:
+        batch.append(text)
+        size += len(text)
+        if size >= BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _encoded(tokenizer, batch):
+    return tokenizer.backend.encode_batch(batch, add_special_tokens=False)
+
+
+def _entries(tokenizer):
+    """Ids of the vocabulary, int64 [n]."""
+    found = tokenizer.backend.get_vocab(with_added_tokens=True).values()
+    return np.array(sorted(found), np.int64)
+
+
+def _unknowns(tokenizer, counts_V, characters, unknown_id):
+    """An unknown token may hold a whole word: of its characters those count that are
+    unknown by themselves."""
+    count = 0 if unknown_id is None else int(counts_V[unknown_id])
+    alone = [c for c in characters if not c.isspace()]
+    found = [
+        (characters[c], c)
+        for c, encoding in zip(alone, _encoded(tokenizer, alone))
+        if unknown_id in encoding.ids
+    ]
+    found.sort(key=lambda one: (-one[0], one[1]))
+    return {
+        'count': count,
+        'share': count / int(counts_V.sum()),
+        'kinds': len(found),
+        'characters': [[c, n] for n, c in found[:SHOWN]],
+    }
+
+
+def _use(tokenizer, counts_V, entries):
+    counts = counts_V[entries]
+    by_rank = np.sort(counts[counts > 0])[::-1]
+    reached = np.cumsum(by_rank) / max(1, by_rank.sum())
+    unused = [tokenizer.backend.id_to_token(int(i)) for i in entries[counts == 0]]
+    return {
+        'entries': len(entries),
+        'used': len(by_rank),
+        'share_used': len(by_rank) / max(1, len(entries)),
+        'once': int((by_rank == 1).sum()),
+        'unused': unused[-SHOWN:],
+        'covering': {
+            str(share): int(np.searchsorted(reached, share - 1e-12)) + 1
+            for share in COVERED
+        },
+        'zipf': _zipf(by_rank),
+    }
+
+
+def _zipf(by_rank):
+    """-slope of log count over log rank, of the ranks whose counts are no accident."""
+    by_rank = by_rank[by_rank >= 5]
+    if len(by_rank) < 10:
+        return None
+    ranks = np.log(np.arange(1, len(by_rank) + 1))
+    # Each octave of ranks counts alike: else the tail alone would tell.
+    weights = 1 / np.arange(1, len(by_rank) + 1)
+    return float(-np.polyfit(ranks, np.log(by_rank), 1, w=np.sqrt(weights))[0])
+
+
+def _longest(tokenizer, counts_V, entries):
+    used = entries[counts_V[entries] > 0]
+    texts = {int(i): tokenizer.decode([i]) for i in used}
+    order = sorted(texts, key=lambda i: (-len(texts[i]), i))
+    return [[texts[i], int(counts_V[i])] for i in itertools.islice(order, SHOWN)]

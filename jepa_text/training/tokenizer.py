@@ -1,0 +1,227 @@
+"""Config -> tokenizer.json and a report of it: what `jepa-text tokenizer` does.
+
+    source --sample by hash--> texts on disk --trained, or one that exists--> tokenizer
+                               held-out texts --encoded by it and others----> report
+
+The workdir holds tokenizer.json, report.json and report.html. It appears whole or not at
+all.
+"""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+from jepa_text.config import resolve, schema
+from jepa_text.config.schema import field, section
+from jepa_text.data import (
+    sampling,
+    tokenizer_measures,
+    tokenizer_roles,
+    tokenizer_training,
+    tokenizers,
+)
+from jepa_text.files import atomic, paths
+from jepa_text.hf import files
+from jepa_text.report import tokenizer_pages
+
+FILE, REPORT, PAGE = 'tokenizer.json', 'report.json', 'report.html'
+HELD_OUT, TRAINED = 'held-out text', 'the text that it was trained on'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Training:
+    """The section `train`."""
+
+    kind: str = field('bpe', 'of the model', choices=tuple(tokenizer_training.KINDS))
+    vocab_size: int = field(32768, 'entries, specials included', minimum=1)
+    min_frequency: int = field(
+        2, 'a pair is merged that occurs so often; not of unigram', minimum=1
+    )
+    lowercase: bool = field(False, 'wordpiece: lower case without accents, as BERT')
+    alphabet: int = field(1000, 'wordpiece: characters that are no <unk>', minimum=1)
+    reserved: int = field(
+        tokenizer_training.RESERVED, 'special tokens for later use', minimum=0
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sample:
+    """The section `sample`: sizes in bytes of UTF-8."""
+
+    bytes: int = field(200_000_000, 'of text to train on, at most', minimum=1)
+    heldout_bytes: int = field(10_000_000, 'of text to measure on, at most', minimum=1)
+    read_bytes: int = field(
+        10_000_000_000, 'of the corpus that are read, at most; 0: all', minimum=0
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """The config of `jepa-text tokenizer`."""
+
+    source: dict = field(
+        doc='where text comes from, as prepare.source',
+        folder='data/sources',
+        given=('split',),
+    )
+    tokenizer: str = field(
+        '',
+        "one that exists: a tokenizer.json or its folder, or 'hf:NAME[@REVISION]'; '': "
+        'one is trained',
+    )
+    train: Training = section(Training, 'where `tokenizer` is empty')
+    sample: Sample = section(Sample, 'of the source, chosen by the hash of a text')
+    compare: tuple[str, ...] = field((), 'others, measured on the same text')
+
+
+def run(config, workdir):
+    """Makes the tokenizer of a config in the workdir, prints its report, and returns it.
+
+    A workdir of the same settings is finished: its report is printed again. Raises
+    FileExistsError for one of other settings or of something else, and ValueError for a
+    config, a corpus or a tokenizer that cannot be used.
+    """
+    config = schema.read(Config, schema.plain(config))
+    folder = Path(paths.local('The workdir', workdir))
+    settings = json.loads(json.dumps(schema.as_dict(config)))
+    report = _finished(folder, settings)
+    if report is None:
+        others = {name: opened(name) for name in config.compare}
+        with atomic.folder(folder) as partial:
+            report = _make(config, partial, folder, others) | {'settings': settings}
+            text = json.dumps(report, indent=1, ensure_ascii=False) + '\n'
+            atomic.write(partial / REPORT, text)
+            tokenizer_pages.write(partial / PAGE, report)
+            shutil.rmtree(partial / 'sample')
+    tokenizer_pages.show(report)
+    print(f'{folder / FILE}: written; the report is in {folder / PAGE}')
+    return report
+
+
+def opened(name):
+    """The Tokenizer of a name as the config has it, with the special tokens it has."""
+    content, _ = _read(name)
+    return tokenizers.parse(content, name, tokenizer_roles.ROLES)
+
+
+def documents(source, split):
+    """The texts of a split of a source."""
+    found = resolve.build('data/sources', source, split=split)
+    return (document['text'] for document in found)
+
+
+def _finished(folder, settings):
+    """The report of a finished workdir of these settings; None when there is none."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return None
+    if not (folder / REPORT).is_file() or not (folder / FILE).is_file():
+        raise FileExistsError(
+            f'{folder} exists and holds something other than a tokenizer. Name another '
+            '--workdir, or move what is there out of the way.'
+        )
+    report = files.read_json(folder / REPORT)
+    if report.get('settings') != settings:
+        raise FileExistsError(
+            f'{folder} holds a tokenizer of other settings (its {REPORT} has them). '
+            'Name another --workdir, or delete this one to make it anew.'
+        )
+    return report
+
+
+def _make(config, partial, folder, others):
+    """Writes tokenizer.json, and returns what a report says."""
+    if config.tokenizer:
+        content, said = _read(config.tokenizer)
+        content, done = tokenizer_roles.completed(content, config.tokenizer)
+        tokenizer, trained_on = tokenizers.parse(content, config.tokenizer), None
+        said = [*said, *done]
+    else:
+        trained_on = _sample(config, partial, 'train', config.sample.bytes)
+        _check_sample(trained_on, config)
+        tokenizer = tokenizer_training.train(
+            trained_on, **dataclasses.asdict(config.train)
+        )
+        said = _of_training(tokenizer, trained_on, config.train)
+    tokenizer.save(partial / FILE)
+    text, what = (
+        _sample(config, partial, 'heldout', config.sample.heldout_bytes),
+        HELD_OUT,
+    )
+    if not text.documents:
+        what = TRAINED
+        text = trained_on or _sample(config, partial, 'train', config.sample.bytes)
+        _check_sample(text, config)
+    measured = {folder.name: tokenizer, **others}
+    return {
+        'said': said,
+        'trained_on': trained_on and trained_on.about(),
+        'measured_on': {'what': what, **text.about()},
+        'fingerprint': tokenizer.fingerprint,
+        'tokenizers': {
+            name: {
+                'vocab_size': one.vocab_size,
+                **tokenizer_measures.measure(one, text),
+            }
+            for name, one in measured.items()
+        },
+    }
+
+
+def _sample(config, partial, split, size):
+    texts = documents(config.source, split)
+    folder = partial / 'sample' / split
+    return sampling.draw(texts, folder, size, config.sample.read_bytes)
+
+
+def _check_sample(sample, config):
+    if not sample.documents:
+        raise ValueError(
+            f'The corpus has no text to make a tokenizer of (source {config.source}). '
+            'Give a source with at least one document that is not blank.'
+        )
+
+
+def _of_training(tokenizer, sample, train):
+    """What a reader must know of a training, one line each."""
+    said = [
+        f'trained {train.kind} on {sample.bytes:,} bytes, {sample.documents:,} documents'
+    ]
+    if sample.share < 1:
+        said.append(f'a sample of {sample.share:.3g} of the documents, by their hash')
+    if sample.cut:
+        said.append(f'{sample.cut:,} long documents are in it with their beginning only')
+    if not sample.is_all:
+        said.append(
+            f'the first {sample.read["bytes"]:,} bytes of the corpus were read, and no '
+            'more (sample.read_bytes)'
+        )
+    if tokenizer.vocab_size < train.vocab_size:
+        said.append(
+            f'{tokenizer.vocab_size:,} entries, not {train.vocab_size:,}: the text has '
+            'no more that occur often enough'
+        )
+    return said
+
+
+def _read(name):
+    """(content of a tokenizer.json, where it was found: lines) of a name."""
+    if name == 'bundled':
+        name = str(tokenizers.BUNDLED)
+    if not name.startswith(paths.MODEL):
+        content, path = tokenizers.read(name)
+        return content, [f'read from {path}']
+    place = paths.local('The tokenizer', name, model=True).removeprefix(paths.MODEL)
+    revision = None
+    if not Path(place).is_dir():
+        place, _, revision = place.partition('@')
+    folder = files.folder_of(place, revision or None, wanted=(FILE,))
+    if not Path(folder, FILE).is_file():
+        raise FileNotFoundError(
+            f'{name} has no {FILE}. In transformers, AutoTokenizer.from_pretrained('
+            f"'{place}').save_pretrained('FOLDER') writes one with the ids of its model: "
+            'give that folder.'
+        )
+    commit = files.commit_of(folder)
+    content, path = tokenizers.read(folder)
+    return content, [f'read from {f"{name}, commit {commit}" if commit else path}']

@@ -1,0 +1,239 @@
+"""`jepa-text tokenizer`: from a folder of text, or a tokenizer of others, to a file that
+`prepare` takes, and a report."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import hub_server
+import pytest
+import tokenizers as library
+
+from jepa_text import main
+from jepa_text.config import config_file
+from jepa_text.data import prepare, tokenizer_training, tokenizers
+from jepa_text.parallel import exits
+
+ROOT = Path(__file__).parents[2]
+CONFIG = str(ROOT / 'configs' / 'tokenizer.py')
+WORDS = 'the whale and the sea, 1851; Queequeg é'
+
+
+@pytest.fixture
+def texts(tmp_path):
+    folder = tmp_path / 'texts'
+    folder.mkdir()
+    for name in ('one', 'two'):
+        lines = [f'{WORDS} {name} {n}' for n in range(60)]
+        (folder / f'{name}.txt').write_text('\n\n'.join(lines), encoding='utf-8')
+    return folder
+
+
+def tokenize(workdir, argument='', *settings):
+    words = [f'--config={CONFIG}:{argument}', f'--workdir={workdir}', *settings]
+    return main.main(['jepa-text', 'tokenizer', *words])
+
+
+def report(workdir):
+    return json.loads((workdir / 'report.json').read_text(encoding='utf-8'))
+
+
+@pytest.mark.parametrize('kind', list(tokenizer_training.KINDS))
+def test_a_folder_of_text_becomes_a_tokenizer(kind, texts, tmp_path, capsys):
+    out = tmp_path / 'out'
+    every = f"--config.source={{'name': 'text', 'path': '{texts}', 'heldout_every': 5}}"
+    assert tokenize(out, f'{kind},400', every, "--config.compare=('bundled',)") == 0
+    made, said = tokenizers.load(out), report(out)
+    assert made.vocab_size <= 400 and said['fingerprint'] == made.fingerprint
+    assert sorted(p.name for p in out.iterdir()) == [
+        'report.html',
+        'report.json',
+        'tokenizer.json',
+    ]
+    assert said['measured_on']['what'] == 'held-out text'
+    assert said['trained_on']['documents'] + said['measured_on']['documents'] == 120
+    ours, bundled = said['tokenizers'].values()
+    assert ours['counts']['bytes'] == bundled['counts']['bytes']
+    assert ours['counts']['words'] == 10 * said['measured_on']['documents']
+    printed = capsys.readouterr().out
+    for line in ('tokens a word', 'bytes a token', 'share unknown', 'bundled', 'Zipf'):
+        assert line in printed
+    assert f'{ours["fertility"]["bytes_per_token"]:.3f}' in printed
+    page = (out / 'report.html').read_text(encoding='utf-8')
+    assert 'tokens a word' in page and f'trained {kind} on' in page
+
+
+def test_prepare_takes_it(texts, tmp_path):
+    out = tmp_path / 'out'
+    assert tokenize(out, f'bpe,400,{texts}') == 0
+    rows = prepare.prepare(
+        dict(name='text', path=str(texts), heldout_every=5),
+        tokenizers.load(out / 'tokenizer.json'),
+        tmp_path / 'rows',
+        row_length=32,
+    )
+    assert rows['tokenizer_fingerprint'] == report(out)['fingerprint']
+
+
+def test_the_same_command_again_says_the_same(texts, tmp_path, capsys):
+    out = tmp_path / 'out'
+    assert tokenize(out, f'bpe,400,{texts}') == 0
+    first, when = capsys.readouterr().out, (out / 'report.json').stat().st_mtime_ns
+    assert tokenize(out, f'bpe,400,{texts}') == 0
+    assert capsys.readouterr().out == first
+    assert (out / 'report.json').stat().st_mtime_ns == when
+    assert tokenize(out, f'bpe,401,{texts}') != 0
+    assert 'holds a tokenizer of other settings' in capsys.readouterr().err
+    assert tokenize(texts, f'bpe,400,{texts}') != 0
+    assert 'something other than a tokenizer' in capsys.readouterr().err
+
+
+def test_what_is_a_sample_is_called_one(texts, tmp_path, capsys):
+    sizes = ['--config.sample.bytes=2000', '--config.sample.read_bytes=4000']
+    assert tokenize(tmp_path / 'out', f'bpe,400,{texts}', *sizes) == 0
+    printed = capsys.readouterr().out
+    found = report(tmp_path / 'out')['trained_on']
+    assert found['bytes'] <= 2000 and not found['is_all'] and found['share'] < 1
+    assert 'a sample of' in printed and 'bytes of the corpus were read, and no' in printed
+    assert 'entries, not 400' in printed
+
+
+def test_without_held_out_text_it_says_so(texts, tmp_path, capsys):
+    (texts / 'two.txt').unlink()
+    (texts / 'one.txt').write_text(WORDS)
+    assert tokenize(tmp_path / 'out', f'bpe,400,{texts}') == 0
+    assert 'On the text that it was trained on: 1 documents' in capsys.readouterr().out
+
+
+def foreign(path, special=('[UNK]', '[CLS]', '[SEP]')):
+    """A WordPiece as others have it: without mask and pad."""
+    names = [*special, '[unused0]', *'thewalsnd', *(f'##{c}' for c in 'thewalsnd')]
+    model = library.models.WordPiece(
+        {n: i for i, n in enumerate(names)}, unk_token='[UNK]'
+    )
+    backend = library.Tokenizer(model)
+    backend.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+    backend.add_special_tokens(list(special))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    backend.save(str(path))
+    return path
+
+
+def test_one_that_exists_is_completed_and_measured(texts, tmp_path, capsys):
+    path = foreign(tmp_path / 'theirs' / 'tokenizer.json')
+    with pytest.raises(ValueError, match='has no pad token.*jepa-text tokenizer'):
+        tokenizers.load(path)
+    for number, name in enumerate((path, path.parent, f'hf:{path.parent}')):
+        out = tmp_path / f'out{number}'
+        assert tokenize(out, str(texts), f'--config.tokenizer={name}') == 0
+        made = tokenizers.load(out)
+        assert made.backend.token_to_id('<pad>') == made.pad_id == 3
+        assert made.mask_id == 22
+        printed = capsys.readouterr().out
+        assert 'pad: <pad> is the reserved token [unused0], id 3' in printed
+        assert 'mask: <mask> is new, id 22, after all others' in printed
+        assert 'Unknown characters, the commonest of' in printed
+        assert report(out)['trained_on'] is None
+    unknown = report(out)['tokenizers']['out2']['unknown']
+    assert 0 < unknown['share'] < 1
+    counts = dict(unknown['characters'])
+    assert counts[','] == report(out)['measured_on']['documents'] < counts['1']
+
+
+def ask(address, cache, workdir, name, **more):
+    """(exit code, what is said) of the command, in a process of its own."""
+    words = [f'--config={CONFIG}', f'--workdir={workdir}', f'--config.tokenizer={name}']
+    environment = {'HF_ENDPOINT': address, 'HF_HOME': str(cache)}
+    environment |= {'HF_HUB_DISABLE_XET': '1', 'HF_HUB_DISABLE_TELEMETRY': '1'}
+    done = subprocess.run(
+        [sys.executable, '-m', 'jepa_text.main', 'tokenizer', *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | environment | more,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_a_name_on_the_hub(tmp_path):
+    hub = tmp_path / 'hub'
+    foreign(hub / 'lab' / 'small' / 'main' / 'tokenizer.json')
+    other = foreign(hub / 'lab' / 'small' / 'v1' / 'tokenizer.json')
+    whole = tokenizer_training.train(['the sea'] * 9, 300)
+    whole.save(other)
+    (hub / 'lab' / 'old' / 'main').mkdir(parents=True)
+    (hub / 'lab' / 'old' / 'main' / 'spiece.model').write_text('x')
+    (hub / 'lab' / 'gated' / 'main').mkdir(parents=True)
+    with hub_server.serving(hub) as (address, _):
+
+        def asked(name):
+            return ask(
+                address, tmp_path / 'cache', tmp_path / name.replace('/', '-'), name
+            )
+
+        code, said = asked('hf:lab/small')
+        assert (
+            code == 0
+            and 'read from hf:lab/small, commit ' in said
+            and '[unused0], id 3' in said
+        ), said
+        code, said = asked('hf:lab/small@v1')
+        assert code == 0 and 'nothing added' in said, said
+        for name, words in (
+            ('hf:lab/none', 'lab/none is neither a folder here nor a model on the hub'),
+            ('hf:lab/small@v7', 'no such revision'),
+            ('hf:lab/gated', 'asks you to accept its terms'),
+            ('hf:lab/old', 'hf:lab/old has no tokenizer.json'),
+        ):
+            code, said = asked(name)
+            assert (
+                code in (exits.FAILED, exits.USAGE)
+                and words in said
+                and 'Traceback' not in said
+            ), said
+            assert not (tmp_path / name.replace('/', '-')).exists()
+    # Without a network, what is in the cache is taken.
+    offline = {'HF_HUB_OFFLINE': '1'}
+    code, said = ask('', tmp_path / 'cache', tmp_path / 'x', 'hf:lab/small', **offline)
+    assert code == 0, said
+
+
+def test_faults_are_said_and_leave_nothing(texts, tmp_path, capsys):
+    empty, cut = tmp_path / 'empty', tmp_path / 'cut.json'
+    empty.mkdir()
+    (empty / 'a.txt').write_text('\n \n')
+    whole = foreign(tmp_path / 'theirs' / 'tokenizer.json').read_text()
+    cut.write_text(whole[: len(whole) // 2])
+    cases = [
+        ([f'bpe,400,{empty}'], 'The corpus has no text to make a tokenizer of'),
+        ([f'bpe,400,{tmp_path}/none'], 'There is no corpus at'),
+        ([f'bpe,100,{texts}'], 'vocab_size 100 is too small: 256 bytes and 8 special'),
+        ([f'unigram,100,{texts}'], 'vocab_size 100 is too small'),
+        ([f'wordpiece,10,{texts}'], 'vocab_size 10 is too small'),
+        ([f'{texts}', '--config.train.kind=bpa'], "train.kind='bpa'; there are: 'bpe'"),
+        ([f'{texts}', '--config.train.vocab_size=0'], 'train.vocab_size=0'),
+        ([f'{texts}', f'--config.tokenizer={cut}'], 'it is not JSON in UTF-8'),
+        ([f'{texts}', '--config.tokenizer=none.json'], 'No tokenizer at none.json'),
+        ([f'{texts}', '--config.tokenizer=gs://a/b'], 'is an address'),
+        ([f'{texts}', '--config.tokenizer=hf:gs://a'], 'is an address'),
+        ([f'{texts}', "--config.compare=('none.json',)"], 'No tokenizer at none.json'),
+    ]
+    before = sorted(p.name for p in tmp_path.iterdir())
+    for (argument, *settings), words in cases:
+        assert tokenize(tmp_path / 'out', argument, *settings) == exits.USAGE
+        said = capsys.readouterr().err
+        assert words in said and 'Traceback' not in said, said
+        assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+def test_the_config_file_names_kind_size_and_text():
+    get_config = config_file.shared('tokenizer').get_config
+    assert get_config().source.name == 'bundled'
+    config = get_config('unigram,2048,a/b.jsonl.gz')
+    assert config.train.to_dict() == {'kind': 'unigram', 'vocab_size': 2048}
+    assert config.source.to_dict() == {'name': 'jsonl', 'path': 'a/b.jsonl.gz'}
+    assert get_config('texts/').source.to_dict() == {'name': 'text', 'path': 'texts/'}
