@@ -1,0 +1,148 @@
+"""What is kept of every document until all are known: its hash, and its MinHash.
+
+A part of a corpus writes two files into a folder that all parts share, whoever makes
+them, in whatever order:
+
+    000012.signatures    uint32 [documents, permutations], for near duplicates only
+    000012.documents     DOCUMENT [documents]; there once the part is complete
+
+Documents are numbered within their part, by whoever calls, in ascending order.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+
+from jepa_text.data.cleaning import minhash
+
+# The hash as two halves, so that it can be ordered.
+DOCUMENT = np.dtype([('number', '<i8'), ('high', '<u8'), ('low', '<u8')])
+SIGNATURE = np.dtype('<u4')
+BUFFERED = 1024  # documents
+
+
+class Writer:
+    """Writes the fingerprints of one part: `with Writer(...) as writer: writer.add(...)`.
+
+    Its files appear when the block ends without an error; what an earlier try left is
+    written over.
+    """
+
+    def __init__(self, folder, part, config):
+        """`part` is its number, and `config` a settings.Config that finds duplicates."""
+        self._final = {end: _file(folder, part, end) for end in _ends(config)}
+        self._partial = {
+            end: path.with_name(f'.{path.name}.partial')
+            for end, path in self._final.items()
+        }
+        self._config = config
+        self._last = -1
+
+    def __enter__(self):
+        self._files = {end: path.open('wb') for end, path in self._partial.items()}
+        self._documents, self._signatures = [], []
+        return self
+
+    def add(self, number, text):
+        """Adds a document by its number in the part and its text, as cleaned. Raises
+        ValueError for a number that is not above the last one."""
+        if number <= self._last:
+            raise ValueError(
+                f'Document {number} follows document {self._last}: the numbers within a '
+                'part must ascend.'
+            )
+        self._last = number
+        data = text.encode('utf-8', 'surrogatepass')
+        digest = hashlib.blake2b(data, digest_size=16).digest()
+        high, low = (int.from_bytes(half, 'big') for half in (digest[:8], digest[8:]))
+        self._documents.append((number, high, low))
+        if 'signatures' in self._files:
+            found = minhash.of_text(text, self._config.ngram, self._config.permutations)
+            self._signatures.append(found)
+        if len(self._documents) >= BUFFERED:
+            self._flush()
+
+    def _flush(self):
+        if self._documents:
+            documents = np.array(self._documents, DOCUMENT)
+            self._files['documents'].write(documents.tobytes())
+            if self._signatures:
+                rows = np.stack(self._signatures).astype(SIGNATURE)
+                self._files['signatures'].write(rows.tobytes())
+        self._documents, self._signatures = [], []
+
+    def __exit__(self, kind, *_):
+        try:
+            if kind is None:
+                self._flush()
+                for file in self._files.values():
+                    file.flush()
+                    os.fsync(file.fileno())
+        finally:
+            for file in self._files.values():
+                file.close()
+        if kind is not None:
+            for path in self._partial.values():
+                path.unlink(missing_ok=True)
+            return
+        # The documents last: with them the part is complete.
+        for end in ('signatures', 'documents'):
+            if end in self._final:
+                os.replace(self._partial[end], self._final[end])
+
+
+class Part:
+    """The fingerprints of one part, read as they are needed."""
+
+    def __init__(self, folder, number, config):
+        """Raises ValueError for files that do not fit each other or the settings."""
+        self.number = number
+        self.documents = _open(_file(folder, number, 'documents'), DOCUMENT)
+        self.count = len(self.documents)
+        self._path = _file(folder, number, 'signatures')
+        self._shape = (self.count, config.permutations)
+        if 'signatures' in _ends(config):
+            expected = self.count * config.permutations * SIGNATURE.itemsize
+            size = self._path.stat().st_size if self._path.exists() else -1
+            if size != expected:
+                raise ValueError(
+                    f'{self._path} has {max(size, 0):,} bytes; {self.count:,} documents '
+                    f'of {config.permutations} permutations need {expected:,}. Delete '
+                    f'{self._path.parent} and begin anew.'
+                )
+
+    def signatures(self):
+        """uint32 [documents, permutations], read from the disk as it is used."""
+        return _open(self._path, SIGNATURE).reshape(self._shape)
+
+
+def parts(folder, config):
+    """The complete parts of a folder as Part, by number."""
+    numbers = sorted(int(path.stem) for path in Path(folder).glob('[0-9]*.documents'))
+    return [Part(folder, number, config) for number in numbers]
+
+
+def is_complete(folder, part):
+    """Has this part written its fingerprints?"""
+    return _file(folder, part, 'documents').exists()
+
+
+def _file(folder, part, end):
+    return Path(folder) / f'{part:06d}.{end}'
+
+
+def _ends(config):
+    return ('signatures', 'documents') if config.near_duplicates > 0 else ('documents',)
+
+
+def _open(path, dtype):
+    """A file as a read-only array; an empty one cannot be mapped."""
+    size = path.stat().st_size
+    if size % dtype.itemsize:
+        raise ValueError(
+            f'{path} has {size:,} bytes, no multiple of {dtype.itemsize}: it is damaged. '
+            f'Delete {path.parent} and begin anew.'
+        )
+    return np.memmap(path, dtype, 'r') if size else np.zeros(0, dtype)

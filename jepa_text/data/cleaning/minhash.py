@@ -1,0 +1,111 @@
+"""MinHash: how alike two texts are, from 128 numbers each; and the bands that find them.
+
+    shingles     A = the n-grams of the words of a text
+    signature    s_k = min over x in A of (a_k * h(x) + b_k  mod 2**32),  a_k odd
+    estimate     of |A & B| / |A | B|  =  the share of k where s_k(A) = s_k(B)
+    bands        b pieces of r numbers; two texts meet if one piece is equal:
+                 with Jaccard similarity s, in 1 - (1 - s**r)**b of cases
+
+Broder 1997; Leskovec, Rajaraman and Ullman, Mining of Massive Datasets, chapter 3. The
+permutations are those that datasketch 2 calls affine32: given the same hashes, a and b,
+the signatures are equal to the bit; and so is the choice of bands.
+"""
+
+import functools
+import hashlib
+
+import numpy as np
+
+from jepa_text.data.cleaning import words
+
+NOTHING = np.uint32(2**32 - 1)  # in all places: a text without words
+TOGETHER = 2048  # hashes permuted together: what fits in a cache
+
+
+@functools.cache
+def permutations(count):
+    """uint32 [count] twice: the odd factors and the summands, the same everywhere."""
+    stream = hashlib.shake_128(b'jepa_text minhash').digest(8 * count)
+    both = np.frombuffer(stream, '<u4').astype(np.uint32)
+    return both[:count] | np.uint32(1), both[count:]
+
+
+def signature(hashes, factors, summands):
+    """uint32 [K] of a set of hashes uint32 [N]: the least of each permutation."""
+    found = np.full(len(factors), NOTHING)
+    mixed = _mix(hashes)
+    for start in range(0, len(mixed), TOGETHER):
+        some = mixed[start : start + TOGETHER]
+        permuted = factors[:, None] * some
+        permuted += summands[:, None]
+        np.minimum(found, permuted.min(axis=1), out=found)
+    return found
+
+
+def of_text(text, ngram, count):
+    """uint32 [count], the signature of a text by its n-grams of `ngram` words.
+
+    A shorter text is one shingle, and one without words NOTHING in all places.
+    """
+    factors, summands = permutations(count)
+    found = np.full(count, NOTHING)
+    before = 0
+    for hashes, new in words.carried(words.folded(text), ngram):
+        if not new:
+            continue
+        size = min(len(hashes), ngram)
+        grams = words.mix(words.ngrams(hashes, size)).astype(np.uint32)
+        if size > before:
+            # What came before was a text of fewer words.
+            found[:] = NOTHING
+            before = size
+        np.minimum(found, signature(grams, factors, summands), out=found)
+    return found
+
+
+def estimate(first, second):
+    """The estimated Jaccard similarity of signatures [..., K], float64 [...]."""
+    return np.mean(first == second, axis=-1)
+
+
+@functools.cache
+def bands(threshold, count):
+    """(bands, rows in each) for which texts that are less alike than the threshold meet,
+    and those that are more alike miss each other, in the fewest cases.
+
+    The least of  integral_0^t p(s) ds + integral_t^1 (1 - p(s)) ds  with p(s) = 1 - (1 -
+    s**r)**b, over all b * r <= count.
+    """
+    # Exact for polynomials of degree `count`.
+    at, weights = np.polynomial.legendre.leggauss(count // 2 + 1)
+    at, weights = (at + 1) / 2, weights / 2
+    best = (np.inf, 0, 0)
+    for b in range(1, count + 1):
+        rows = np.arange(1, count // b + 1)[:, None]
+        below = 1 - (1 - (threshold * at) ** rows) ** b
+        above = (1 - (threshold + (1 - threshold) * at) ** rows) ** b
+        error = threshold * below @ weights + (1 - threshold) * above @ weights
+        lowest = int(np.argmin(error))
+        best = min(best, (float(error[lowest]), b, lowest + 1))
+    return best[1:]
+
+
+def band_keys(signatures, bands, rows):
+    """uint64 [bands, N]: what each band of signatures [N, K] is found by."""
+    keys = np.zeros((bands, len(signatures)), np.uint64)
+    for band in range(bands):
+        for row in range(rows):
+            keys[band] *= np.uint64(words.STEP)
+            keys[band] += signatures[:, band * rows + row]
+        keys[band] = words.mix(keys[band])
+    return keys
+
+
+def _mix(hashes):
+    """The finalizer of MurmurHash3 for 32 bits."""
+    hashes = hashes ^ (hashes >> np.uint32(16))
+    hashes *= np.uint32(0x85EBCA6B)
+    hashes ^= hashes >> np.uint32(13)
+    hashes *= np.uint32(0xC2B2AE35)
+    hashes ^= hashes >> np.uint32(16)
+    return hashes
