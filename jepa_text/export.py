@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from jepa_text import load as loading
+from jepa_text.data import section as reads
 from jepa_text.files import atomic, checksums, paths
 from jepa_text.hf import card, files, load, outgoing, sentence, shards, vocabulary
 from jepa_text.kinds import base, exported, kept
@@ -87,12 +88,22 @@ def facts_of(workdir, step):
     return card.Facts(
         step=step,
         history=history,
-        manifest=_json(Path(config['data']['folder'], 'manifest.json')),
+        manifests=_manifests(config, len(history)),
         measured=measured,
         measured_at=measured_at,
         sentences=tuple(frequencies.sentences(measured, kind)),
         init_from=_init_from(workdir, config),
     )
+
+
+def _manifests(config, count):
+    """Of each folder that the first phases of a run read, {folder: manifest, or None}."""
+    datas = [
+        reads.changed(config['data'], phase.get('data'))
+        for phase in config['phases'][:count]
+    ]
+    folders = [folder for data in datas for folder, *_ in reads.folders(data)]
+    return {folder: _json(Path(folder, 'manifest.json')) for folder in folders}
 
 
 def _init_from(workdir, config):

@@ -10,10 +10,11 @@ import jax
 
 from jepa_text import pretrained
 from jepa_text.config import renamed, resolve
-from jepa_text.data import tokenizers
+from jepa_text.data import section, tokenizers
 from jepa_text.files import checksums, paths
 from jepa_text.hf import load as hf_load
 from jepa_text.kinds import exported, kept, vectors
+from jepa_text.models import stack
 from jepa_text.models.network import Network
 from jepa_text.pretrained import Pretrained
 from jepa_text.running import identity, restore, xla_flags
@@ -171,11 +172,12 @@ def _model(config, tokenizer, phase, name):
     """A model whose parameters are shapes only."""
     # Not the kernel of where it was trained: it may be read on another machine.
     encoder = {**config['model'], 'attention': 'auto'}
+    own = config['phases'][phase]
+    encoder = stack.with_theta(encoder, own.get('rope_theta'))
     encoder = resolve.build('models', encoder, vocab_size=tokenizer.vocab_size)
-    length = config['data']['row_length']
-    section = config['phases'][phase]['objective']
+    length = section.changed(config['data'], own.get('data'))['row_length']
     objective = resolve.build(
-        'objectives', section, tokenizer=tokenizer, length=length, steps=1
+        'objectives', own['objective'], tokenizer=tokenizer, length=length, steps=1
     )
     network, token = Network(encoder, objective), objective.token_objective
     params = jax.eval_shape(functools.partial(network.init, config['seed']))

@@ -64,7 +64,12 @@ def test_overrides_reach_the_config():
     assert config['runs'][0]['phases'][0]['objective']['rate'] == 0.5
     # Sections that the file does not have, or has in part.
     assert config['watchdog'] == {'seconds': 60}
-    assert config['data'] == {'row_length': 64, 'batch_size': 16, 'threads': 3}
+    assert config['data'] == {
+        'row_length': 64,
+        'batch_size': 16,
+        'repeat': True,
+        'threads': 3,
+    }
 
 
 def test_print_config_shows_everything_and_where_it_is_from(tmp_path, capsys):

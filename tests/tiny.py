@@ -55,7 +55,7 @@ SETTINGS = dict(
 def config(folder, **changes):
     """CLM, then the hybrid, 24 steps; keys of the top level may be changed."""
     made = dict(
-        data=dict(folder=rows(folder), row_length=LENGTH, batch_size=8),
+        data=dict(folder=rows(folder), row_length=LENGTH, batch_size=8, repeat=True),
         model=dict(name='transformer', preset='tiny', depth=1, scan=False),
         phases=(
             dict(share=0.5, objective=dict(name='clm')),

@@ -19,7 +19,9 @@ def fields(root, prefix=''):
         default = schema.default_of(one)
         is_left_out = default is None
         if inner:
-            yield key, NONE if is_left_out else '', one.metadata['doc']
+            is_empty = many and not is_left_out and default is not schema.REQUIRED
+            text = repr(default) if is_empty else NONE if is_left_out else ''
+            yield key, text, one.metadata['doc']
             yield from fields(inner, f'{key}[0].' if many else f'{key}.')
         elif default is schema.REQUIRED:
             yield key, '(needed)', _doc(one)

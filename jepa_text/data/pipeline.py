@@ -1,54 +1,65 @@
-"""Rows on disk to batches, by index: a stream that can be entered at any step.
+"""Prepared folders, opened: their rows by index, and what must fit together.
 
-    rows --shuffled anew each epoch, for ever--> stream     i = epoch * len(rows) + place
-         --corrupt(row, rng(seed, i))--> examples           i <-> (epoch, row), one to one
-         --batches of B / P, every P-th, from `start`--> this process's part of each step
-
-    step         0                     1
-    i            0  1  2  3  4  5      6  7  8  9 10 11     B = 6
-    process      0  0  0  1  1  1      0  0  0  1  1  1     P = 2
-
-Everything is a function of (seed, i). So the global batch of a step is the same on any
-number of processes and threads, the only state is the number of steps taken, and to go
-on after a kill costs nothing. What the number means depends on the rows, the batch size
-and the seed: `fingerprint` says which, and is kept beside it.
+section.py says which folders, mixture.py in which order, stream.py makes batches.
 """
 
 import bisect
-import dataclasses
-import functools
 import hashlib
 import itertools
 import json
 import operator
-import os
 import pathlib
+from fractions import Fraction
 
-import grain
-import numpy as np
 from array_record.python.array_record_data_source import ArrayRecordDataSource
 
-from jepa_text.config import resolve, schema
+from jepa_text.config import resolve
+from jepa_text.data import mixture as mixtures
 from jepa_text.data import rows as rows_on_disk
-from jepa_text.data import tokenizers
+from jepa_text.data import section, tokenizers
 from jepa_text.files import checksums, paths
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
-    """The section `data`."""
+def opened(data, split='train'):
+    """The parts of a section `data`.
 
-    folder: str = schema.field('', 'the prepared rows; made where `prepare` says how')
-    row_length: int = schema.field(doc='tokens in a row', minimum=1, maximum=2**24)
-    batch_size: int = schema.field(
-        0, 'rows of a step, of all devices together; or', minimum=0, maximum=2**24
-    )
-    batch_per_device: int = schema.field(
-        0, 'rows of a step on each device', minimum=0, maximum=2**24
-    )
-    threads: int = schema.field(
-        0, 'that read; 0: as many as there are cores, up to 4', minimum=0, maximum=4096
-    )
+    Raises ValueError for rows of another length than it says, rows that are there twice,
+    and whatever opening a folder raises.
+    """
+    parts = []
+    for folder, weight, name in section.folders(data):
+        rows = Rows(folder, split)
+        check_row_length(rows.manifest, data['row_length'], folder)
+        for other in parts:
+            if other.rows.fingerprint == rows.fingerprint:
+                raise ValueError(
+                    f'data.mixture: {other.rows.folder} and {rows.folder} hold the same '
+                    'rows: name them once, with the weight of both.'
+                )
+        # As it was written: of 0.7, seven tenths, and not the nearest binary fraction.
+        weight = Fraction(str(weight))
+        parts.append(mixtures.Part(name=name, rows=rows, weight=weight))
+    return parts
+
+
+def check_together(parts):
+    """Raises ValueError for parts of two tokenizers, and for two of one name."""
+    for one, other in itertools.combinations(parts, 2):
+        where = f'{one.rows.folder} and {other.rows.folder}'
+        ours, theirs = one.rows.manifest, other.rows.manifest
+        key = 'tokenizer_fingerprint'
+        if ours[key] != theirs[key]:
+            raise ValueError(
+                f'The rows in {where} were made with two tokenizers, of '
+                f'{ours["vocab_size"]} and {theirs["vocab_size"]} entries '
+                f'({ours[key][:16]}..., {theirs[key][:16]}...): prepare one of them '
+                'again, with the tokenizer.json of the other.'
+            )
+        if one.name == other.name:
+            raise ValueError(
+                f'The rows in {where} are both called {one.name!r} in metrics: give one '
+                'a name, as dict(folder=..., name=...) in a mixture.'
+            )
 
 
 class Rows:
@@ -111,9 +122,11 @@ class Rows:
     def __getitem__(self, index):
         index = range(len(self))[operator.index(index)]
         try:
-            record = self._records[index]
             return rows_on_disk.from_record(
-                record, self.row_length, self.manifest['dtype']
+                self._records[index],
+                self.row_length,
+                self.manifest['dtype'],
+                self.manifest['vocab_size'],
             )
         except (RuntimeError, ValueError) as error:
             path = self._paths[bisect.bisect_right(self._ends, index)]
@@ -133,11 +146,11 @@ def verify(folder):
     return manifest
 
 
-def prepared_otherwise(section, folder):
+def prepared_otherwise(asked, folder):
     """What the rows in a folder were prepared with, and a config's `prepare` asks for
     otherwise, each in words. What that leaves out, or leaves empty, asks for nothing."""
     before = _flat(rows_on_disk.read_manifest(folder)['settings'])
-    now = _flat(json.loads(json.dumps(section)))
+    now = _flat(json.loads(json.dumps(asked)))
     name = now.pop('tokenizer', None)
     path = tokenizers.BUNDLED if name == 'bundled' else pathlib.Path(name or '')
     if path.is_file():
@@ -155,136 +168,23 @@ def _flat(settings):
     return {key: value for key, value in settings.items() if key != 'source'} | source
 
 
-def check_tokenizer(manifest, tokenizer):
+def check_tokenizer(manifest, tokenizer, folder='the folder'):
     """Raises ValueError when the rows were made with another tokenizer."""
     if tokenizer.fingerprint != manifest['tokenizer_fingerprint']:
         raise ValueError(
-            f'The rows were made with another tokenizer: theirs has the fingerprint '
-            f'{manifest["tokenizer_fingerprint"][:16]}... and {manifest["vocab_size"]} '
-            f'entries, this one {tokenizer.fingerprint[:16]}... and '
-            f'{tokenizer.vocab_size}. Use the tokenizer.json in the folder of the rows, '
-            'or prepare the rows again.'
+            f'The rows in {folder} were made with another tokenizer: theirs has the '
+            f'fingerprint {manifest["tokenizer_fingerprint"][:16]}... and '
+            f'{manifest["vocab_size"]} entries, this one '
+            f'{tokenizer.fingerprint[:16]}... and {tokenizer.vocab_size}. Use the '
+            'tokenizer.json in the folder of the rows, or prepare the rows again.'
         )
 
 
-def check_row_length(manifest, length):
+def check_row_length(manifest, length, folder='the folder'):
     """Raises ValueError when the rows are not of the length that the config asks for."""
     if manifest['row_length'] != length:
         raise ValueError(
-            f'The rows have {manifest["row_length"]} tokens, the config asks for '
-            f'{length}. Set config.data.row_length={manifest["row_length"]}, or prepare '
-            f'rows of {length} in another folder.'
+            f'The rows in {folder} have {manifest["row_length"]} tokens, the config asks '
+            f'for {length}. Set config.data.row_length={manifest["row_length"]}, or '
+            f'prepare rows of {length} in another folder.'
         )
-
-
-def fingerprint(rows, batch_size, seed):
-    """What a step number means, in 48 hex digits: 16 each for rows, batch size, seed."""
-    parts = (rows.fingerprint, batch_size, seed)
-    digests = (hashlib.sha256(repr(part).encode()).hexdigest() for part in parts)
-    return ''.join(digest[:16] for digest in digests)
-
-
-def check_fingerprint(saved, now):
-    """Raises ValueError in words when a checkpoint was trained on another stream."""
-    if saved == now:
-        return
-    names = ('rows', 'batch size', 'seed')
-    spans = [slice(start, start + 16) for start in (0, 16, 32)]
-    changed = [name for name, span in zip(names, spans) if saved[span] != now[span]]
-    raise ValueError(
-        'This checkpoint was trained on another stream of data: other '
-        f'{" and other ".join(changed)} (fingerprint {saved}, now {now}). To resume, use '
-        'what it was started with; to start anew from its weights, take a new workdir.'
-    )
-
-
-def batches(
-    rows,
-    corrupt,
-    *,
-    batch_size,
-    seed,
-    start=0,
-    process_index=0,
-    process_count=1,
-    threads=None,
-):
-    """Endless batches of this process from step `start` on: dicts of [B / P, ...].
-
-    `corrupt(row, rng, step)` gets a generator of (seed, position in the stream), and the
-    step whose batch the row is in. Close the
-    iterator when done. Raises ValueError for a batch size that the processes cannot
-    share evenly.
-    """
-    local = _local_batch_size(batch_size, process_index, process_count)
-    if start < 0 or seed < 0:
-        raise ValueError(f'start={start} and seed={seed} must not be negative.')
-    corrupt_at = functools.partial(_corrupt_at, corrupt, seed, batch_size)
-    dataset = (
-        grain.MapDataset.source(rows)
-        .seed(seed)
-        .shuffle()
-        .repeat()
-        .map_with_index(corrupt_at)
-        # An endless stream has no remainder, but its rounded-up length would overflow.
-        .batch(local, drop_remainder=True)
-    )
-    # Only the batches that are asked for are read: a slice costs nothing.
-    dataset = dataset[process_index + start * process_count :: process_count]
-    threads = threads or min(4, _cores())
-    options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
-    return _iterate(dataset.to_iter_dataset(options))
-
-
-def _iterate(dataset):
-    iterator = iter(dataset)
-    try:
-        yield from iterator
-    finally:
-        iterator.close()
-
-
-def heldout_batches(
-    rows, corrupt, *, batch_size, seed, max_rows=None, process_index=0, process_count=1
-):
-    """One pass over the rows (or the first `max_rows`) in order, in full batches.
-
-    The last batch is filled up with rows of zeros: segment_ids 0, masks False. The
-    generator of row i is that of (seed, i), the same in every pass.
-    """
-    local = _local_batch_size(batch_size, process_index, process_count)
-    count = len(rows) if max_rows is None else min(max_rows, len(rows))
-    first = process_index * local
-    for begin in range(first, count + first, batch_size):
-        indices = range(begin, min(begin + local, count))
-        # A process whose part of the last batch is empty needs the shapes all the same.
-        examples = [_corrupt_at(corrupt, seed, count, i, rows[i]) for i in indices]
-        like = examples[0] if examples else _corrupt_at(corrupt, seed, count, 0, rows[0])
-        blank = {key: np.zeros_like(value) for key, value in like.items()}
-        examples += [blank] * (local - len(examples))
-        yield {key: np.stack([example[key] for example in examples]) for key in blank}
-
-
-def _corrupt_at(corrupt, seed, batch_size, position, row):
-    rng = np.random.default_rng([seed, position])
-    return corrupt(row, rng, position // batch_size)
-
-
-def _local_batch_size(batch_size, process_index, process_count):
-    if batch_size < 1 or batch_size % process_count:
-        raise ValueError(
-            f'batch_size {batch_size} cannot be shared evenly by {process_count} '
-            f'processes. Take a multiple of {process_count}.'
-        )
-    if not 0 <= process_index < process_count:
-        raise ValueError(
-            f'process_index {process_index} must be from 0 to {process_count - 1}.'
-        )
-    return batch_size // process_count
-
-
-def _cores():
-    """Cores that this process may use (a container often has fewer than the machine)."""
-    if hasattr(os, 'sched_getaffinity'):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

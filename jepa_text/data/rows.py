@@ -41,23 +41,33 @@ def to_record(pieces, row_length, pad_id, dtype):
     return record.tobytes()
 
 
-def from_record(record, row_length, dtype):
+def from_record(record, row_length, dtype, vocab_size=None):
     """tokens, segment_ids and positions of a record, int32 [L] each.
 
-    Raises ValueError when the bytes cannot be a row of this length.
+    Raises ValueError when the bytes cannot be a row of this length, and for an id that
+    is not below `vocab_size`.
     """
-    values = np.frombuffer(record, dtype).astype(np.int32)
-    lengths = values[row_length:]
-    filled = int(lengths.sum())
-    if len(values) <= row_length or filled > row_length:
+    values = np.frombuffer(record, dtype)
+    lengths = values[row_length:].astype(np.int64)
+    ends = np.cumsum(lengths)
+    if not len(ends) or ends[-1] > row_length:
         raise ValueError(f'{len(record)} bytes are not a row of {row_length} tokens')
+    tokens_L = values[:row_length].astype(np.int32)
+    if vocab_size is not None and (highest := tokens_L.max()) >= vocab_size:
+        raise ValueError(f'it holds the id {highest}, the vocabulary has {vocab_size}')
     segment_ids_L = np.zeros(row_length, np.int32)
     positions_L = np.zeros(row_length, np.int32)
-    segment_ids_L[:filled] = np.repeat(np.arange(1, len(lengths) + 1), lengths)
-    starts = np.cumsum(lengths) - lengths
-    positions_L[:filled] = np.arange(filled) - np.repeat(starts, lengths)
+    filled = ends[-1]
+    numbers = np.arange(1, len(lengths) + 1, dtype=np.int32)
+    segment_ids_L[:filled] = np.repeat(numbers, lengths)
+    starts = (ends - lengths).astype(np.int32)
+    np.subtract(
+        np.arange(filled, dtype=np.int32),
+        np.repeat(starts, lengths),
+        out=positions_L[:filled],
+    )
     return {
-        'tokens': values[:row_length].copy(),
+        'tokens': tokens_L,
         'segment_ids': segment_ids_L,
         'positions': positions_L,
     }

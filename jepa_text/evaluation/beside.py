@@ -7,7 +7,6 @@ EVALUATIONS is what the command `train` hands to training/train.py.
 
 import functools
 
-import jax
 import numpy as np
 
 from jepa_text.evaluation import task as tasks
@@ -15,8 +14,8 @@ from jepa_text.evaluation.tasks import build, section_of
 from jepa_text.kinds import base, labels, predicting
 from jepa_text.measures import probes
 from jepa_text.models import pooling
-from jepa_text.parallel import sharding
 from jepa_text.training import evals
+from jepa_text.training.evals import compiled
 
 LEARNED, SCORED = 2000, 1000  # examples at most, drawn by seed 0
 SHARE = 0.2  # of the training set, where a task has no validation set
@@ -49,30 +48,19 @@ class Prober:
 
     def __init__(self, recipe, made, every):
         self.every, self.mesh = every, recipe.mesh
-        tokenizer = recipe.tokenizer
-        reader = base.Reader(
-            tokenizer, (tokenizer.bos_id,), (tokenizer.eos_id,), recipe.length
-        )
+        tokenizer, length = recipe.tokenizer, recipe.phases[0].length
+        reader = base.Reader(tokenizer, (tokenizer.bos_id,), (tokenizer.eos_id,), length)
         self._batches = functools.partial(
-            predicting.batches, pad_id=tokenizer.pad_id, maximum=recipe.length
+            predicting.batches, pad_id=tokenizer.pad_id, maximum=length
         )
         self._parts = {task.name: list(_parts(task, reader)) for task in made}
-        network = recipe.phases[0].network
+        self._pooled = compiled.OfEncoder(recipe.mesh, _pooled)
 
-        def pooled(params, batch):
-            keys = 'tokens', 'segment_ids', 'positions'
-            inputs = (batch[key] for key in keys)
-            hidden_BLD = network.apply('encoder', params, *inputs, causal=False)
-            return pooling.mean(hidden_BLD, batch['segment_ids'] > 0)
-
-        whole = sharding.replicated(recipe.mesh)
-        self._pooled = sharding.within(recipe.mesh, jax.jit(pooled, out_shardings=whole))
-
-    def run(self, params, network=None):
+    def run(self, params, network):
         """{probe/TASK/accuracy, probe/TASK/balanced}; NaN where vectors are not."""
         found = {}
         for name, sides in self._parts.items():
-            vectors = [self._vectors(params, rows) for rows, _ in sides]
+            vectors = [self._vectors(params, network, rows) for rows, _ in sides]
             values = {'accuracy': float('nan'), 'balanced': float('nan')}
             if all(np.isfinite(side_ND).all() for side_ND in vectors):
                 (_, learned), (_, scored) = sides
@@ -85,15 +73,22 @@ class Prober:
         """Any network has vectors."""
         return ''
 
-    def _vectors(self, params, rows):
+    def _vectors(self, params, network, rows):
         """[N, D] float32, on every process."""
-        found_ND = None
+        found_ND, pooled = None, self._pooled.of(network)
         for chosen, batch in self._batches(rows):
-            made_BD = np.asarray(self._pooled({'encoder': params['encoder']}, batch))
+            made_BD = np.asarray(pooled({'encoder': params['encoder']}, batch))
             if found_ND is None:
                 found_ND = np.zeros((len(rows), made_BD.shape[1]), np.float32)
             found_ND[chosen] = made_BD[: len(chosen)]
         return found_ND
+
+
+def _pooled(network, params, batch):
+    keys = 'tokens', 'segment_ids', 'positions'
+    inputs = (batch[key] for key in keys)
+    hidden_BLD = network.apply('encoder', params, *inputs, causal=False)
+    return pooling.mean(hidden_BLD, batch['segment_ids'] > 0)
 
 
 def _parts(task, reader):

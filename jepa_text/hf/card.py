@@ -22,18 +22,19 @@ TASKS = {
     'ForQuestionAnswering': ('question-answering', 'AutoModelForQuestionAnswering'),
 }
 VECTORS = ('feature-extraction', 'AutoModel')
+GONE = 'Unknown: the rows are no longer where they were.'
 
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What a run says of a step: its phases so far, the manifest of its rows if that is
-    still there, the newest held-out measurements until then, their step, and what they
-    say in sentences (all but the first are warnings), what it started from, and the
-    result line of its fine-tuning."""
+    """What a run says of a step: its phases so far, {folder: the manifest of its rows, or
+    None where it is no longer there}, the newest held-out measurements until then, their
+    step, and what they say in sentences (all but the first are warnings), what it started
+    from, and the result line of its fine-tuning."""
 
     step: int | None = None
     history: tuple = ()
-    manifest: dict | None = None
+    manifests: dict = dataclasses.field(default_factory=dict)
     measured: dict = dataclasses.field(default_factory=dict)
     measured_at: int | None = None
     sentences: tuple = ()
@@ -127,18 +128,25 @@ def _tuning(tuned):
 def _data(facts):
     if facts.tuned:
         return ['## Data', '', 'Of the fine-tuning above; before it, of the model named.']
-    if facts.manifest is None and not facts.history:
+    if not facts.history:
         return ['## Data', '', 'Unknown: not trained here.']
-    if facts.manifest is None:
-        return ['## Data', '', 'Unknown: the rows are no longer where they were.']
-    settings = facts.manifest['settings']
+    lines = []
+    for manifest in facts.manifests.values():
+        lines += ['', *_of_folder(manifest)]
+    return ['## Data', *(lines or ['', GONE])]
+
+
+def _of_folder(manifest):
+    if manifest is None:
+        return [GONE]
+    settings = manifest['settings']
     source = ', '.join(f'{k}={named(value)}' for k, value in settings['source'].items())
     lines = [f'Source: {source}; rows of {settings["row_length"]} tokens.', '']
-    for split, counts in facts.manifest['splits'].items():
+    for split, counts in manifest['splits'].items():
         lines.append(
             f'- {split}: {counts["documents"]:,} documents, {counts["tokens"]:,} tokens'
         )
-    return ['## Data', '', *lines]
+    return lines
 
 
 def _measurements(facts):

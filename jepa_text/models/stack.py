@@ -116,6 +116,21 @@ def kinds(depth, thetas, windows):
     return different, [different.index(pair) for pair in pairs]
 
 
+def with_theta(section, theta):
+    """A section `model` with another `rope_theta`, if it is not None. Of layers that each
+    have their own, those without positions stay without.
+
+    >>> with_theta({'rope_theta': [1e4, None]}, 5e5)
+    {'rope_theta': [500000.0, None]}
+    """
+    if theta is None:
+        return section
+    now = section.get('rope_theta')
+    if isinstance(now, list | tuple):
+        return {**section, 'rope_theta': [one and theta for one in now]}
+    return {**section, 'rope_theta': theta}
+
+
 def angles(positions_BL, head_width, ways, scaling=None):
     """The rotary angles of every kind of layer, stacked if there is more than one."""
     each = [

@@ -18,17 +18,24 @@ MAX_DEVICES = 4096
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sized:
-    """A config on hardware: `microbatches` of `rows` go over each device, one after the
-    other.
-    `fused` attention keeps no array of row length squared."""
+    """A config on hardware: `microbatches` of rows go over each device, one after the
+    other. `fused` attention keeps no array of row length squared."""
 
     chip: hardware.Chip
     devices: int
     made: Recipe
     ways: int
-    rows: int
     microbatches: int
     fused: bool
+
+    def rows(self, phase, microbatches=None):
+        """Rows of a phase that go over a device at a time, in this many parts."""
+        return phase.batch_size // self.ways // (microbatches or self.microbatches)
+
+    def need(self, microbatches=None):
+        """Bytes of a device in the phase that takes most, in this many parts."""
+        held = zip(self.made.phases, self.memories(microbatches))
+        return max(one.total(self.rows(phase, microbatches)) for phase, one in held)
 
     def memories(self, microbatches=None):
         """The Memory of each phase, in this many parts."""
@@ -54,17 +61,18 @@ def size(config, name, vocab_size=None):
     traced = config | {'model': config['model'] | {'attention': 'xla'}}
     made = assemble.outline(traced, mesh, vocab_size)
     ways, microbatches = mesh.shape['data'] * mesh.shape['fsdp'], config['accumulate']
-    if made.batch_size % (ways * microbatches):
-        raise ValueError(
-            f'{made.batch_size} rows a step are not a multiple of {ways} (mesh data x '
-            f'fsdp) x {microbatches} (accumulate); change one of them, or --hardware.'
-        )
+    for phase in made.phases:
+        if phase.batch_size % (ways * microbatches):
+            raise ValueError(
+                f'{phase.batch_size} rows a step are not a multiple of {ways} (mesh data '
+                f'x fsdp) x {microbatches} (accumulate); change one of them, or '
+                '--hardware.'
+            )
     return Sized(
         chip=chip,
         devices=devices,
         made=made,
         ways=ways,
-        rows=made.batch_size // ways // microbatches,
         microbatches=microbatches,
         fused=config['model'].get('attention', 'auto') != 'xla',
     )
@@ -76,7 +84,10 @@ def remedies(config, name, vocab_size=None):
     sized = size(config, name, vocab_size)
     held = sized.memories()
     # Where activations alone are too many, no place for the state helps.
-    bare = max(one.total(sized.rows) - one.total(0) for one in held)
+    bare = max(
+        one.total(sized.rows(phase)) - one.total(0)
+        for phase, one in zip(sized.made.phases, held)
+    )
     is_state = bare <= memory.USABLE * sized.chip.memory
     singles = [
         *_microbatches(config, sized),
@@ -90,11 +101,12 @@ def remedies(config, name, vocab_size=None):
 
 def _microbatches(config, sized):
     """The batch in more parts: the fewest that fit."""
-    held, room = sized.memories(microbatches=2), memory.USABLE * sized.chip.memory
-    whole = sized.rows * sized.microbatches
-    for microbatches in range(sized.microbatches + 1, whole + 1):
-        need = max(one.total(whole // microbatches) for one in held)
-        if whole % microbatches == 0 and need <= room:
+    room = memory.USABLE * sized.chip.memory
+    wholes = [sized.rows(phase, 1) for phase in sized.made.phases]
+    for microbatches in range(sized.microbatches + 1, min(wholes) + 1):
+        if any(whole % microbatches for whole in wholes):
+            continue
+        if (need := sized.need(microbatches)) <= room:
             return [(f'--config.accumulate={microbatches}', need, True)]
     return []
 
@@ -122,7 +134,8 @@ def _slices(config, name):
 
 def _fewer_rows(config, sized, held):
     maximum = min(one.max_rows(sized.chip.memory) for one in held)
-    if not maximum:
+    # Where phases have batches of their own, one number does not change all of them.
+    if not maximum or len({phase.batch_size for phase in sized.made.phases}) > 1:
         return []
     key, rows = 'batch_per_device', maximum * sized.microbatches
     if not config['data'].get(key):
@@ -161,7 +174,7 @@ def _together(config, name, vocab_size):
 def _try(config, changes, name, vocab_size):
     """(flags, bytes of a device, does it fit) of the config with the changes."""
     sized = size(_with(config, changes), name, vocab_size)
-    need = max(one.total(sized.rows) for one in sized.memories())
+    need = sized.need()
     flags = [f'--config.{".".join(filter(None, (s, k)))}={v}' for s, k, v in changes]
     fits = need <= memory.USABLE * sized.chip.memory
     return ' '.join(flags or [f'--hardware={name}']), need, fits

@@ -72,7 +72,7 @@ def estimate(made, phase, *, microbatches, fused):
     if made.offload:  # to the memory of the host
         sizes[made.offload] = 0
     # As kernels do, `blockwise` keeps queries, keys, values and output alone.
-    encoder = made.encoder.clone(attention='blockwise' if fused else 'xla')
+    encoder = phase.network.encoder.clone(attention='blockwise' if fused else 'xla')
     kept = bare = _kept_per_row(made, phase, state, encoder.clone(remat='none'))
     if encoder.remat != 'none':
         kept = _kept_per_row(made, phase, state, encoder)
@@ -82,9 +82,9 @@ def estimate(made, phase, *, microbatches, fused):
         state=sizes,
         gradients=gradients,
         kept=kept,
-        layer=bare / made.encoder.depth,
+        layer=bare / encoder.depth,
         # Float32, and the gradient.
-        scores=8 * min(places, made.length) * made.tokenizer.vocab_size,
+        scores=8 * min(places, phase.length) * made.tokenizer.vocab_size,
         logits=2 * mib * 2**20,
     )
 

@@ -40,13 +40,17 @@ def plan(config, workdir=None):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Phase:
-    """What one phase takes. `parameters` are {part: how many}; `flops`, {part: FLOPs of a
-    step}; `factor`, the step against plain MLM on the same rows; `computed`, the FLOPs
-    that the program holds for one that counts; `compiled`, bytes that the compiler says a
-    device needs."""
+    """What one phase takes. Rows of `length` make a batch of `rows`, of which
+    `rows_at_once` go over a device. `parameters` are {part: how many}; `flops`, {part:
+    FLOPs of a step}; `factor`, the step against plain MLM on the same rows; `computed`,
+    the FLOPs that the program holds for one that counts; `compiled`, bytes that the
+    compiler says a device needs."""
 
     name: str
     steps: int
+    rows: int
+    length: int
+    rows_at_once: int
     parameters: dict
     flops: dict
     factor: float
@@ -54,18 +58,20 @@ class Phase:
     memory: memory.Memory
     compiled: int | None
 
+    @property
+    def tokens(self):
+        """Places in the rows of a step, padding too."""
+        return self.rows * self.length
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Rows of `length` make a batch; `parts` of `rows_at_once` go over each device.
-    `would_fit`, if it does not: (flags, bytes of a device with them)."""
+    """Each batch goes over the devices in `microbatches`. `would_fit`, if it does not:
+    (flags, bytes of a device with them)."""
 
     options: hardware.Options
     chip: hardware.Chip
     devices: int
-    rows: int
-    length: int
-    rows_at_once: int
     microbatches: int
     phases: tuple
     dtype: str
@@ -80,7 +86,7 @@ class Plan:
     def needed(self):
         """Bytes of a device in the phase that takes most; as compiled, if it was."""
         return max(
-            phase.memory.total(self.rows_at_once)
+            phase.memory.total(phase.rows_at_once)
             if phase.compiled is None
             else phase.compiled
             for phase in self.phases
@@ -107,7 +113,7 @@ class Plan:
     @property
     def tokens(self):
         """Places in rows that the run reads, padding too."""
-        return sum(phase.steps for phase in self.phases) * self.rows * self.length
+        return sum(phase.steps * phase.tokens for phase in self.phases)
 
 
 def make(config, options):
@@ -125,16 +131,16 @@ def make(config, options):
         options=options,
         chip=sized.chip,
         devices=sized.devices,
-        rows=made.batch_size,
-        length=made.length,
-        rows_at_once=sized.rows,
         microbatches=sized.microbatches,
-        dtype=made.encoder.dtype,
+        dtype=made.phases[0].network.encoder.dtype,
         fused=sized.fused,
         phases=tuple(
             Phase(
                 name=phase.name,
-                steps=phase.stop - phase.start,
+                steps=phase.steps,
+                rows=phase.batch_size,
+                length=phase.length,
+                rows_at_once=sized.rows(phase),
                 parameters=parameters(recipes.shapes(made, phase).params),
                 flops=count.parts,
                 factor=count.model / plain(made, phase),
@@ -172,11 +178,11 @@ def plain(made, phase):
         'objectives',
         own or {**MLM, 'tied': bool(token and token.tied)},
         tokenizer=made.tokenizer,
-        length=made.length,
+        length=phase.length,
         steps=phase.stop - phase.start,
     )
     if phase.name == 'mlm':
         objective = phase.objective
-    network = Network(made.encoder, objective)
+    network = Network(phase.network.encoder, objective)
     alone = dataclasses.replace(phase, objective=objective, network=network)
     return recipes.cost(made, alone).model

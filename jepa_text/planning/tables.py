@@ -64,8 +64,8 @@ def arithmetic(plan):
             [
                 f'{number} {phase.name}',
                 f'{phase.steps:,}',
-                f'{phase.steps * plan.rows * plan.length / 1e9:.4g}',
-                f'{total / (plan.rows * plan.length) / 1e9:.4g}',
+                f'{phase.steps * phase.tokens / 1e9:.4g}',
+                f'{total / phase.tokens / 1e9:.4g}',
                 f'{phase.factor:.2f}',
                 *(f'{share:.1%}' if share else '' for share in shares),
                 f'{phase.computed:.2f}',
@@ -81,7 +81,7 @@ def memory(plan):
     columns += ['together', 'of', 'rows now', 'most rows']
     rows = []
     for number, phase in enumerate(plan.phases, start=1):
-        held, at_once = phase.memory, plan.rows_at_once
+        held, at_once = phase.memory, phase.rows_at_once
         sizes = [held.state[part] for part in ('params', 'target', 'opt_state')]
         sizes += [
             held.gradients,

@@ -19,7 +19,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text.config import resolve
 from jepa_text.cost import hardware
 from jepa_text.data import tokenizers
 from jepa_text.optim import optimizers, schedules
@@ -76,14 +75,14 @@ def make(case):
     tokenizer = dataclasses.replace(
         tokenizers.load(tokenizers.BUNDLED), vocab_size=case['vocab_size']
     )
-    encoder = resolve.build('models', case['model'], vocab_size=case['vocab_size'])
     optimizer = optimizers.make(case['optimizer'])
     (phase,) = phases.make(
         [{'objective': case['objective']}],
         total := 10_000,
-        encoder=encoder,
+        data={'row_length': case['row_length'], 'batch_size': case['rows']},
+        devices=jax.device_count(),
+        model=case['model'],
         tokenizer=tokenizer,
-        length=case['row_length'],
         schedule=schedules.make(case['schedule'], total),
         optimizer=optimizer,
         clip_norm=case['clip_norm'],
@@ -95,7 +94,7 @@ def make(case):
     if case['side'] == 'ours':
         work = Ours(case, phase, optimizer, made)
     else:
-        work = peer.Peer(case, encoder, made)
+        work = peer.Peer(case, phase.network.encoder, made)
     work.about |= {
         'tokens': case['rows'] * case['row_length'],
         'flops': counted.model,

@@ -61,7 +61,7 @@ def judged(values, kind='mlm'):
     losses = {
         key.removeprefix(PREFIX).removesuffix(LOSS): value
         for key, value in values.items()
-        if key.startswith(PREFIX) and key.endswith(LOSS)
+        if key.startswith(PREFIX) and key.endswith(LOSS) and key.count('/') == 1
     }
     known = [one for one in (kind, 'mlm', *losses) if one in losses]
     return (known[0], losses[known[0]]) if known else None

@@ -17,12 +17,17 @@ from jepa_text.config import ranges
 def size(data, devices, steps=0, tokens=0):
     """(rows of a step on so many devices, steps of a run). Raises ValueError unless one
     of each pair is given; `data` is the section."""
-    name, number = _one('data.', data, ('batch_size', 'batch_per_device'))
-    rows = number * (devices if name == 'batch_per_device' else 1)
+    rows = rows_of_step(data, devices)
     name, number = _one('', {'steps': steps, 'tokens': tokens}, ('steps', 'tokens'))
     if name == 'steps':
         return rows, number
     return rows, math.ceil(number / (rows * data['row_length']))
+
+
+def rows_of_step(data, devices):
+    """Rows of a step on so many devices; `data` is the section, as a phase has it."""
+    name, number = _one('data.', data, ('batch_size', 'batch_per_device'))
+    return number * (devices if name == 'batch_per_device' else 1)
 
 
 def _one(prefix, section, names):

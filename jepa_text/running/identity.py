@@ -14,6 +14,12 @@ def sums(saved, tokenizer):
     # By which kernel a model attends is a matter of the machine.
     model = {key: x for key, x in saved['model'].items() if key != 'attention'}
     said += [model, saved['seed'], saved['data']['row_length']]
+    # What a phase changes of the two; none of them, as long as there was no such thing.
+    changed = {
+        number: [phase.get('rope_theta'), (phase.get('data') or {}).get('row_length')]
+        for number, phase in enumerate(saved['phases'])
+    }
+    said += [[number, own] for number, own in changed.items() if any(own)]
     return {'tokenizer': tokenizer.fingerprint, 'model': checksums.checksum(said)}
 
 

@@ -33,7 +33,6 @@ class Reporter:
         name,
         steps,
         *,
-        tokens_per_step,
         peak=None,
         resumed=None,
         seconds=0.0,
@@ -41,7 +40,7 @@ class Reporter:
         wandb=None,
     ):
         self._folder, self._name, self._steps = folder, name, steps
-        self._tokens_per_step, self._peak = tokens_per_step, peak
+        self._peak = peak
         self._before = -1 if resumed is None else resumed
         self._earlier, self._logged, self._wandb = seconds, logged, wandb
         self._flops_per_token, self._goodput = 0.0, None
@@ -80,8 +79,7 @@ class Reporter:
     def step(self, number, values):
         """The metrics of a step, with those of the time since the last."""
         rates = self._rates()
-        seen = number * self._tokens_per_step
-        self.write(number, {**values, 'train/total_tokens': seen, **rates})
+        self.write(number, {**values, **rates})
         if self._speaks:
             self._progress.update(
                 number,

@@ -20,7 +20,7 @@ _SHOWN = 10
 
 
 @contextlib.contextmanager
-def open_workdir(workdir, config, may_change=(), steps=None, whole=None):
+def open_workdir(workdir, config, may_change=(), steps=None, whole=None, accept=None):
     """Locks a run's folder for this process and checks that it belongs to this config.
 
     Yields the absolute path. The first use makes the folder and writes config.json; a
@@ -28,7 +28,8 @@ def open_workdir(workdir, config, may_change=(), steps=None, whole=None):
     resumes (config.json then takes the new values), and all may while its folder
     `steps` has no complete one: such a run has nothing to lose, and may have written its
     config only to learn that its start does not fit. `whole` makes of the config there
-    one with all keys, or raises ValueError for what no config has. The lock is the
+    one with all keys, or raises ValueError for what no config has. `accept()` may refuse
+    other values, before they are written. The lock is the
     kernel's, so it goes when the process goes, by whatever death. In a job of several
     processes only process 0 locks and writes.
 
@@ -46,7 +47,7 @@ def open_workdir(workdir, config, may_change=(), steps=None, whole=None):
     with _locked(path):
         with _explained(path):
             begun = steps is None or has_step(path / steps)
-            _agree(path, config, may_change if begun else None, whole)
+            _agree(path, config, may_change if begun else None, whole, accept)
         yield path
 
 
@@ -82,7 +83,7 @@ def _make(path):
         )
 
 
-def _agree(path, config, may_change, whole):
+def _agree(path, config, may_change, whole, accept):
     """Writes config.json, or raises ValueError when the one there says otherwise."""
     renamed.check_folder(path)
     file = path / CONFIG
@@ -108,6 +109,8 @@ def _agree(path, config, may_change, whole):
     if harmful:
         raise ValueError(_other_config(path, {k: changed[k] for k in harmful}))
     if changed:
+        if accept and may_change is not None:
+            accept()
         _log.info('%s: changed since the last start: %s', path, _listed(changed))
         atomic.write(file, text)
 

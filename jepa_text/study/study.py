@@ -32,7 +32,7 @@ from jepa_text.study import report
 from jepa_text.training import assemble, prepare, settle, switches, train
 from jepa_text.training import config as settings
 from jepa_text.training.evals import geometry as shapes
-from jepa_text.training.evals import heldout
+from jepa_text.training.evals import heldout, token_counts
 
 UNTRAINED = 'untrained'
 EVALUATED = 'evaluated'
@@ -199,7 +199,7 @@ def evaluate(config, workdir, probes, missing):
         'no_probe': missing,
         'probes': {one.name: representation.described(one) for one in probes},
         'recipes': {name: seeds[str(workdir / name)] for name in names},
-        'unigram': heldout.unigram_entropy(rows, tokenizer.special_ids, len(rows)),
+        'unigram': token_counts.unigram_entropy(rows, tokenizer.special_ids, len(rows)),
         'heldout_tokens': rows.manifest['splits']['heldout']['tokens'],
     }
     measure = _Measure(rows, mesh, probes, config['study']['sentences'])

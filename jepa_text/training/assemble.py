@@ -10,25 +10,32 @@ from pathlib import Path
 
 import jax
 
-from jepa_text.config import resolve, schema
-from jepa_text.data import pipeline, tokenizers
+from jepa_text.config import schema
+from jepa_text.data import section, tokenizers
 from jepa_text.files import paths
 from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
 from jepa_text.running import budget, identity, profiling
 from jepa_text.training import config as settings
-from jepa_text.training import extend, phases, prepare
+from jepa_text.training import extend, phases, prepare, reading
 from jepa_text.training.recipe import Loop, Recipe, shapes
 
 OFFLOADED = {'': '', 'optimizer': 'opt_state'}
 
 
 def size(config, devices=None):
-    """(rows of a step, steps of the run), on the devices that are here or so many."""
+    """(rows of a step, steps of the run), on the devices that are here or so many.
+
+    Raises ValueError for a budget in tokens where phases read otherwise.
+    """
     devices = jax.device_count() if devices is None else devices
-    return budget.size(
-        config['data'], devices, config.get('steps', 0), config.get('tokens', 0)
-    )
+    steps, tokens = config.get('steps', 0), config.get('tokens', 0)
+    if tokens and any(phase.get('data') for phase in config['phases']):
+        raise ValueError(
+            f'tokens={tokens:,}, but a phase has data of its own, so that steps differ: '
+            'give steps.'
+        )
+    return budget.size(config['data'], devices, steps, tokens)
 
 
 def outline(config, mesh, vocab_size=None):
@@ -46,12 +53,10 @@ def make(config, evaluations=()):
     cannot work together.
     """
     asked = schema.read(settings.Config, config)
-    rows = pipeline.Rows(asked.data.folder, 'train')
-    pipeline.check_row_length(rows.manifest, asked.data.row_length)
-    tokenizer = tokenizers.load(f'{asked.data.folder}/tokenizer.json')
-    pipeline.check_tokenizer(rows.manifest, tokenizer)
+    tokenizer = tokenizers.load(f'{_first_folder(config)}/tokenizer.json')
     recipe = _recipe(config, asked, mesh(config), tokenizer)
-    recipe = dataclasses.replace(recipe, rows=rows)
+    recipe = dataclasses.replace(recipe, phases=reading.opened(recipe.phases, tokenizer))
+    reading.check(recipe.phases, asked.data.repeat)
     _check_batch(recipe, asked.accumulate)
     trees = [shapes(recipe, phase).params for phase in recipe.phases]
     optimizers.check_lr_multipliers(asked.optimizer, trees)
@@ -70,15 +75,14 @@ def make(config, evaluations=()):
 
 
 def _recipe(config, asked, mesh, tokenizer):
-    rows, total = size(config, mesh.size)
-    length, past = asked.data.row_length, asked.extended or ()
-    encoder = resolve.build('models', asked.model, vocab_size=tokenizer.vocab_size)
+    total, past = size(config, mesh.size)[1], asked.extended or ()
     optimizer = optimizers.make(asked.optimizer)
     make_phases = functools.partial(
         phases.make,
-        encoder=encoder,
+        data=config['data'],
+        devices=mesh.size,
+        model=asked.model,
         tokenizer=tokenizer,
-        length=length,
         schedule=schedules.of_run(asked.schedule, total, past),
         optimizer=optimizer,
         clip_norm=asked.clip_norm,
@@ -89,11 +93,8 @@ def _recipe(config, asked, mesh, tokenizer):
     return Recipe(
         seed=asked.seed,
         steps=total,
-        batch_size=rows,
-        length=length,
         tokenizer=tokenizer,
         mesh=mesh,
-        encoder=encoder,
         optimizer=optimizer,
         phases=made,
         make_phases=make_phases,
@@ -131,7 +132,7 @@ def tokenizer_of(config, vocab_size=None):
 
     Raises ValueError where there is none of the three.
     """
-    folder = config['data']['folder']
+    folder = _first_folder(config)
     prepared = Path(folder and paths.local('data.folder', folder), 'tokenizer.json')
     if folder and prepared.is_file():
         return tokenizers.load(prepared)
@@ -148,10 +149,18 @@ def tokenizer_of(config, vocab_size=None):
     )
 
 
+def _first_folder(config):
+    """The folder of rows that is read first, whose tokenizer is that of all."""
+    own = section.changed(config['data'], config['phases'][0].get('data'))
+    return section.folders(own)[0][0]
+
+
 def _check_batch(recipe, accumulate):
     ways = recipe.mesh.shape['data'] * recipe.mesh.shape['fsdp']
-    if recipe.batch_size % (ways * accumulate):
-        raise ValueError(
-            f'data.batch_size={recipe.batch_size} is not a multiple of {ways} (mesh data '
-            f'x fsdp) x {accumulate} (accumulate); change one of them.'
-        )
+    for phase in recipe.phases:
+        if phase.batch_size % (ways * accumulate):
+            own = f'phases[{phase.index}].' if phase.section.get('data') else ''
+            raise ValueError(
+                f'{own}data.batch_size={phase.batch_size} is not a multiple of {ways} '
+                f'(mesh data x fsdp) x {accumulate} (accumulate); change one of them.'
+            )

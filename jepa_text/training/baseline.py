@@ -118,7 +118,7 @@ def _clock(made, phase):
     )
     step = recipes.compiled(made, phase)
     _, parts = sharding.part_of_batch(made.mesh)
-    rows = recipes.batch(made, phase, made.batch_size // parts)
+    rows = recipes.batch(made, phase, phase.batch_size // parts)
     batch = sharding.put_batch(rows, made.mesh)
 
     def clock():

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from jepa_text.cost import hardware
-from jepa_text.data import pipeline
+from jepa_text.data import stream
 from jepa_text.parallel import processes
 from jepa_text.running import anew, checkpoint, profiling, reporter, signals
 from jepa_text.training import init_from, telling
@@ -45,7 +45,6 @@ def begin(recipe, folder, stack, restart=False, stop=None):
             folder,
             loop.name,
             recipe.steps,
-            tokens_per_step=recipe.tokens_per_step,
             peak=hardware.peak(jax.devices()[0].device_kind),
             resumed=int(state.step) if meta else None,
             seconds=meta.get('seconds', 0.0),
@@ -70,6 +69,6 @@ def _state(recipe, store, folder):
             state = init_from.begin(recipe, state, folder)
         return state, {}
     step, meta = found
-    pipeline.check_fingerprint(meta['fingerprint'], recipe.fingerprint)
+    stream.check_fingerprint(meta['fingerprint'], recipe.fingerprint)
     phase = recipe.phases[meta['phase']]
     return store.restore(step, recipes.abstract_state(recipe, phase)), meta

@@ -1,10 +1,14 @@
 """The builder: a config becomes a Recipe, and nothing after it sees the config."""
 
+import functools
+from pathlib import Path
+
 import jax
 
+from jepa_text.data import stream
 from jepa_text.files import paths
 from jepa_text.parallel import processes
-from jepa_text.running import arithmetic, compilation, watchdog, workdir
+from jepa_text.running import arithmetic, compilation, restore, watchdog, workdir
 from jepa_text.training import assemble, init_from, prepare, settle, switches
 from jepa_text.training import config as settings
 
@@ -17,7 +21,11 @@ MAY_CHANGE = (
     'evaluate.tasks',
     'geometry',
     'mesh',
+    # Moved, not other: by their fingerprint.
+    'data.folder',
+    'data.repeat',
     'data.threads',
+    'accumulate',
     'offload',
     'watchdog',
     'profile_steps',
@@ -50,7 +58,7 @@ def build(config, folder, stack, evaluations=()):
     config = settle.matched(config, folder)
     with processes.together('the recipe'):
         config = settle.extended(config, folder)
-        may_change = (*MAY_CHANGE, *settle.grows(config, folder))
+        may_change = (*MAY_CHANGE, *_places(config), *settle.grows(config, folder))
         recipe = assemble.make(config, evaluations)
         switches.check(recipe)
     with processes.together('the arithmetic of this machine'):
@@ -64,9 +72,29 @@ def build(config, folder, stack, evaluations=()):
                 may_change,
                 steps=settled(config),
                 whole=settings.plain,
+                accept=functools.partial(_check_stream, recipe, folder),
             )
         )
     return recipe, guard
+
+
+def _places(config):
+    """Dotted keys of where rows lie, and what they are called in metrics."""
+    sections = {'data': config['data']}
+    for number, phase in enumerate(config['phases']):
+        sections[f'phases.{number}.data'] = phase.get('data') or {}
+    for path, data in sections.items():
+        yield f'{path}.folder'
+        for number in range(len(data.get('mixture') or ())):
+            yield from (f'{path}.mixture.{number}.{key}' for key in ('folder', 'name'))
+
+
+def _check_stream(recipe, folder):
+    """Raises ValueError where the newest checkpoint was trained on other rows, before the
+    config says so."""
+    newest = restore.newest_good(Path(folder, 'checkpoints'))
+    if newest:
+        stream.check_fingerprint(newest[1]['fingerprint'], recipe.fingerprint)
 
 
 def settled(config):

@@ -12,8 +12,8 @@ import dataclasses
 from jepa_text.config import ranges, resolve, schema
 from jepa_text.config.schema import field, section
 from jepa_text.cost import hardware
-from jepa_text.data import pipeline
 from jepa_text.data import prepare as prepared
+from jepa_text.data import section as reads
 from jepa_text.objectives.latent import diagnostics
 from jepa_text.optim import optimizers
 from jepa_text.parallel import sharding
@@ -57,6 +57,8 @@ class Phase:
         None, 'of all steps; the last phase takes the rest', above=0, maximum=1
     )
     at_switch: AtSwitch | None = field(None, 'what changes where the phase begins')
+    data: reads.Changes | None = field(None, 'what it reads otherwise')
+    rope_theta: float | None = field(None, 'of the model in this phase', above=0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,7 +74,7 @@ class Shared:
     )
     init_from: InitFrom | None = field(None, 'what the run begins with')
     prepare: prepared.Config | None = field(None, 'text to rows, where they are missing')
-    data: pipeline.Config = section(pipeline.Config, 'rows to batches')
+    data: reads.Config = section(reads.Config, 'rows to batches')
     model: dict = field(
         {}, 'the encoder, as dict(name=...)', folder='models', given=('vocab_size',)
     )
@@ -117,6 +119,12 @@ class Config(Shared):
             raise ValueError('The config has no phases, as (dict(objective=...),).')
         if not self.model and self.init_from is None:
             raise ValueError("The config has no model, as dict(name='transformer', ...).")
+        if self.prepare and self.data.mixture:
+            raise ValueError(
+                'config.prepare makes the rows of data.folder, but data.mixture names '
+                'several: prepare each by itself (jepa-text prepare --workdir=FOLDER), '
+                'and leave prepare out, as --config.prepare=None.'
+            )
         if 'name' in self.model:
             resolve.build('models', self.model, vocab_size=1)
         optimizers.make(self.optimizer)

@@ -27,6 +27,7 @@ from jepa_text.data import rows
 from jepa_text.files import atomic, checksums, paths
 from jepa_text.hf import adapt as adapting
 from jepa_text.hf import load as hf_load
+from jepa_text.models import stack
 from jepa_text.optim import optimizers
 from jepa_text.parallel import processes, sharding
 from jepa_text.running import restore, workdir
@@ -118,10 +119,12 @@ def describe(source):
         name = source.path.removeprefix('hf:')
         section, tied, family = hf_load.sketch(name, **source.options)
         return {'model': json.loads(json.dumps(section)), 'tied': tied, 'family': family}
-    _, model = load.abstract(source.path, source.step)
-    before = Path(source.path, FILE)
+    step, model = load.abstract(source.path, source.step)
+    before, saved = Path(source.path, FILE), _saved(source)
+    phase = restore.meta(Path(source.path, 'checkpoints'), step)['phase']
+    theta = saved['phases'][phase].get('rope_theta')
     return {
-        'model': _saved(source)['model'],
+        'model': stack.with_theta(saved['model'], theta),
         'tied': 'output' not in model.params['lm_head'],
         'family': checksums.read_json(before)['family'] if before.is_file() else None,
     }

@@ -1,30 +1,42 @@
 """Sections -> phases: steps one after the other, each with an objective of its own."""
 
 from jepa_text.config import ranges, resolve
+from jepa_text.data import section as reads
+from jepa_text.data import stream
+from jepa_text.models import stack
 from jepa_text.models.network import Network
 from jepa_text.optim import schedules
+from jepa_text.running import budget
 from jepa_text.training import step as steps
 from jepa_text.training.recipe import Phase
 
 
-def make(sections, total, *, encoder, tokenizer, length, schedule, **of_step):
+def make(sections, total, *, data, devices, model, tokenizer, schedule, **of_step):
     """The phases of so many steps in all, whose learning rate is `schedule`.
 
-    `of_step` are the other arguments of step.make_step. Raises ValueError for a section
-    that means nothing.
+    `data` and `model` are sections, which a phase may change. `of_step` are the other
+    arguments of step.make_step. Raises ValueError for a section that means nothing.
     """
-    phases = []
+    phases, row, encoders = [], 0, {}
     for index, (section, (start, stop)) in enumerate(
         zip(sections, spans(sections, total))
     ):
+        own = reads.changed(data, section.get('data'))
+        rows = budget.rows_of_step(own, devices)
         objective = resolve.build(
             'objectives',
             section['objective'],
             tokenizer=tokenizer,
-            length=length,
+            length=own['row_length'],
             steps=stop - start,
         )
-        network = Network(encoder, objective)
+        # One for all phases that turn alike: what is compiled of it is shared.
+        theta = section.get('rope_theta')
+        if theta not in encoders:
+            turned = stack.with_theta(model, theta)
+            vocab_size = tokenizer.vocab_size
+            encoders[theta] = resolve.build('models', turned, vocab_size=vocab_size)
+        network = Network(encoders[theta], objective)
         reset, rewarm = _at_switch(section, index, stop - start)
         step = steps.make_step(
             network,
@@ -34,7 +46,15 @@ def make(sections, total, *, encoder, tokenizer, length, schedule, **of_step):
             **of_step,
         )
         parts = dict(section=section, objective=objective, network=network, step=step)
-        phases.append(Phase(index=index, start=start, stop=stop, reset=reset, **parts))
+        read = dict(
+            data=own,
+            batch_size=rows,
+            length=own['row_length'],
+            cursor=stream.Cursor(start, row),
+        )
+        span = dict(index=index, start=start, stop=stop)
+        phases.append(Phase(**span, reset=reset, **parts, **read))
+        row += rows * (stop - start)
     return tuple(phases)
 
 

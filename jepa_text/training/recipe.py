@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jepa_text.data import pipeline, tokenizers
+from jepa_text.data import mixture as mixtures
+from jepa_text.data import stream, tokenizers
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
 from jepa_text.running import outlets
@@ -21,6 +22,10 @@ class Phase:
     """Steps start..stop of a run under one objective.
 
     section    what it was made of
+    data       what it reads: the section `data`, as it has it
+    batch_size    rows of `length` tokens of a step, on all devices together
+    cursor     where in the rows of the run it begins: data/stream.py
+    mixture    what they are; None in a plan
     reset      a pattern of what the optimizer begins anew with it, or None
     step       its update: training/step.py
     """
@@ -29,14 +34,32 @@ class Phase:
     start: int
     stop: int
     section: dict
+    data: dict
+    batch_size: int
+    length: int
+    cursor: stream.Cursor
     objective: Any
     network: Network
     reset: str | None
     step: Any
+    mixture: mixtures.Mixture | None = None
 
     @property
     def name(self):
         return self.section['objective']['name']
+
+    @property
+    def steps(self):
+        return self.stop - self.start
+
+    @property
+    def tokens_per_step(self):
+        """Positions in the rows of one step, padding too."""
+        return self.batch_size * self.length
+
+    def row(self, step):
+        """How many rows of the run were read before a step of the phase."""
+        return self.cursor.at(step, self.batch_size)
 
     def corrupt(self, example, rng, step):
         """The objective counts steps from the start of its phase."""
@@ -71,23 +94,18 @@ class Loop:
 class Recipe:
     """What trains, built once: nothing in it changes.
 
-    batch_size    rows of `length` tokens of a step, on all devices together
     make_phases   (sections, steps) -> other phases of the same parts
     offload       the part of the state in the memory of the host; '' for none
     init_from     init_from.InitFrom, or None
     identity      what a checkpoint knows of the files beside it: running/identity.py
     notes         lines to say when the run begins
-    rows          None in a plan, whose mesh may be abstract
     evaluations   what train.py runs beside the steps
     """
 
     seed: int
     steps: int
-    batch_size: int
-    length: int
     tokenizer: tokenizers.Tokenizer
     mesh: Any
-    encoder: Any
     optimizer: Any
     phases: tuple
     make_phases: Callable
@@ -96,18 +114,26 @@ class Recipe:
     init_from: Any
     identity: dict
     notes: tuple
-    rows: pipeline.Rows | None = None
     evaluations: tuple = ()
 
     @property
     def fingerprint(self):
-        """What a step number means."""
-        return pipeline.fingerprint(self.rows, self.batch_size, self.seed)
+        """What a step number means: of all phases, where they do not read alike."""
+        first, *others = self.phases
+        rows, sizes = first.mixture.fingerprint, first.batch_size
+        if any(one.mixture is not first.mixture for one in others):
+            rows = [(one.start, one.mixture.fingerprint) for one in self.phases]
+        if any(one.batch_size != first.batch_size for one in others):
+            sizes = [(one.start, one.batch_size) for one in self.phases]
+        return stream.fingerprint(rows, sizes, self.seed)
 
-    @property
-    def tokens_per_step(self):
-        """Positions in the rows of one step, padding too."""
-        return self.batch_size * self.length
+    def tokens_until(self, step):
+        """Positions in the rows of the first steps of the run, padding too."""
+        return sum(
+            one.tokens_per_step * (min(step, one.stop) - one.start)
+            for one in self.phases
+            if step > one.start
+        )
 
 
 def creation(recipe, phase):
@@ -152,7 +178,7 @@ def abstract_state(recipe, phase):
 
 def batch(recipe, phase, rows):
     """Rows of made-up tokens, each one document, as the objective masks them."""
-    special_ids, length = recipe.tokenizer.special_ids, recipe.length
+    special_ids, length = recipe.tokenizer.special_ids, phase.length
     known = np.setdiff1d(np.arange(recipe.tokenizer.vocab_size), special_ids)
     rng = np.random.default_rng(0)
     made = []
@@ -168,7 +194,7 @@ def batch(recipe, phase, rows):
 
 def abstract_batch(recipe, phase, rows=None):
     """Shapes and dtypes of a batch of so many rows, of a step if None."""
-    rows = recipe.batch_size if rows is None else rows
+    rows = phase.batch_size if rows is None else rows
     return {
         key: jax.ShapeDtypeStruct((rows, *row.shape[1:]), row.dtype)
         for key, row in batch(recipe, phase, 1).items()

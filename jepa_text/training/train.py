@@ -11,11 +11,11 @@ import contextlib
 import jax
 import jax.numpy as jnp
 
-from jepa_text.data import pipeline
+from jepa_text.data import stream
 from jepa_text.parallel import exits, processes, sharding
 from jepa_text.report import frequencies
 from jepa_text.running import metrics, xla_flags
-from jepa_text.training import begin, build, switches, telling
+from jepa_text.training import begin, build, reading, switches, telling
 from jepa_text.training import recipe as recipes
 
 
@@ -103,7 +103,7 @@ class _Run:
         recipe, clock = self.recipe, self.report.clock
         step = recipes.compiled(recipe, phase)
         self.guard.expect('compile')
-        cost = recipes.cost(recipe, phase).model / recipe.tokens_per_step
+        cost = recipes.cost(recipe, phase).model / phase.tokens_per_step
         # On all processes: a kernel may be tried out for it.
         self.report.begin(cost, telling.attending(recipe, phase))
         with contextlib.closing(self._batches(phase, int(state.step))) as batches:
@@ -129,7 +129,8 @@ class _Run:
 
     def log(self, number, values, state, phase):
         """Writes the metrics of a step, and stops a run that only skips."""
-        self.report.step(number, values)
+        seen = {'train/total_tokens': self.recipe.tokens_until(number)}
+        self.report.step(number, {**values, **seen, **reading.epochs(phase, number)})
         self.watch(number, values, state, phase)
         if values['train/skipped_in_row'] >= self.loop.stop_after_skips:
             self.save(state, phase, wait=True)
@@ -209,12 +210,13 @@ class _Run:
     def _batches(self, phase, start):
         """This process's part of each batch, as the objective of a phase masks it."""
         index, count = sharding.part_of_batch(self.recipe.mesh)
-        return pipeline.batches(
-            self.recipe.rows,
+        return stream.batches(
+            phase.mixture,
             phase.corrupt,
-            batch_size=self.recipe.batch_size,
+            batch_size=phase.batch_size,
             seed=self.recipe.seed,
             start=start,
+            cursor=phase.cursor,
             process_index=index,
             process_count=count,
             threads=self.loop.threads,

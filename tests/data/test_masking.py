@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from jepa_text.config import resolve
-from jepa_text.data import pipeline
+from jepa_text.data import mixture as mixtures
+from jepa_text.data import stream
 from jepa_text.data.masking import documents as document_masks
 from jepa_text.data.masking import tokens as token_masks
 from jepa_text.models import transformer
@@ -492,9 +493,11 @@ def test_samplers_that_always_fit_count_nothing(sampler):
 
 def test_the_metric_adds_up_over_rows_and_over_microbatches():
     objective, rows = narrow(), examples(8)
-    stream = pipeline.batches(rows, objective.corrupt, batch_size=8, seed=0, threads=1)
-    (batch,) = itertools.islice(stream, 1)
-    stream.close()
+    whole = mixtures.Mixture([mixtures.Part(name='', rows=rows)])
+    given = dict(batch_size=8, seed=0, threads=1)
+    made = stream.batches(whole, objective.corrupt, **given)
+    (batch,) = itertools.islice(made, 1)
+    made.close()
     assert batch['dropped'].shape == (8,) and batch['dropped'].dtype == np.int32
     total = int(batch['dropped'].sum())
     assert total > 3

@@ -6,7 +6,15 @@ import shutil
 import numpy as np
 import pytest
 
-from jepa_text.data import pipeline, prepare, rows, tokenizer_training, tokenizers
+from jepa_text.data import mixture as mixtures
+from jepa_text.data import (
+    pipeline,
+    prepare,
+    rows,
+    stream,
+    tokenizer_training,
+    tokenizers,
+)
 
 
 @pytest.fixture(scope='module')
@@ -55,12 +63,17 @@ def draw(row, rng, step):
     return row | {'draw': rng.random(2), 'step': np.array([step])}
 
 
+def of(rows):
+    """The mixture of a single folder."""
+    return mixtures.Mixture([mixtures.Part(name='', rows=rows)])
+
+
 def take(count, rows, corrupt=draw, **changed):
     """The first batches of a stream, the iterator closed."""
     given = {'batch_size': 6, 'seed': 0} | changed
-    stream = pipeline.batches(rows, corrupt, **given)
-    found = list(itertools.islice(stream, count))
-    stream.close()
+    made = stream.batches(of(rows), corrupt, **given)
+    found = list(itertools.islice(made, count))
+    made.close()
     return found
 
 
@@ -242,19 +255,19 @@ def test_the_row_length_must_be_that_of_the_config(whole):
 
 
 def test_a_changed_stream_is_said_in_words():
-    saved = pipeline.fingerprint(Numbers(9), 16, 0)
-    assert saved == pipeline.fingerprint(Numbers(9), 16, 0)
+    saved = stream.fingerprint(Numbers(9).fingerprint, 16, 0)
+    assert saved == stream.fingerprint(Numbers(9).fingerprint, 16, 0)
     assert len(bytes.fromhex(saved)) == 24
-    pipeline.check_fingerprint(saved, saved)
+    stream.check_fingerprint(saved, saved)
     other = Numbers(9)
     other.fingerprint = 'others'
     for now, said in (
-        (pipeline.fingerprint(Numbers(9), 32, 0), r'other batch size \('),
-        (pipeline.fingerprint(Numbers(9), 16, 1), r'other seed \('),
-        (pipeline.fingerprint(other, 16, 1), r'other rows and other seed \('),
+        (stream.fingerprint(Numbers(9).fingerprint, 32, 0), r'other batch size \('),
+        (stream.fingerprint(Numbers(9).fingerprint, 16, 1), r'other seed \('),
+        (stream.fingerprint(other.fingerprint, 16, 1), r'other rows and other seed \('),
     ):
         with pytest.raises(ValueError, match=said):
-            pipeline.check_fingerprint(saved, now)
+            stream.check_fingerprint(saved, now)
 
 
 # Batches.
@@ -325,21 +338,21 @@ def test_an_error_in_corrupt_comes_through_and_ends_the_stream():
     def fails(row, rng, step):
         raise ZeroDivisionError('no such mask')
 
-    stream = pipeline.batches(Numbers(9), fails, batch_size=3, seed=0)
+    made = stream.batches(of(Numbers(9)), fails, batch_size=3, seed=0)
     with pytest.raises(ZeroDivisionError, match='no such mask'):
-        next(stream)
+        next(made)
     with pytest.raises(StopIteration):
-        next(stream)
+        next(made)
 
 
 def test_a_stream_may_be_closed_at_any_time():
-    pipeline.batches(Numbers(9), draw, batch_size=3, seed=0).close()
-    stream = pipeline.batches(Numbers(9), draw, batch_size=3, seed=0)
-    next(stream)
-    stream.close()
-    stream.close()
+    stream.batches(of(Numbers(9)), draw, batch_size=3, seed=0).close()
+    made = stream.batches(of(Numbers(9)), draw, batch_size=3, seed=0)
+    next(made)
+    made.close()
+    made.close()
     with pytest.raises(StopIteration):
-        next(stream)
+        next(made)
 
 
 @pytest.mark.parametrize(
@@ -355,7 +368,7 @@ def test_a_stream_may_be_closed_at_any_time():
 def test_unusable_streams(changed, message):
     # At the call, not at the first batch.
     with pytest.raises(ValueError, match=message):
-        pipeline.batches(Numbers(9), draw, **({'batch_size': 6, 'seed': 0} | changed))
+        stream.batches(of(Numbers(9)), draw, **({'batch_size': 6, 'seed': 0} | changed))
 
 
 # Held-out batches.
@@ -363,8 +376,8 @@ def test_unusable_streams(changed, message):
 
 def test_one_ordered_pass_with_full_shapes():
     given = dict(batch_size=4, seed=3)
-    batches = list(pipeline.heldout_batches(Numbers(10), draw, **given))
-    assert_same(batches, list(pipeline.heldout_batches(Numbers(10), draw, **given)))
+    batches = list(stream.heldout_batches(Numbers(10), draw, **given))
+    assert_same(batches, list(stream.heldout_batches(Numbers(10), draw, **given)))
     assert [batch['row'].shape for batch in batches] == [(4, 1)] * 3
     order = np.concatenate([batch['row'][:, 0] for batch in batches])
     np.testing.assert_array_equal(order, [*range(10), 0, 0])
@@ -376,19 +389,19 @@ def test_one_ordered_pass_with_full_shapes():
 
 def test_most_rows_are_the_first_ones():
     given = dict(batch_size=4, seed=3)
-    few = list(pipeline.heldout_batches(Numbers(10), draw, max_rows=4, **given))
-    assert_same(few, list(pipeline.heldout_batches(Numbers(10), draw, **given))[:1])
-    (batch,) = pipeline.heldout_batches(Numbers(3), draw, max_rows=99, **given)
+    few = list(stream.heldout_batches(Numbers(10), draw, max_rows=4, **given))
+    assert_same(few, list(stream.heldout_batches(Numbers(10), draw, **given))[:1])
+    (batch,) = stream.heldout_batches(Numbers(3), draw, max_rows=99, **given)
     assert batch['segment_ids'].any(axis=1).tolist() == [True, True, True, False]
 
 
 @pytest.mark.parametrize('count', [1, 5, 8, 9])
 def test_processes_share_the_held_out_batches(count):
     given = dict(batch_size=4, seed=3)
-    alone = list(pipeline.heldout_batches(Numbers(count), draw, **given))
+    alone = list(stream.heldout_batches(Numbers(count), draw, **given))
     parts = [
         list(
-            pipeline.heldout_batches(
+            stream.heldout_batches(
                 Numbers(count), draw, process_index=index, process_count=2, **given
             )
         )
@@ -404,7 +417,7 @@ def test_processes_share_the_held_out_batches(count):
 def test_held_out_errors():
     with pytest.raises(ValueError, match='cannot be shared evenly by 3'):
         list(
-            pipeline.heldout_batches(
+            stream.heldout_batches(
                 Numbers(9), draw, batch_size=4, seed=0, process_count=3
             )
         )

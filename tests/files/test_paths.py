@@ -36,7 +36,7 @@ def quickstart(**changes):
 
 
 def data(folder):
-    return dict(folder=str(folder), row_length=64, batch_size=16)
+    return dict(folder=str(folder), row_length=64, batch_size=16, repeat=True)
 
 
 def analysis(**changes):

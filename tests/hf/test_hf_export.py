@@ -314,7 +314,11 @@ def test_the_card_names_no_path_of_the_machine(tmp_path, monkeypatch, prefix):
         'settings': {'source': source, 'row_length': 8},
         'splits': {'all': counts},
     }
-    config = {'data': {'folder': str(tmp_path)}, 'init_from': {'path': f'{prefix}{old}'}}
+    config = {
+        'data': {'folder': str(tmp_path)},
+        'init_from': {'path': f'{prefix}{old}'},
+        'phases': [{}],
+    }
     lines = [f'from      {old}, commit None', 'weights   new']
     for name, content in (
         ('manifest.json', manifest),

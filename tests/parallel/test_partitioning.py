@@ -69,7 +69,7 @@ def compiled(objective, sizes, words=WORDS, **changes):
 
 def lower(made):
     (phase,) = made.phases
-    rows = recipe.abstract_batch(made, phase, made.batch_size)
+    rows = recipe.abstract_batch(made, phase, made.phases[0].batch_size)
     place = sharding.batch_sharding(made.mesh)
     batch = {
         key: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
@@ -102,13 +102,17 @@ def bounds(made, objective, looks=0, parts=1):
     the backward pass, the gradients of what q, k, v, gate and up read.
     """
     _, pulled, read = OBJECTIVES[objective]
-    shape, encoder = made.mesh.shape, made.encoder
+    shape, encoder = made.mesh.shape, made.phases[0].network.encoder
     layers, tables, others = parameters(made)
     # Diagnostics reads all once more, and takes two gradients.
     backward = pulled * (1 + 2 * looks)
     passes = backward + (pulled + read) * (1 + looks)
     # The contexts of I-JEPA have more positions than the row.
-    positions = made.batch_size * made.length * (MASKS if objective == 'ijepa' else 1)
+    positions = (
+        made.phases[0].batch_size
+        * made.phases[0].length
+        * (MASKS if objective == 'ijepa' else 1)
+    )
     rows = positions * encoder.width * 4 // (shape['data'] * shape['fsdp'])
     bounds = {
         'all-gather': parts * (passes * layers + (2 + 3 * looks) * others),
@@ -127,7 +131,7 @@ def bounds(made, objective, looks=0, parts=1):
             # Its predictor sorts contexts and queries by document, whole vectors of each,
             # and their gradients back.
             inner = made.phases[0].objective
-            vectors = made.batch_size * MASKS * (inner.kept + inner.hidden)
+            vectors = made.phases[0].batch_size * MASKS * (inner.kept + inner.hidden)
             own = vectors // (shape['data'] * shape['fsdp'])
             bounds['all-gather'] += 2 * own * SMALL['predictor_width'] * 4
     return {kind: 1.1 * maximum + 2**15 for kind, maximum in bounds.items()}
@@ -149,13 +153,13 @@ def wide(shapes, made, objective):
     """The shapes that hold all rows, and more of each than one device's share."""
     ways = made.mesh.shape['data'] * made.mesh.shape['fsdp']
     (phase,) = made.phases
-    rows, lengths = {made.batch_size}, {made.length}
+    rows, lengths = {made.phases[0].batch_size}, {made.phases[0].length}
     if objective == 'ijepa':
         kept, hidden = phase.objective.kept, phase.objective.hidden
-        rows.add(made.batch_size * MASKS)
+        rows.add(made.phases[0].batch_size * MASKS)
         lengths |= {kept, hidden, kept + hidden}
     whole = rows | {row * length for row in rows for length in lengths}
-    maximum = max(rows) * max(lengths) * made.encoder.width // ways
+    maximum = max(rows) * max(lengths) * made.phases[0].network.encoder.width // ways
     return {s for s in shapes if whole & set(s) and np.prod(s) > maximum}
 
 
@@ -214,9 +218,9 @@ def test_a_model_of_210m_fits_where_its_plan_says(optimized):
     check(step, made, 'mlm')
     taken = step.memory_analysis().temp_size_in_bytes
     plan = memory.estimate(made, made.phases[0], microbatches=1, fused=False)
-    rows = made.batch_size // made.mesh.size
+    rows = made.phases[0].batch_size // made.mesh.size
     # The head is gathered, and its gradient is whole before it is summed up.
-    head = 2 * 128_256 * made.encoder.width * 4
+    head = 2 * 128_256 * made.phases[0].network.encoder.width * 4
     planned = plan.gradients + rows * plan.kept + plan.work(rows) + head
     assert taken < 1.15 * planned, f'{taken / 2**20:,.0f} MiB of {planned / 2**20:,.0f}'
 

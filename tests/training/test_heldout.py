@@ -20,7 +20,7 @@ from jepa_text.objectives.base import Objective
 from jepa_text.parallel import sharding
 from jepa_text.report import frequencies
 from jepa_text.running import metrics
-from jepa_text.training.evals import heldout
+from jepa_text.training.evals import heldout, token_counts
 
 LENGTH = 32
 CYCLE = ('the', 'whale', 'saw', 'one', 'captain', 'and', 'his', 'sister')
@@ -49,7 +49,9 @@ def folder(tmp_path_factory):
 def config(folder, *objectives, **changes):
     """A run on the cycle, with a phase for each objective."""
     given = dict(
-        data=dict(folder=str(folder / 'rows'), row_length=LENGTH, batch_size=16),
+        data=dict(
+            folder=str(folder / 'rows'), row_length=LENGTH, batch_size=16, repeat=True
+        ),
         telemetry=dict(every=0, on_collapse='warn'),
         phases=tuple(
             dict(objective=one, **({} if one is objectives[-1] else {'steps': 1}))
@@ -222,7 +224,7 @@ TEXTS = (
 @pytest.mark.parametrize('text', TEXTS)
 def test_the_bytes_of_tokens_add_up_to_the_text(text):
     tokenizer = tokenizers.load(tokenizers.BUNDLED)
-    bytes_V = heldout.token_bytes(tokenizer)
+    bytes_V = token_counts.token_bytes(tokenizer)
     assert bytes_V[tokenizer.encode(text)].sum() == len(text.encode())
     assert not bytes_V[list(tokenizer.special_ids)].any()
 
@@ -274,7 +276,7 @@ def test_bytes_of_lossy_tokens_add_up_over_a_split(folder):
         'decoder': {'type': 'WordPiece', 'prefix': '##', 'cleanup': True}
     }
     lossy = tokenizers.parse(content, 'test')
-    bytes_V = heldout.token_bytes(lossy, rows)
-    total = (heldout.token_counts(rows, len(rows)) * bytes_V.astype(np.float64)).sum()
+    bytes_V = token_counts.token_bytes(lossy, rows)
+    total = (token_counts.of_rows(rows, len(rows)) * bytes_V.astype(np.float64)).sum()
     assert total == pytest.approx(rows.manifest['splits']['heldout']['bytes'], rel=1e-6)
     assert not bytes_V[list(lossy.special_ids)].any()

@@ -163,7 +163,9 @@ def test_old_words_keep_their_scores_in_a_larger_vocabulary(folder, old, tmp_pat
         folder=tmp_path / 'rows',
         row_length=tiny.LENGTH,
     )
-    data = dict(folder=str(tmp_path / 'rows'), row_length=tiny.LENGTH, batch_size=8)
+    data = dict(
+        folder=str(tmp_path / 'rows'), row_length=tiny.LENGTH, batch_size=8, repeat=True
+    )
     made, state = begun(config_of(folder, old, data=data), tmp_path / 'new')
     model, count = load.load(old), tokenizer.vocab_size - 2
     embedding_VD = np.asarray(state.params['encoder']['embedding'])
@@ -547,7 +549,9 @@ def test_a_decoder_of_others_becomes_an_encoder(folder, foreign, tmp_path):
         init_from=dict(adapt=dict(mask='auto')),
         steps=2,
         prepare=dict(source=source, tokenizer='init_from', row_length=16, shards=1),
-        data=dict(folder=str(tmp_path / 'rows'), row_length=16, batch_size=8),
+        data=dict(
+            folder=str(tmp_path / 'rows'), row_length=16, batch_size=8, repeat=True
+        ),
         phases=(dict(objective=dict(name='mntp')),),
         optimizer=dict(name='adamw', lr_multipliers=(('layer_[01]/', 0.0),)),
         schedule=1e-3,

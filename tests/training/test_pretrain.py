@@ -50,7 +50,7 @@ def test_sizes_and_steps_of_2507_00994(size):
     config, made = built(f'clm_mlm,{size}')
     assert count(made.phases[1], ('encoder', 'lm_head')) == WITH_HEAD[size]
     # 192 devices of 12 sequences of 1,024 on average.
-    assert made.batch_size * made.length == 192 * 12 * 1024
+    assert made.phases[0].batch_size * made.phases[0].length == 192 * 12 * 1024
     assert [(p.start, p.stop) for p in made.phases] == [(0, 10_500), (10_500, 42_000)]
     rate = schedules.make(config['schedule'], made.steps)
     at = [0, 1999, 20_000, 40_000, 41_999]
@@ -90,8 +90,10 @@ def test_size_of_2606_05173():
     encoder = count(made.phases[0], ('encoder',))
     assert encoder - 15_627_264 == pytest.approx(18_914_304, rel=0.01)
     assert count(made.phases[0], ('predictor',)) == pytest.approx(2_965_376, rel=0.3)
-    assert made.steps * made.batch_size == 3 * 6_400_000
-    assert made.encoder.width // made.encoder.heads == 64
+    assert made.steps * made.phases[0].batch_size == 3 * 6_400_000
+    assert (
+        made.phases[0].network.encoder.width // made.phases[0].network.encoder.heads == 64
+    )
 
 
 @pytest.mark.parametrize(

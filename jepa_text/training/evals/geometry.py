@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.config import schema
-from jepa_text.data import pipeline
+from jepa_text.data import pipeline, stream
 from jepa_text.measures import cloud, forms, geometry
 from jepa_text.models import pooling
 from jepa_text.parallel import sharding
+from jepa_text.training.evals import compiled
 
 MEASURES = {
     name: geometry.METRICS[name]
@@ -33,9 +34,9 @@ def make(recipe, section):
         return None
     return Evaluator(
         recipe.phases[0].network,
-        pipeline.Rows(recipe.rows.folder, 'heldout'),
+        pipeline.Rows(recipe.phases[0].mixture.parts[0].rows.folder, 'heldout'),
         recipe.mesh,
-        batch_size=recipe.batch_size,
+        batch_size=recipe.phases[0].batch_size,
         texts=section.texts,
         every=section.every,
     )
@@ -52,24 +53,15 @@ class Evaluator:
     def __init__(self, network, rows, mesh, *, batch_size, texts=Config.texts, every=0):
         self.every = every
         self.rows, self.mesh, self.batch_size, self.texts = rows, mesh, batch_size, texts
-
-        def pooled(params, tokens_BL, segment_ids_BL, positions_BL):
-            hidden_BLD = network.apply(
-                'encoder', params, tokens_BL, segment_ids_BL, positions_BL, causal=False
-            )
-            valid_BL = segment_ids_BL == 1
-            return pooling.mean(hidden_BLD, valid_BL), jnp.sum(valid_BL, axis=1)
-
-        whole = sharding.replicated(mesh)
-        self._pooled = sharding.within(mesh, jax.jit(pooled, out_shardings=whole))
+        self._network, self._pooled = network, compiled.OfEncoder(mesh, _pooled)
 
     def run(self, params, network=None):
         """{geometry/uniformity, ...; geometry/uniformity_length_residualized, ...}.
 
-        Those of one encoder, whatever the `network` of a phase. NaN for all of them where
-        vectors are not finite: a run is not ended by being looked at.
+        NaN for all of them where vectors are not finite: a run is not ended by being
+        looked at.
         """
-        vectors_ND, lengths_N = self.vectors(params)
+        vectors_ND, lengths_N = self.vectors(params, network)
         names = {
             (name, form): f'geometry/{name}' + ('' if form == 'raw' else f'_{form}')
             for name in MEASURES
@@ -91,10 +83,11 @@ class Evaluator:
         """Any network has vectors."""
         return ''
 
-    def vectors(self, params):
+    def vectors(self, params, network=None):
         """(vectors_ND float32, lengths_N in tokens) of the texts, on every process."""
+        pooled = self._pooled.of(network or self._network)
         index, parts = sharding.part_of_batch(self.mesh)
-        batches = pipeline.heldout_batches(
+        batches = stream.heldout_batches(
             self.rows,
             _as_they_are,
             batch_size=self.batch_size,
@@ -108,11 +101,19 @@ class Evaluator:
             put = sharding.put_batch(batch, self.mesh)
             inputs = (put[key] for key in ('tokens', 'segment_ids', 'positions'))
             pooled_BD, length_B = jax.device_get(
-                self._pooled({'encoder': params['encoder']}, *inputs)
+                pooled({'encoder': params['encoder']}, *inputs)
             )
             found.append(pooled_BD[length_B > 0])
             lengths.append(length_B[length_B > 0])
         return np.concatenate(found), np.concatenate(lengths)
+
+
+def _pooled(network, params, tokens_BL, segment_ids_BL, positions_BL):
+    hidden_BLD = network.apply(
+        'encoder', params, tokens_BL, segment_ids_BL, positions_BL, causal=False
+    )
+    valid_BL = segment_ids_BL == 1
+    return pooling.mean(hidden_BLD, valid_BL), jnp.sum(valid_BL, axis=1)
 
 
 def _as_they_are(example, rng, step):

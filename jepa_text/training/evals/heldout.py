@@ -12,18 +12,17 @@ token and hits per token, are named
 
 import dataclasses
 import functools
-import json
 import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jepa_text.config import ranges, resolve, schema
-from jepa_text.data import pipeline
+from jepa_text.data import pipeline, stream
 from jepa_text.objectives.base import View
 from jepa_text.parallel import sharding
 from jepa_text.report import frequencies
+from jepa_text.training.evals import token_counts
 
 # Beside the sums: positions in the loss, and bytes that they name, of all processes.
 COUNT, BYTES = 'count', 'bytes'
@@ -70,19 +69,83 @@ def scorings(networks, rate=0.15):
 
 
 def make(recipe, section):
-    """The Evaluator of a run, every so many steps; None if never."""
+    """The OfRun of a run, every so many steps; None if never."""
     if not section.every:
         return None
-    return Evaluator(
-        [phase.network for phase in recipe.phases],
-        pipeline.Rows(recipe.rows.folder, 'heldout'),
-        recipe.tokenizer,
-        recipe.mesh,
-        batch_size=recipe.batch_size,
-        rate=section.rate,
-        max_rows=section.max_rows,
-        every=section.every,
-    )
+    networks, found = [phase.network for phase in recipe.phases], {}
+    for phase in reversed(recipe.phases):
+        counts = phase.mixture.counts(section.max_rows)
+        for part, count in zip(phase.mixture.parts, counts):
+            if part.rows.fingerprint in found:
+                continue
+            evaluator = Evaluator(
+                networks,
+                pipeline.Rows(part.rows.folder, 'heldout'),
+                recipe.tokenizer,
+                recipe.mesh,
+                batch_size=phase.batch_size,
+                rate=section.rate,
+                max_rows=max(1, count),
+            )
+            found[part.rows.fingerprint] = part.name, evaluator, phase
+    parts = [(name, one) for name, one, _ in found.values()]
+    last = [one for _, one, phase in found.values() if phase is recipe.phases[-1]]
+    return OfRun(parts, last, section.every)
+
+
+class OfRun:
+    """Losses on the held-out rows of all that the phases of a run read, at any step.
+
+    `heldout/NAME/...` of each part, and `heldout/...` of the tokens of all parts of the
+    last phase together, as many rows of each as it reads of it: what the run is judged
+    by. Of a run that reads one folder, the latter alone.
+    """
+
+    def __init__(self, parts, last, every):
+        self.every, self._parts, self._last = every, parts, last
+
+    def run(self, params, network):
+        """{metric: value}; {} for a network without `lm_head`."""
+        if self.why_not(network):
+            return {}
+        values, totals = {}, []
+        for name, evaluator in self._parts:
+            total = evaluator.totals(params, network)
+            if name:
+                own = values_of(total, evaluator.frequencies)
+                values |= {
+                    key.replace('heldout/', f'heldout/{name}/'): x
+                    for key, x in own.items()
+                }
+            if evaluator in self._last:
+                totals.append(total)
+        counts_V = sum(one.frequencies for one in self._last)
+        return values | values_of(_summed(totals), counts_V)
+
+    def why_not(self, network):
+        """Why a network is not scored, in words; '' if it is."""
+        return self._last[0].why_not(network)
+
+
+def _summed(totals):
+    """{name: sums} of several evaluators."""
+    return {
+        name: {key: sum(total[name][key] for total in totals) for key in sums}
+        for name, sums in totals[0].items()
+    }
+
+
+def values_of(totals, counts_V):
+    """{heldout/mlm_loss, ...} of the sums of a scoring each, and the frequencies of the
+    tokens that are scored."""
+    values = {}
+    for name, total in totals.items():
+        for kind in ('loss', 'accuracy'):
+            values[f'heldout/{name}_{kind}'] = total[kind] / total[COUNT]
+        if name == 'clm':
+            nats = total['loss'] / total[BYTES]
+            values['heldout/bits_per_byte'] = nats / math.log(2)
+    return values | {frequencies.UNIGRAM: token_counts.entropy(counts_V)}
 
 
 class Evaluator:
@@ -102,9 +165,7 @@ class Evaluator:
         batch_size,
         rate=Config.rate,
         max_rows=0,
-        every=0,
     ):
-        self.every = every
         self.rows, self.mesh, self.batch_size = rows, mesh, batch_size
         self.special_ids = tokenizer.special_ids
         self.max_rows = max_rows or len(rows)
@@ -113,13 +174,13 @@ class Evaluator:
             name: resolve.build('objectives', section, **given)
             for name, section in scorings(networks, rate).items()
         }
-        self._bytes_V = token_bytes(tokenizer, rows)
+        self._bytes_V = token_counts.token_bytes(tokenizer, rows)
         self._compiled = []
 
     @functools.cached_property
-    def unigram(self):
-        """unigram_entropy of the rows that are scored."""
-        return unigram_entropy(self.rows, self.special_ids, self.max_rows)
+    def frequencies(self):
+        """How often each token that is scored is in the rows, int64 [V]."""
+        return token_counts.scored(self.rows, self.special_ids, self.max_rows)
 
     def run(self, params, network):
         """{heldout/mlm_loss, mlm_accuracy, clm_loss, clm_accuracy, bits_per_byte,
@@ -130,18 +191,18 @@ class Evaluator:
         """
         if self.why_not(network):
             return {}
+        return values_of(self.totals(params, network), self.frequencies)
+
+    def totals(self, params, network):
+        """{name: {'loss', 'accuracy', COUNT, BYTES: sum over the predicted tokens}}."""
         needed = {name: params[name] for name in ('encoder', 'lm_head')}
-        compiled, values = self._for(network), {}
+        compiled, found = self._for(network), {}
         for name, objective in self.objectives.items():
             total = self._total(objective, compiled[name], needed)
-            count, size = total.pop(COUNT), total.pop(BYTES)
-            for kind in ('loss', 'accuracy'):
-                value = total[f'{objective.label}_{kind}']
-                values[f'heldout/{name}_{kind}'] = value / count
-            if name == 'clm':
-                nats = total['clm_loss']
-                values['heldout/bits_per_byte'] = nats / size / math.log(2)
-        return values | {frequencies.UNIGRAM: self.unigram}
+            found[name] = {key: total[key] for key in (COUNT, BYTES)} | {
+                kind: total[f'{objective.label}_{kind}'] for kind in ('loss', 'accuracy')
+            }
+        return found
 
     def why_not(self, network):
         """Why a network is not scored, in words; '' if it is."""
@@ -156,7 +217,7 @@ class Evaluator:
         """The sums over all rows."""
         total = {}
         index, parts = sharding.part_of_batch(self.mesh)
-        batches = pipeline.heldout_batches(
+        batches = stream.heldout_batches(
             self.rows,
             objective.corrupt,
             batch_size=self.batch_size,
@@ -205,56 +266,3 @@ def masked(values, kind):
     """'loss' or 'accuracy' at masked tokens, where the model names them, or None."""
     keys = (f'heldout/{name}_{kind}' for name in ('mlm', 'mntp'))
     return next((values[key] for key in keys if key in values), None)
-
-
-def token_bytes(tokenizer, rows=None):
-    """Bytes of UTF-8 that each token stands for, [V]; specials stand for none.
-
-    Exact, int32, where the tokens of any text add up to it: byte-level BPE. Other
-    tokenizers lose some (case, spaces, unknown words): of theirs the tokens' letters
-    count, float32, scaled so that all tokens of the split of `rows` have its bytes.
-    """
-    content = json.loads(tokenizer.content)
-    by_byte = 'ByteLevel' in json.dumps(content.get('decoder'))
-    bytes_V = np.zeros(tokenizer.vocab_size, np.int32)
-    added = tokenizer.backend.get_added_tokens_decoder()
-    for token, i in tokenizer.backend.get_vocab(with_added_tokens=True).items():
-        # In a byte-level vocabulary, a byte is written as one character.
-        whole = by_byte and i not in added
-        bytes_V[i] = len(token) if whole else len(_letters(token).encode())
-    bytes_V[list(tokenizer.special_ids)] = 0
-    if by_byte or rows is None:
-        return bytes_V
-    split = rows.manifest['splits'][rows.split]
-    seen = (token_counts(rows, len(rows)) * bytes_V.astype(np.int64)).sum()
-    return (bytes_V * (split['bytes'] / max(seen, 1))).astype(np.float32)
-
-
-def _letters(token):
-    """What a token of another vocabulary adds to a text, about."""
-    if len(token) == 6 and token.startswith('<0x') and token.endswith('>'):
-        return ' '
-    return token.removeprefix('##').replace('▁', ' ')
-
-
-def token_counts(rows, max_rows):
-    """How often each token is in the first rows, int64 [V]."""
-    counts = np.zeros(rows.manifest['vocab_size'], np.int64)
-    for index in range(min(max_rows, len(rows))):
-        row = rows[index]
-        counts += np.bincount(
-            row['tokens'][row['segment_ids'] > 0], minlength=len(counts)
-        )
-    return counts
-
-
-def unigram_entropy(rows, special_ids, max_rows):
-    """-sum p log p of the tokens of the first rows under their own frequencies, in nats.
-
-    What a model that knows the frequencies and reads nothing else would score, per token
-    that is not special.
-    """
-    counts = token_counts(rows, max_rows)
-    counts[list(special_ids)] = 0
-    share = counts[counts > 0] / counts.sum()
-    return float(-(share * np.log(share)).sum())

@@ -1,0 +1,181 @@
+"""Rows to batches, by index: a stream that can be entered at any step.
+
+    parts --shuffled anew each epoch, for ever; by weight--> row of the run   (mixture.py)
+         --corrupt(row, rng(seed, number of the row))--> example
+         --batches of B / P, every P-th, from a step--> this process's part of each step
+
+    step         0                     1
+    row          0  1  2  3  4  5      6  7  8  9 10 11     B = 6
+    process      0  0  0  1  1  1      0  0  0  1  1  1     P = 2
+
+Everything is a function of (seed, row). So the global batch of a step is the same on any
+number of processes and threads, the only state is the number of steps taken, and to go
+on after a kill costs nothing. What the number means depends on the rows, the batch size
+and the seed: `fingerprint` says which, and is kept beside it.
+"""
+
+import dataclasses
+import hashlib
+import os
+import sys
+
+import grain
+import numpy as np
+
+# The key of a batch that says, of several parts, which one a row is of: bool [B, parts].
+PART = 'data_part'
+
+
+@dataclasses.dataclass(frozen=True)
+class Cursor:
+    """Where a phase begins to read: before step `step`, at row `row` of the run."""
+
+    step: int = 0
+    row: int = 0
+
+    def at(self, step, batch_size):
+        """The first row of a step of the phase."""
+        return self.row + (step - self.step) * batch_size
+
+
+def fingerprint(rows, batch_size, seed):
+    """What a step number means, in 48 hex digits: 16 each for rows, batch size, seed.
+
+    `rows` is the fingerprint of a mixture; where phases have their own, both it and the
+    batch size tell of each.
+    """
+    parts = (rows, batch_size, seed)
+    digests = (hashlib.sha256(repr(part).encode()).hexdigest() for part in parts)
+    return ''.join(digest[:16] for digest in digests)
+
+
+def check_fingerprint(saved, now):
+    """Raises ValueError in words when a checkpoint was trained on another stream."""
+    if saved == now:
+        return
+    names = ('rows', 'batch size', 'seed')
+    spans = [slice(start, start + 16) for start in (0, 16, 32)]
+    changed = [name for name, span in zip(names, spans) if saved[span] != now[span]]
+    raise ValueError(
+        'This checkpoint was trained on another stream of data: other '
+        f'{" and other ".join(changed)} (fingerprint {saved}, now {now}). To resume, use '
+        'what it was started with; to start anew from its weights, take a new workdir.'
+    )
+
+
+def batches(
+    mixture,
+    corrupt,
+    *,
+    batch_size,
+    seed,
+    start=0,
+    cursor=Cursor(),
+    process_index=0,
+    process_count=1,
+    threads=None,
+):
+    """Endless batches of this process from step `start` on: dicts of [B / P, ...].
+
+    `corrupt(row, rng, step)` gets a generator of (seed, row of the run), and the
+    step whose batch the row is in. A batch of several parts says which a row is of
+    (`PART`). Close the iterator when done. Raises ValueError for a batch size that the
+    processes cannot share evenly.
+    """
+    local = _local_batch_size(batch_size, process_index, process_count)
+    if start < 0 or seed < 0:
+        raise ValueError(f'start={start} and seed={seed} must not be negative.')
+    rows = _Rows(mixture, corrupt, seed)
+
+    class Steps:
+        """All batches of this process; only those that are asked for are read."""
+
+        def __len__(self):
+            return sys.maxsize
+
+        def __getitem__(self, step):
+            first = cursor.at(step, batch_size) + process_index * local
+            return _stacked([rows.at(row, step) for row in range(first, first + local)])
+
+    dataset = grain.MapDataset.source(Steps())[start:]
+    threads = threads or min(4, _cores())
+    options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
+    return _iterate(dataset.to_iter_dataset(options))
+
+
+class _Rows:
+    """Corrupted rows of a run, by their number in it."""
+
+    def __init__(self, mixture, corrupt, seed):
+        self._mixture, self._corrupt, self._seed = mixture, corrupt, seed
+        # Alike for all phases that read a part, so that one goes on where another ended.
+        self._orders = [
+            grain.MapDataset.range(len(part.rows)).seed(seed).shuffle()
+            for part in mixture.parts
+        ]
+
+    def at(self, row, step):
+        mixture = self._mixture
+        number, index = mixture.at(row - mixture.begins)
+        part = mixture.parts[number]
+        example = part.rows[self._orders[number][part.before + index]]
+        example = _corrupt_at(self._corrupt, self._seed, row, step, example)
+        if len(mixture.parts) > 1:
+            example[PART] = mixture.one_hot(number)
+        return example
+
+
+def _iterate(dataset):
+    iterator = iter(dataset)
+    try:
+        yield from iterator
+    finally:
+        iterator.close()
+
+
+def heldout_batches(
+    rows, corrupt, *, batch_size, seed, max_rows=None, process_index=0, process_count=1
+):
+    """One pass over the rows (or the first `max_rows`) in order, in full batches.
+
+    The last batch is filled up with rows of zeros: segment_ids 0, masks False. The
+    generator of row i is that of (seed, i), the same in every pass.
+    """
+    local = _local_batch_size(batch_size, process_index, process_count)
+    count = len(rows) if max_rows is None else min(max_rows, len(rows))
+    first = process_index * local
+    for begin in range(first, count + first, batch_size):
+        indices = range(begin, min(begin + local, count))
+        # A process whose part of the last batch is empty needs the shapes all the same.
+        examples = [_corrupt_at(corrupt, seed, i, 0, rows[i]) for i in indices]
+        like = examples[0] if examples else _corrupt_at(corrupt, seed, 0, 0, rows[0])
+        blank = {key: np.zeros_like(value) for key, value in like.items()}
+        yield _stacked(examples + [blank] * (local - len(examples)))
+
+
+def _corrupt_at(corrupt, seed, number, step, row):
+    return corrupt(row, np.random.default_rng([seed, number]), step)
+
+
+def _stacked(examples):
+    return {key: np.stack([example[key] for example in examples]) for key in examples[0]}
+
+
+def _local_batch_size(batch_size, process_index, process_count):
+    if batch_size < 1 or batch_size % process_count:
+        raise ValueError(
+            f'batch_size {batch_size} cannot be shared evenly by {process_count} '
+            f'processes. Take a multiple of {process_count}.'
+        )
+    if not 0 <= process_index < process_count:
+        raise ValueError(
+            f'process_index {process_index} must be from 0 to {process_count - 1}.'
+        )
+    return batch_size // process_count
+
+
+def _cores():
+    """Cores that this process may use (a container often has fewer than the machine)."""
+    if hasattr(os, 'sched_getaffinity'):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

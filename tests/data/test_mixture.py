@@ -1,0 +1,98 @@
+"""Which row comes next in a mixture: by weight, exactly, wherever one looks."""
+
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jepa_text.data import mixture as mixtures
+
+
+def mixture(*weights, begins=0, before=None):
+    before = before or [0] * len(weights)
+    return mixtures.Mixture(
+        [
+            mixtures.Part(name=str(n), rows=range(9), weight=Fraction(str(w)), before=b)
+            for n, (w, b) in enumerate(zip(weights, before))
+        ],
+        begins=begins,
+    )
+
+
+weights = st.lists(
+    st.sampled_from([1, 1, 2, 3, 0.1, 0.7, 1 / 3, 100, 997]), min_size=1, max_size=9
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(weights)
+def test_every_prefix_is_near_the_weights(chosen):
+    made, taken = mixture(*chosen), np.zeros(len(chosen), int)
+    bound = (1 + sum(1 / k for k in range(1, len(chosen) - 1))) / 2
+    for index in range(300):
+        part, row = made.at(index)
+        # The rows of a part come in order, none twice, none left out.
+        assert row == taken[part]
+        taken[part] += 1
+        assert made.counts(index + 1) == taken.tolist()
+        off = [abs(n - (index + 1) * share) for n, share in zip(taken, made.shares)]
+        assert max(off) <= bound
+
+
+@settings(max_examples=40, deadline=None)
+@given(weights, st.integers(0, 10**15))
+def test_far_away_is_as_near(chosen, index):
+    made = mixture(*chosen)
+    part, row = made.at(index)
+    before, after = made.counts(index), made.counts(index + 1)
+    assert sum(after) == index + 1
+    assert row == before[part] and after[part] == row + 1
+    bound = (1 + sum(1 / k for k in range(1, len(chosen) - 1))) / 2
+    assert all(abs(n - index * s) <= bound for n, s in zip(before, made.shares))
+
+
+def test_seven_to_three():
+    made = mixture(0.7, 0.3)
+    assert [made.at(i)[0] for i in range(10)] == [0, 1, 0, 0, 0, 1, 0, 0, 1, 0]
+    # 0.7 is seven tenths, not the nearest binary fraction: ten rows are a period.
+    assert made.counts(10**15) == [7 * 10**14, 3 * 10**14]
+    assert made.shares == [Fraction(7, 10), Fraction(3, 10)]
+
+
+def test_one_part_is_all():
+    made = mixture(0.2)
+    assert [made.at(i) for i in (0, 5, 10**12)] == [(0, 0), (0, 5), (0, 10**12)]
+
+
+def test_what_was_read_before_counts():
+    made = mixture(1, 1, begins=100, before=[80, 3])
+    assert made.read(100) == [80, 3]
+    assert made.read(110) == [85, 8]
+
+
+def test_the_fingerprint_is_of_rows_order_and_weights():
+    class Rows:
+        def __init__(self, name):
+            self.fingerprint = name
+
+    def of(*pairs):
+        parts = [
+            mixtures.Part(name='', rows=Rows(name), weight=Fraction(weight))
+            for name, weight in pairs
+        ]
+        return mixtures.Mixture(parts).fingerprint
+
+    assert of(('a', 1)) == of(('a', 5)) == 'a'
+    assert of(('a', 7), ('b', 3)) == of(('a', 14), ('b', 6))
+    different = {
+        of(('a', 7), ('b', 3)),
+        of(('b', 3), ('a', 7)),
+        of(('a', 3), ('b', 7)),
+        of(('a', 7), ('c', 3)),
+    }
+    assert len(different) == 4
+
+
+def test_one_hot_names_the_part():
+    assert mixture(1, 2, 3).one_hot(1).tolist() == [False, True, False]

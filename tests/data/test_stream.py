@@ -1,0 +1,138 @@
+"""Mixtures as batches: the same on any number of processes, from any step, by phase."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from jepa_text.data import mixture as mixtures
+from jepa_text.data import stream
+
+
+class Named:
+    """Rows that say of which part they are, and which of its rows."""
+
+    def __init__(self, number, count):
+        self.number, self.count, self.fingerprint = number, count, f'rows {number}'
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return {'row': np.array([self.number, range(self.count)[index]])}
+
+
+def draw(row, rng, step):
+    return row | {'draw': rng.random(2), 'step': np.array([step])}
+
+
+def part(number, count, weight=1, before=0):
+    rows = Named(number, count)
+    weight = Fraction(str(weight))
+    return mixtures.Part(name=str(number), rows=rows, weight=weight, before=before)
+
+
+def three(**given):
+    parts = [part(0, 40, 0.5), part(1, 11, 0.3), part(2, 7, 0.2)]
+    return mixtures.Mixture(parts, **given)
+
+
+def take(count, mixture, **changed):
+    given = {'batch_size': 8, 'seed': 3} | changed
+    made = stream.batches(mixture, draw, **given)
+    found = list(itertools.islice(made, count))
+    made.close()
+    return found
+
+
+def assert_same(ones, others):
+    for one, other in zip(ones, others, strict=True):
+        assert one.keys() == other.keys()
+        for key in one:
+            np.testing.assert_array_equal(one[key], other[key])
+
+
+def test_a_single_folder_is_read_as_it_always_was():
+    """In the order of the runs that there are: checkpoints go on with it."""
+    alone = mixtures.Mixture([part(0, 12)])
+    rows = [batch['row'][:, 1] for batch in take(3, alone, seed=0)]
+    first = [1, 2, 11, 5, 9, 7, 10, 6, 0, 3, 8, 4]
+    second = [9, 11, 1, 8, 2, 0, 3, 5, 4, 7, 6, 10]
+    assert np.concatenate(rows).tolist() == first + second
+    assert set(take(1, alone)[0]) == {'row', 'draw', 'step'}
+
+
+@pytest.mark.parametrize('processes', [2, 4, 8])
+def test_processes_share_the_global_batch(processes):
+    alone = take(7, three(), start=5)
+    parts = [
+        take(7, three(), start=5, process_index=index, process_count=processes)
+        for index in range(processes)
+    ]
+    together = [
+        {key: np.concatenate([one[key] for one in step]) for key in step[0]}
+        for step in zip(*parts)
+    ]
+    assert_same(together, alone)
+
+
+@pytest.mark.parametrize('start', [1, 6, 17])
+def test_starting_late_is_skipping(start):
+    assert_same(take(4, three(), start=start), take(start + 4, three())[start:])
+
+
+def test_a_start_far_away_costs_nothing():
+    (batch,) = take(1, three(), start=10**11)
+    expected = np.random.default_rng([3, 8 * 10**11]).random(2)
+    np.testing.assert_array_equal(batch['draw'][0], expected)
+
+
+def test_each_part_is_read_once_an_epoch():
+    rows = np.concatenate([batch['row'] for batch in take(20, three())])
+    of_1 = rows[rows[:, 0] == 1][:, 1]
+    assert len(of_1) == 48
+    for epoch in range(4):
+        assert sorted(of_1[11 * epoch : 11 * epoch + 11]) == list(range(11))
+    assert (of_1[:11] != of_1[11:22]).any()
+
+
+def test_a_batch_says_of_which_part_a_row_is():
+    for batch in take(3, three()):
+        assert batch[stream.PART].dtype == bool and batch[stream.PART].shape == (8, 3)
+        np.testing.assert_array_equal(batch[stream.PART].argmax(1), batch['row'][:, 0])
+        assert (batch[stream.PART].sum(1) == 1).all()
+
+
+def test_a_phase_goes_on_where_the_one_before_left_a_part():
+    """40 rows of one folder, then 24 rows of it and another: none of them is read twice,
+    and no mask is drawn twice."""
+    first = mixtures.Mixture([part(0, 60)])
+    second = mixtures.Mixture([part(1, 30), part(0, 60, before=40)], begins=40)
+    ones = take(5, first)
+    cursor = stream.Cursor(step=5, row=40)
+    others = take(6, second, batch_size=4, start=5, cursor=cursor)
+    rows = np.concatenate([batch['row'] for batch in (*ones, *others)])
+    of_0 = rows[rows[:, 0] == 0][:, 1]
+    assert len(of_0) == 40 + 12 and len(set(of_0)) == len(of_0)
+    # As the first alone would have gone on.
+    alone = np.concatenate([batch['row'] for batch in take(7, first)])[:52, 1]
+    np.testing.assert_array_equal(of_0, alone)
+    draws = np.concatenate([batch['draw'] for batch in (*ones, *others)])
+    assert len(np.unique(draws)) == draws.size
+    steps = [batch['step'][:, 0].tolist() for batch in others]
+    assert steps == [[5 + n] * 4 for n in range(6)]
+    # From any step of it.
+    later = take(3, second, batch_size=4, start=8, cursor=cursor)
+    assert_same(later, others[3:])
+
+
+def test_another_batch_size_reads_the_same_rows():
+    cursor = stream.Cursor(step=3, row=24)
+    narrow = take(4, three(), start=3, cursor=cursor, batch_size=4)
+    wide = take(2, three(), start=3)
+    for key in ('row', 'draw'):
+        np.testing.assert_array_equal(
+            np.concatenate([batch[key] for batch in narrow]),
+            np.concatenate([batch[key] for batch in wide]),
+        )
