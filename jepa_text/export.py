@@ -10,15 +10,18 @@ A folder appears only once it is whole, was read back, and scores tokens as the 
 does.
 """
 
+import contextlib
 import dataclasses
+import tempfile
 from pathlib import Path
 
 import jax
 import numpy as np
 
 from jepa_text import load as loading
+from jepa_text.data import brought, rows
 from jepa_text.data import section as reads
-from jepa_text.files import atomic, checksums, paths
+from jepa_text.files import addresses, atomic, checksums, paths, uploading
 from jepa_text.hf import card, files, load, outgoing, sentence, shards, vocabulary
 from jepa_text.kinds import base, exported, kept
 from jepa_text.models import heads, pooling
@@ -44,17 +47,26 @@ def run(options, workdir):
         model, facts = loading.load(workdir), card.Facts(tuned=kept.read(workdir)[-1])
     else:
         model, facts = of_run(workdir, given['step'])
-    found = write(
-        model,
-        given['to'],
-        family=given['family'],
-        facts=facts,
-        license_name=given['license'],
-    )
+    settings = {'facts': facts, 'license_name': given['license']}
+    with _place(given['to']) as folder:
+        found = write(model, folder, family=given['family'], **settings)
     print(
         f'{given["to"]}: {found["architecture"]}, {found["parameters"]:,} parameters; '
         f'read back, it says the same (by {found["difference"]:.1e} at most)'
     )
+
+
+@contextlib.contextmanager
+def _place(folder):
+    """Where to write what is for a folder: there; for an address, in a temporary folder,
+    which is copied there then, config.json last, which whoever loads a model reads first.
+    """
+    if not addresses.is_address(folder):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        yield f'{temporary}/model'
+        uploading.folder(f'{temporary}/model', folder, last='config.json')
 
 
 def of_run(workdir, step=None):
@@ -103,7 +115,7 @@ def _manifests(config, count):
         for phase in config['phases'][:count]
     ]
     folders = [folder for data in datas for folder, *_ in reads.folders(data)]
-    return {folder: _json(Path(folder, 'manifest.json')) for folder in folders}
+    return {folder: _manifest(folder) for folder in folders}
 
 
 def _init_from(workdir, config):
@@ -117,6 +129,13 @@ def _init_from(workdir, config):
         named = str(card.named(one))
         found['lines'] = [line.replace(one, named) for line in found['lines']]
     return found
+
+
+def _manifest(folder):
+    """That of prepared rows, here or at an address; None where they are gone."""
+    if not brought.is_there(folder):
+        return None
+    return checksums.read_json(brought.here(folder, shards=False) / rows.MANIFEST)
 
 
 def _json(path):
@@ -218,7 +237,11 @@ def _said(task):
 
 
 def check_free(folder):
-    """The folder as a Path; FileExistsError unless it is empty or does not exist."""
+    """The folder as a Path, or the address as it is; FileExistsError unless it is empty
+    or does not exist."""
+    if addresses.is_address(folder):
+        uploading.check_free(folder)
+        return folder
     folder = Path(paths.local('The folder to write', folder))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(

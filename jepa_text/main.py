@@ -146,7 +146,8 @@ def _split(argv):
         raise ValueError(f'{command!r} is not a command.{known}')
     words, settings = overrides.split([argv[0], *argv[2:]])
     values, given = _flags(COMMANDS[command], words)
-    if values.workdir:
+    # Rows may lie at an address, which `prepare` looks at itself.
+    if values.workdir and command != 'prepare':
         paths.local('--workdir', values.workdir, model=command == 'export')
     return command, words, settings, values.workdir, given
 

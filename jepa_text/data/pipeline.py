@@ -14,10 +14,10 @@ from fractions import Fraction
 from array_record.python.array_record_data_source import ArrayRecordDataSource
 
 from jepa_text.config import resolve
+from jepa_text.data import brought, section, tokenizers
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import rows as rows_on_disk
-from jepa_text.data import section, tokenizers
-from jepa_text.files import checksums, paths
+from jepa_text.files import checksums
 
 
 def opened(data, split='train'):
@@ -67,20 +67,20 @@ class Rows:
 
     `rows[i]` is a dict of tokens, segment_ids (from 1; 0 is padding) and positions, int32
     [L] each. Opening checks the manifest and the sizes of the files; `verify(folder)`
-    reads them whole. Raises FileNotFoundError without a manifest, ValueError for another
+    reads them whole. Those at an address are copied to this machine first (data/brought).
+    Raises FileNotFoundError without a manifest, ValueError for another
     split or a damaged folder.
     """
 
     def __init__(self, folder, split):
-        folder = paths.local('data.folder', folder)
-        self.folder, self.split = pathlib.Path(folder), split
-        self.manifest = rows_on_disk.read_manifest(folder)
+        self.folder, self.split = brought.here(folder), split
+        self.manifest = rows_on_disk.read_manifest(self.folder)
         if split not in self.manifest['splits']:
             known = self.manifest['splits']
             raise ValueError(
                 f'{folder} has no split {split!r}.{resolve.nearest(str(split), known)}'
             )
-        rows_on_disk.check_sizes(folder, self.manifest, [split])
+        rows_on_disk.check_sizes(self.folder, self.manifest, [split])
         self.row_length = self.manifest['row_length']
         entries = self.manifest['splits'][split]['files']
         self._paths = [str(self.folder / entry['name']) for entry in entries]
@@ -141,6 +141,7 @@ def verify(folder):
 
     Returns the manifest. Raises ValueError that names the first file that differs.
     """
+    folder = brought.here(folder)
     manifest = rows_on_disk.read_manifest(folder)
     rows_on_disk.check_sums(folder, manifest)
     return manifest
@@ -149,6 +150,7 @@ def verify(folder):
 def prepared_otherwise(asked, folder):
     """What the rows in a folder were prepared with, and a config's `prepare` asks for
     otherwise, each in words. What that leaves out, or leaves empty, asks for nothing."""
+    folder = brought.here(folder, shards=False)
     before = _flat(rows_on_disk.read_manifest(folder)['settings'])
     now = _flat(json.loads(json.dumps(asked)))
     name = now.pop('tokenizer', None)

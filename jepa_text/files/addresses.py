@@ -68,6 +68,8 @@ class ChangedError(AddressError):
 def is_address(path):
     """Does it name a protocol, as s3://bucket/x? Also s3:/bucket/x, which pathlib makes
     of it."""
+    if not isinstance(path, str | os.PathLike):
+        return False
     text = os.fspath(path)
     return '://' in text or bool(paths.SCHEME.match(text))
 

@@ -20,11 +20,12 @@ SMALLEST, FIRST, LARGEST = 2**16, 2**18, 2**23
 GZIP, ZSTD = ('.gz', '.gzip'), ('.zst', '.zstd')
 
 
-def open_bytes(file, start=0, stop=None):
+def open_bytes(file, start=0, stop=None, unpack=True):
     """A buffered binary stream of what a file holds from byte `start` to before `stop`.
 
     `file` is a path, an address or an addresses.File, whose size and version must then
-    still be those at the address. What ends in .gz or .zst is unpacked, and wanted whole.
+    still be those at the address. What ends in .gz or .zst is unpacked, and wanted whole,
+    but with `unpack` False.
     Raises ValueError for a part of a packed file and, while one reads, for packed data
     that is damaged or cut; FileNotFoundError, PermissionError, ModuleNotFoundError;
     addresses.ChangedError when the content changed since; addresses.AddressError once the
@@ -32,7 +33,7 @@ def open_bytes(file, start=0, stop=None):
     """
     path = file.path if isinstance(file, addresses.File) else os.fspath(file)
     ending = path.lower()
-    packed = ending.endswith(GZIP + ZSTD)
+    packed = unpack and ending.endswith(GZIP + ZSTD)
     if packed and (start or stop is not None):
         raise ValueError(f'{path} is packed, so no part of it can be read alone.')
     if addresses.is_address(path):

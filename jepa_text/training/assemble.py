@@ -11,8 +11,7 @@ from pathlib import Path
 import jax
 
 from jepa_text.config import schema
-from jepa_text.data import section, tokenizers
-from jepa_text.files import paths
+from jepa_text.data import brought, section, tokenizers
 from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
 from jepa_text.running import budget, identity, profiling
@@ -53,7 +52,8 @@ def make(config, evaluations=()):
     cannot work together.
     """
     asked = schema.read(settings.Config, config)
-    tokenizer = tokenizers.load(f'{_first_folder(config)}/tokenizer.json')
+    folder = brought.here(_first_folder(config), shards=False)
+    tokenizer = tokenizers.load(folder / 'tokenizer.json')
     recipe = _recipe(config, asked, mesh(config), tokenizer)
     recipe = dataclasses.replace(recipe, phases=reading.opened(recipe.phases, tokenizer))
     reading.check(recipe.phases, asked.data.repeat)
@@ -133,9 +133,8 @@ def tokenizer_of(config, vocab_size=None):
     Raises ValueError where there is none of the three.
     """
     folder = _first_folder(config)
-    prepared = Path(folder and paths.local('data.folder', folder), 'tokenizer.json')
-    if folder and prepared.is_file():
-        return tokenizers.load(prepared)
+    if folder and brought.is_there(folder, 'tokenizer.json'):
+        return tokenizers.load(brought.here(folder, shards=False) / 'tokenizer.json')
     wanted = (config.get('prepare') or {}).get('tokenizer', '')
     if wanted in ('bundled', 'init_from') or (wanted and Path(wanted).is_file()):
         return prepare.tokenizer_of(wanted, config.get('init_from'))

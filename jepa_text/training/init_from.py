@@ -23,7 +23,7 @@ import jax.numpy as jnp
 
 from jepa_text import load
 from jepa_text.config import schema
-from jepa_text.data import rows
+from jepa_text.data import brought, rows
 from jepa_text.files import atomic, checksums, paths
 from jepa_text.hf import adapt as adapting
 from jepa_text.hf import load as hf_load
@@ -176,9 +176,11 @@ def check_rows(source, wanted, place, folder):
     """
     if not source or wanted != 'init_from' or not place or asked(folder):
         return
-    if not Path(place, rows.MANIFEST).is_file():
+    if not brought.is_there(place):
         return
-    theirs = rows.read_manifest(place)['tokenizer_fingerprint']
+    theirs = rows.read_manifest(brought.here(place, shards=False))[
+        'tokenizer_fingerprint'
+    ]
     own = prepare.tokenizer_of(wanted, source).fingerprint
     if own != theirs:
         raise ValueError(

@@ -1,11 +1,13 @@
 """Config -> rows on disk: what `jepa-text prepare` does."""
 
+import shutil
+import uuid
 from pathlib import Path
 
 from jepa_text.config import schema
-from jepa_text.data import pipeline, rows, tokenizers
+from jepa_text.data import brought, pipeline, rows, tokenizers
 from jepa_text.data.prepare import Config, prepare
-from jepa_text.files import paths
+from jepa_text.files import addresses, cache, paths, uploading
 from jepa_text.hf import adapt, files
 
 
@@ -20,6 +22,8 @@ def make(section, folder, source=None):
     The section's tokenizer is as `tokenizer_of` says. Raises ValueError for a keyword
     that `prepare` does not take, and whatever `prepare` raises.
     """
+    if addresses.is_address(folder):
+        return _away(section, folder, source)
     section = schema.resolved(Config, section, 'prepare')
     tokenizer = tokenizer_of(section.pop('tokenizer'), source)
     was_there = Path(folder, rows.MANIFEST).exists()
@@ -36,14 +40,28 @@ def make(section, folder, source=None):
     return manifest
 
 
+def _away(section, address, source):
+    """As `make`, at an address: made here, then copied there, the manifest last."""
+    uploading.check_free(address)
+    held = cache.hold(f'making-{uuid.uuid4().hex[:8]}')
+    try:
+        manifest = make(section, str(held / 'rows'), source)
+        uploading.folder(held / 'rows', address, rows.MANIFEST)
+    finally:
+        shutil.rmtree(held)
+    print(f'{address}: copied there')
+    return manifest
+
+
 def if_missing(section, folder, source=None):
     """Makes the rows that a section describes, unless their folder is there; nothing
     without a section."""
     if not section:
         return
-    folder = Path(paths.local('data.folder', folder))
-    if not folder.exists():
-        make(section, str(folder), source)
+    away = addresses.is_address(folder)
+    folder = folder if away else paths.local('data.folder', folder)
+    if not (brought.is_there(folder) if away else Path(folder).exists()):
+        make(section, folder, source)
     elif changed := pipeline.prepared_otherwise(section, folder):
         print(
             f'Note: {folder} was prepared with other settings than config.prepare has: '

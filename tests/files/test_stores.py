@@ -12,7 +12,9 @@ import pytest
 import stores
 from pyarrow import parquet
 
-from jepa_text.files import addresses, listing, streams
+from jepa_text.data import pipeline
+from jepa_text.files import addresses, listing, streams, uploading
+from jepa_text.training import prepare
 
 pytestmark = pytest.mark.remote
 
@@ -135,6 +137,25 @@ def test_a_door_that_is_closed_is_said(shelf, monkeypatch):
         stream.read()
     with pytest.raises(addresses.AddressError, match='7 attempts in a row'):
         streams.open_bytes(f'{place}/big.bin')
+
+
+def test_rows_are_prepared_at_an_address_and_read(place, tmp_path, monkeypatch):
+    if place.startswith('http'):
+        return
+    monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'cache'))
+    section = dict(
+        source=dict(name='bundled'),
+        tokenizer='bundled',
+        row_length=64,
+        splits=['heldout'],
+    )
+    prepare.if_missing(section, f'{place}/rows')
+    prepare.make(section, str(tmp_path / 'rows'))
+    away = pipeline.Rows(f'{place}/rows', 'heldout')
+    assert away.fingerprint == pipeline.Rows(tmp_path / 'rows', 'heldout').fingerprint
+    pipeline.verify(f'{place}/rows')
+    with pytest.raises(FileExistsError, match='is there already'):
+        uploading.check_free(f'{place}/rows')
 
 
 def test_workers_read_on_their_own(place, tmp_path):

@@ -5,6 +5,7 @@ import functools
 import json
 import math
 
+import fsspec
 import hf_cases
 import jax
 import jax.numpy as jnp
@@ -423,6 +424,19 @@ def test_a_prefix_lm_has_no_class_there(tmp_path, monkeypatch):
 def test_models_of_others_have_no_steps(tmp_path):
     with pytest.raises(ValueError, match='step=12 means nothing: leave it out'):
         export.run({'to': tmp_path / 'x', 'step': 12}, 'hf:x')
+
+
+def test_an_export_arrives_at_an_address(tmp_path):
+    model, source = imported(tmp_path, 'llama')
+    store = fsspec.filesystem('memory')
+    store.store.clear()
+    export.run({'to': 'memory://shelf/model'}, f'hf:{source}')
+    store.get('/shelf/model', str(tmp_path / 'back'), recursive=True)
+    texts = ['w7 w9 w11', 'w20']
+    again = load.load(f'hf:{tmp_path / "back"}')
+    assert_array_equal(again.encode(texts), model.encode(texts))
+    with pytest.raises(FileExistsError, match='memory://shelf/model is there already'):
+        export.run({'to': 'memory://shelf/model'}, f'hf:{source}')
 
 
 def test_the_command_line():
