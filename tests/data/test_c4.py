@@ -58,6 +58,7 @@ def test_marks_of_citations_go():
     assert lines_left('It is so[1] and so[edit][citation needed] in all. [23]') == [
         'It is so and so in all.'
     ]
+    assert lines_left('It is so[[edit]], in all of it.') == ['It is so, in all of it.']
     assert lines_left('It is so [a] and [1a] so in all.') == [
         'It is so [a] and [1a] so in all.'
     ]

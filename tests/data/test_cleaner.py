@@ -31,6 +31,12 @@ def test_normalization_is_noted():
     assert clean('ﬁn', normalize='NFKC') == ('fin', '', ('normalized',))
 
 
+def test_what_c4_joins_is_normalized():
+    text = f'{PAGE}\nIt is said in the cafe[1]\u0301, too.'
+    found = clean(text, normalize='NFC', quality=['c4'])
+    assert found.text == f'{PAGE}\nIt is said in the café, too.'
+
+
 @pytest.mark.parametrize(
     'text, reason',
     [('abc', 'too short'), ('abcd', ''), ('abcdef', ''), ('abcdefg', 'too long')],

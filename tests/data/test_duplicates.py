@@ -142,7 +142,7 @@ def test_parts_may_be_written_in_any_order_and_decided_again(tmp_path):
             for document, text in enumerate(parts[number]):
                 writer.add(document, text)
     for _ in range(2):
-        assert duplicates.decide(second, [1, 2, 0], BOTH) == expected
+        assert duplicates.decide(second, [2, 1, 0], BOTH) == expected
         files = sorted(path.name for path in first.iterdir())
         assert files == sorted(path.name for path in second.iterdir())
         for name in files:
@@ -292,6 +292,15 @@ def test_bad_input_is_refused(tmp_path):
     (tmp_path / '000000.documents').write_bytes(b'cut')
     with pytest.raises(ValueError, match='no multiple of 24: it is damaged'):
         duplicates.decide(tmp_path, [0], COPIES)
+
+
+def test_hashes_that_are_equal_in_half_are_not_equal(tmp_path):
+    documents = np.zeros(40, fingerprints.DOCUMENT)
+    documents['number'] = np.arange(40)
+    documents['high'][20:] = documents['low'][:20] = np.arange(20)
+    documents.tofile(tmp_path / '000000.documents')
+    assert duplicates.decide(tmp_path, [0], COPIES).exact == 1
+    assert duplicates.left_out(tmp_path, 0, COPIES) == {20: 'exact duplicate'}
 
 
 def test_ranks_are_those_of_the_hashes(tmp_path):

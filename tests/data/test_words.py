@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jepa_text.data.cleaning import words
 
-TEXTS = st.text('aB éÉßς٣-_.\n中本ก\U0001f600\ud800', max_size=60)
+TEXTS = st.text('\0aB éÉßς٣-_.\n中本ก\U0001f600\ud800', max_size=60)
 
 
 def folded(text):
@@ -56,6 +56,8 @@ def test_spaced_words_are_those_of_split(text):
     assert found.lengths.tolist() == list(map(len, expected))
     assert found.lettered.tolist() == [any(map(str.isalpha, one)) for one in expected]
     # Equal hashes for equal words, and for no others.
+    pairs = set(zip(found.hashes.tolist(), expected))
+    assert len(pairs) == len(set(expected))
     assert len(set(found.hashes.tolist())) == len(set(expected))
     again = words.spaced('x '.join(expected) + 'x').hashes
     assert not set(again.tolist()) & set(found.hashes.tolist())
@@ -80,6 +82,11 @@ def test_blocks_change_nothing(text, block, n):
             if new and len(hashes) >= n
         ]
     np.testing.assert_array_equal(np.concatenate([whole[:0], *pieces]), grams)
+
+
+def test_no_character_counts_for_nothing():
+    hashes = words.spaced('a a\0 \0 \0\0 \0a').hashes
+    assert len(set(hashes.tolist())) == 5
 
 
 def test_a_word_longer_than_a_block_is_cut_and_ends():

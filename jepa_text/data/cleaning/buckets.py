@@ -11,7 +11,7 @@ class Buckets:
 
     def append(self, numbers, records):
         """Appends `records` [N] to the buckets of these `numbers`, int64 [N]."""
-        order = np.argsort(numbers, kind='stable')
+        order = np.argsort(numbers)
         numbers, records = numbers[order], records[order]
         starts = np.flatnonzero(np.diff(numbers, prepend=-1))
         for start, end in zip(starts, np.append(starts[1:], len(numbers))):

@@ -6,8 +6,8 @@
 Chinese, Japanese, Thai, Lao, Burmese and Khmer have no spaces: when folded, each of their
 characters is a word. All is done in numpy, a block of text at a time:
 
-    hash of a word    mix(sum_i code[i] * BASE**i)      mod 2**64
-    hash of a n-gram  sum_i word[i] * STEP**(n-1-i)     mod 2**64
+    hash of a word     mix(sum_i (code[i] + 1) * BASE**i)  mod 2**64
+    hash of an n-gram  sum_i word[i] * STEP**(n-1-i)        mod 2**64
 
 The hashes are the same on any machine and in any process.
 """
@@ -21,7 +21,6 @@ import numpy as np
 BLOCK = 2**16  # characters looked at together; a longer word is cut
 PLANES = 2**18  # planes 0 to 3 of Unicode; above them there are no words
 BETWEEN, INSIDE, ALONE = 0, 1, 2  # words, a word, a word of its own
-FIRST = 1 << 21  # added to the first code of a word
 BASE = 0x9E3779B97F4A7C15  # odd, so that it has an inverse mod 2**64
 STEP = 0xD1342543DE82EF95
 WITHOUT_SPACES = (
@@ -138,8 +137,8 @@ def _hashes(codes, kinds):
     starts = np.flatnonzero(begins[inside])
     if not len(starts):
         return np.zeros(0, np.uint64), starts
-    letters = codes[inside].astype(np.uint64)
-    letters[starts] += np.uint64(FIRST)
+    # From 1 on, so that no character counts for nothing.
+    letters = codes[inside].astype(np.uint64) + np.uint64(1)
     powers, inverse = _powers()
     letters *= powers[: len(letters)]
     sums = np.add.reduceat(letters, starts)
