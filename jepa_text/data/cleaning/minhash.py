@@ -19,6 +19,8 @@ import numpy as np
 from jepa_text.data.cleaning import words
 
 NOTHING = np.uint32(2**32 - 1)  # in all places: a text without words
+# Those that meet are compared, which takes time; those that miss each other both stay.
+MEET, MISS = 0.1, 0.9
 TOGETHER = 2048  # hashes permuted together: what fits in a cache
 
 
@@ -70,11 +72,11 @@ def estimate(first, second):
 
 @functools.cache
 def bands(threshold, count):
-    """(bands, rows in each) for which texts that are less alike than the threshold meet,
-    and those that are more alike miss each other, in the fewest cases.
+    """(bands, rows in each) by which texts that are alike miss each other in few cases,
+    and those that are not alike meet in few.
 
-    The least of  integral_0^t p(s) ds + integral_t^1 (1 - p(s)) ds  with p(s) = 1 - (1 -
-    s**r)**b, over all b * r <= count.
+    With p(s) = 1 - (1 - s**r)**b and the threshold t, over all b * r <= count, the least
+    of  MEET * integral_0^t p(s) ds + MISS * integral_t^1 (1 - p(s)) ds.
     """
     # Exact for polynomials of degree `count`.
     at, weights = np.polynomial.legendre.leggauss(count // 2 + 1)
@@ -84,7 +86,8 @@ def bands(threshold, count):
         rows = np.arange(1, count // b + 1)[:, None]
         below = 1 - (1 - (threshold * at) ** rows) ** b
         above = (1 - (threshold + (1 - threshold) * at) ** rows) ** b
-        error = threshold * below @ weights + (1 - threshold) * above @ weights
+        error = MEET * threshold * below @ weights
+        error += MISS * (1 - threshold) * above @ weights
         lowest = int(np.argmin(error))
         best = min(best, (float(error[lowest]), b, lowest + 1))
     return best[1:]

@@ -104,6 +104,8 @@ class Pairs:
             apart = components.roots(self._parents, one)
             apart = apart != components.roots(self._parents, other)
             one, other = one[apart], other[apart]
+            if not len(one):
+                continue
             alike = minhash.estimate(self._of(one), self._of(other)) >= self._threshold
             components.unite(self._parents, one[alike], other[alike])
 

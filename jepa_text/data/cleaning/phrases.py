@@ -49,8 +49,9 @@ class Phrases:
 
     def find(self, text):
         """The number of the first set of which a phrase is in the text, or None."""
-        found = []
-        longest = max(self._tables, default=0)
+        if not self._tables:
+            return None
+        found, longest = [], max(self._tables)
         for hashes, new in words.carried(words.folded(text), longest):
             before = len(hashes) - new
             for n, table in self._tables.items():
