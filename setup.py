@@ -71,7 +71,7 @@ EXTRAS = {
     'eval': EVAL,
     'viz': VIZ,
     'wandb': ['wandb>=0.25,<1'],
-    'sp': ['sentencepiece>=0.2.1,<0.3'],
+    'tiktoken': ['tiktoken>=0.9,<1'],
     'kernels': ['tokamax>=0.0.12,<0.1'],
     'docs': DOCS,
     'stores': STORES,

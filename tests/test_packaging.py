@@ -94,7 +94,7 @@ def test_what_is_declared(package):
             'eval',
             'viz',
             'wandb',
-            'sp',
+            'tiktoken',
             'kernels',
             'docs',
             'stores',

@@ -111,6 +111,12 @@ def special(i, name):
     return {'id': i, 'content': name, **flags, 'special': True}
 
 
+def guarded(content):
+    """(the content of a tokenizer.json whose special tokens no text spells, lines)."""
+    content, names = _lowered(content)
+    return _with_cuts(content, names), _of_guard(names)
+
+
 def _of_guard(names):
     shown = ', '.join(names[:3]) + ', ...' * (len(names) > 3)
     return [f'text that spells {shown} stays text'] if names else []

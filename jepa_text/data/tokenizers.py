@@ -146,8 +146,8 @@ def read(path):
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f'{path} is not a tokenizer.json: it is not JSON in UTF-8 ({error}). '
-            'Give the file that the `tokenizers` library writes, whole, not a '
-            'sentencepiece model.'
+            'Give the file that the `tokenizers` library writes, whole; of a '
+            'SentencePiece or tiktoken file `jepa-text tokenizer` makes one.'
         ) from error
 
 

@@ -16,6 +16,7 @@ from jepa_text.config import resolve, schema
 from jepa_text.config.schema import field, section
 from jepa_text.data import (
     sampling,
+    tokenizer_formats,
     tokenizer_measures,
     tokenizer_roles,
     tokenizer_training,
@@ -26,7 +27,7 @@ from jepa_text.hf import files
 from jepa_text.report import tokenizer_pages
 
 FILE, REPORT, PAGE = 'tokenizer.json', 'report.json', 'report.html'
-HELD_OUT, TRAINED = 'held-out text', 'the text that it was trained on'
+FEW = 10_000  # bytes of held-out text say nothing
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,9 +68,10 @@ class Config:
     )
     tokenizer: str = field(
         '',
-        "one that exists: a tokenizer.json or its folder, or 'hf:NAME[@REVISION]'; '': "
-        'one is trained',
+        "one that exists: a tokenizer.json or its folder, 'hf:NAME[@REVISION]', a "
+        "SentencePiece .model, a .tiktoken file or 'tiktoken:NAME'; '': one is trained",
     )
+    pattern: str = field('', "a .tiktoken file's regular expression; '': by its name")
     train: Training = section(Training, 'where `tokenizer` is empty')
     sample: Sample = section(Sample, 'of the source, chosen by the hash of a text')
     compare: tuple[str, ...] = field((), 'others, measured on the same text')
@@ -87,7 +89,7 @@ def run(config, workdir):
     settings = json.loads(json.dumps(schema.as_dict(config)))
     report = _finished(folder, settings)
     if report is None:
-        others = {name: opened(name) for name in config.compare}
+        others = {name: opened(name, config.pattern) for name in config.compare}
         with atomic.folder(folder) as partial:
             report = _make(config, partial, folder, others) | {'settings': settings}
             text = json.dumps(report, indent=1, ensure_ascii=False) + '\n'
@@ -99,9 +101,9 @@ def run(config, workdir):
     return report
 
 
-def opened(name):
+def opened(name, pattern=''):
     """The Tokenizer of a name as the config has it, with the special tokens it has."""
-    content, _ = _read(name)
+    content, _ = _read(name, pattern)
     return tokenizers.parse(content, name, tokenizer_roles.ROLES)
 
 
@@ -132,7 +134,7 @@ def _finished(folder, settings):
 def _make(config, partial, folder, others):
     """Writes tokenizer.json, and returns what a report says."""
     if config.tokenizer:
-        content, said = _read(config.tokenizer)
+        content, said = _read(config.tokenizer, config.pattern)
         content, done = tokenizer_roles.completed(content, config.tokenizer)
         tokenizer, trained_on = tokenizers.parse(content, config.tokenizer), None
         said = [*said, *done]
@@ -144,14 +146,7 @@ def _make(config, partial, folder, others):
         )
         said = _of_training(tokenizer, trained_on, config.train)
     tokenizer.save(partial / FILE)
-    text, what = (
-        _sample(config, partial, 'heldout', config.sample.heldout_bytes),
-        HELD_OUT,
-    )
-    if not text.documents:
-        what = TRAINED
-        text = trained_on or _sample(config, partial, 'train', config.sample.bytes)
-        _check_sample(text, config)
+    text, what = _measured_on(config, partial, trained_on)
     measured = {folder.name: tokenizer, **others}
     return {
         'said': said,
@@ -166,6 +161,19 @@ def _make(config, partial, folder, others):
             for name, one in measured.items()
         },
     }
+
+
+def _measured_on(config, partial, trained_on):
+    """(the Sample that tokenizers are measured on, what it is)."""
+    heldout = _sample(config, partial, 'heldout', config.sample.heldout_bytes)
+    if heldout.bytes >= min(FEW, config.sample.heldout_bytes // 2):
+        return heldout, 'held-out text'
+    few = f'as {heldout.bytes:,} bytes are held out'
+    if trained_on is not None:
+        return trained_on, f'the text that it was trained on ({few})'
+    text = _sample(config, partial, 'train', config.sample.bytes)
+    _check_sample(text, config)
+    return text, f'text that is not held out ({few})'
 
 
 def _sample(config, partial, split, size):
@@ -204,13 +212,12 @@ def _of_training(tokenizer, sample, train):
     return said
 
 
-def _read(name):
-    """(content of a tokenizer.json, where it was found: lines) of a name."""
+def _read(name, pattern):
+    """(content of a tokenizer.json, what it was read from: lines) of a name."""
     if name == 'bundled':
         name = str(tokenizers.BUNDLED)
     if not name.startswith(paths.MODEL):
-        content, path = tokenizers.read(name)
-        return content, [f'read from {path}']
+        return tokenizer_formats.read(name, pattern)
     place = paths.local('The tokenizer', name, model=True).removeprefix(paths.MODEL)
     revision = None
     if not Path(place).is_dir():

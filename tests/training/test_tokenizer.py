@@ -1,6 +1,7 @@
 """`jepa-text tokenizer`: from a folder of text, or a tokenizer of others, to a file that
 `prepare` takes, and a report."""
 
+import base64
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import hub_server
 import pytest
+import sentencepiece_files
 import tokenizers as library
 
 from jepa_text import main
@@ -26,7 +28,7 @@ def texts(tmp_path):
     folder = tmp_path / 'texts'
     folder.mkdir()
     for name in ('one', 'two'):
-        lines = [f'{WORDS} {name} {n}' for n in range(60)]
+        lines = [f'{WORDS} {name} {n}' for n in range(1300)]
         (folder / f'{name}.txt').write_text('\n\n'.join(lines), encoding='utf-8')
     return folder
 
@@ -53,7 +55,7 @@ def test_a_folder_of_text_becomes_a_tokenizer(kind, texts, tmp_path, capsys):
         'tokenizer.json',
     ]
     assert said['measured_on']['what'] == 'held-out text'
-    assert said['trained_on']['documents'] + said['measured_on']['documents'] == 120
+    assert said['trained_on']['documents'] + said['measured_on']['documents'] == 2600
     ours, bundled = said['tokenizers'].values()
     assert ours['counts']['bytes'] == bundled['counts']['bytes']
     assert ours['counts']['words'] == 10 * said['measured_on']['documents']
@@ -104,7 +106,10 @@ def test_without_held_out_text_it_says_so(texts, tmp_path, capsys):
     (texts / 'two.txt').unlink()
     (texts / 'one.txt').write_text(WORDS)
     assert tokenize(tmp_path / 'out', f'bpe,400,{texts}') == 0
-    assert 'On the text that it was trained on: 1 documents' in capsys.readouterr().out
+    assert (
+        'On the text that it was trained on (as 0 bytes are held out): 1 doc'
+        in capsys.readouterr().out
+    )
 
 
 def foreign(path, special=('[UNK]', '[CLS]', '[SEP]')):
@@ -140,6 +145,39 @@ def test_one_that_exists_is_completed_and_measured(texts, tmp_path, capsys):
     assert 0 < unknown['share'] < 1
     counts = dict(unknown['characters'])
     assert counts[','] == report(out)['measured_on']['documents'] < counts['1']
+
+
+def test_a_sentencepiece_model_becomes_a_tokenizer(texts, tmp_path, capsys):
+    path, out = tmp_path / 'their.model', tmp_path / 'out'
+    names = [('<unk>', 2), ('<s>', 3), ('</s>', 3), ('<unused0>', 3)]
+    pieces = [(name, 0.0, kind) for name, kind in names]
+    pieces += [(text, -3.0, 1) for text in '▁thewals,;']
+    path.write_bytes(sentencepiece_files.model(pieces))
+    assert tokenize(out, str(texts), f'--config.tokenizer={path}') == 0
+    printed, made = capsys.readouterr().out, tokenizers.load(out)
+    assert 'SentencePiece, unigram, 14 pieces' in printed
+    assert 'pad: <pad> is the reserved token <unused0>, id 3' in printed
+    assert (made.bos_id, made.eos_id, made.pad_id, made.mask_id) == (1, 2, 3, 14)
+    assert not set(made.special_ids) & set(made.encode('the <mask> <pad> </s>')) - {0}
+    assert 'Unknown characters, the commonest of' in printed
+
+
+def test_ranks_become_a_tokenizer(texts, tmp_path, capsys):
+    path, out = tmp_path / 'cl100k_base.tiktoken', tmp_path / 'out'
+    tokens = [*(bytes([byte]) for byte in range(256)), b'th', b'the']
+    lines = [f'{base64.b64encode(t).decode()} {n}' for n, t in enumerate(tokens)]
+    path.write_text('\n'.join(lines))
+    assert tokenize(out, str(texts), f'--config.tokenizer={path}') == 0
+    assert 'tiktoken, cut as cl100k_base, 258 ranks' in capsys.readouterr().out
+    made = tokenizers.load(out)
+    assert made.encode('the').tolist() == [257] and made.vocab_size == 262
+    other = path.rename(tmp_path / 'mine.tiktoken')
+    assert tokenize(tmp_path / 'x', str(texts), f'--config.tokenizer={other}') != 0
+    said = capsys.readouterr().err
+    assert 'does not say by which regular expression' in said and 'cl100k_base' in said
+    words = [f'--config.tokenizer={other}', r'--config.pattern=\S+|\s+']
+    assert tokenize(tmp_path / 'x', str(texts), *words) == 0
+    assert tokenizers.load(tmp_path / 'x').decode([257, 32]) == 'the '
 
 
 def ask(address, cache, workdir, name, **more):
@@ -207,6 +245,8 @@ def test_faults_are_said_and_leave_nothing(texts, tmp_path, capsys):
     empty.mkdir()
     (empty / 'a.txt').write_text('\n \n')
     whole = foreign(tmp_path / 'theirs' / 'tokenizer.json').read_text()
+    no_model = tmp_path / 'no.model'
+    no_model.write_text(whole)
     cut.write_text(whole[: len(whole) // 2])
     cases = [
         ([f'bpe,400,{empty}'], 'The corpus has no text to make a tokenizer of'),
@@ -218,6 +258,9 @@ def test_faults_are_said_and_leave_nothing(texts, tmp_path, capsys):
         ([f'{texts}', '--config.train.vocab_size=0'], 'train.vocab_size=0'),
         ([f'{texts}', f'--config.tokenizer={cut}'], 'it is not JSON in UTF-8'),
         ([f'{texts}', '--config.tokenizer=none.json'], 'No tokenizer at none.json'),
+        ([f'{texts}', '--config.tokenizer=none.model'], 'No tokenizer at none.model'),
+        ([f'{texts}', '--config.tokenizer=x.tiktoken'], 'No tokenizer at x.tiktoken'),
+        ([f'{texts}', f'--config.tokenizer={no_model}'], 'is not a SentencePiece model'),
         ([f'{texts}', '--config.tokenizer=gs://a/b'], 'is an address'),
         ([f'{texts}', '--config.tokenizer=hf:gs://a'], 'is an address'),
         ([f'{texts}', "--config.compare=('none.json',)"], 'No tokenizer at none.json'),
