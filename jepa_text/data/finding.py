@@ -5,9 +5,7 @@ import dataclasses
 import os
 import pathlib
 import stat
-from collections.abc import Callable
 
-from jepa_text.data import reading
 from jepa_text.files import paths
 
 SHOWN = 5
@@ -37,31 +35,6 @@ class Found:
             more = ', ...' if len(names) > SHOWN else ''
             kinds.append(f'{len(names):,} {why} ({", ".join(names[:SHOWN])}{more})')
         return ', '.join(kinds)
-
-
-@dataclasses.dataclass(frozen=True)
-class Corpus:
-    """Documents of one split of some files, read anew whenever one iterates.
-
-    `read(file)` gives all of a file: dicts of text and whatever else it says.
-    """
-
-    found: Found
-    read: Callable
-    split: str
-    heldout_every: int
-
-    def __iter__(self):
-        for file in self.found.files:
-            for document in self.read(file):
-                if reading.in_split(document['text'], self.split, self.heldout_every):
-                    yield document
-
-
-def corpus(path, suffixes, read, split, heldout_every):
-    """The Corpus at a path; raises as `find` and `reading.check_split` do."""
-    reading.check_split(split, heldout_every)
-    return Corpus(find(path, suffixes), read, split, heldout_every)
 
 
 def find(path, suffixes):

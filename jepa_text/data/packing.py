@@ -52,10 +52,26 @@ class Packed:
         columns = (self.document[pieces], self.start[pieces], self.length[pieces])
         return [tuple(int(value) for value in piece) for piece in zip(*columns)]
 
+    def rows(self, numbers):
+        """(pieces of each of these rows, and of all: document, start, length), int64."""
+        first, count = self.splits[numbers], np.diff(self.splits)[numbers]
+        at = ranges(first, count)
+        return count, self.document[at], self.start[at], self.length[at]
+
     @property
     def tokens(self):
         """Tokens in all rows, padding not counted."""
         return int(self.length.sum())
+
+
+def ranges(starts, lengths):
+    """start, start + 1, ... of each, one after the other.
+
+    >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    before = np.cumsum(lengths) - lengths
+    return np.arange(lengths.sum()) + np.repeat(starts - before, lengths)
 
 
 def best_fit(lengths, row_length):

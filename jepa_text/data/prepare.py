@@ -1,23 +1,23 @@
 """Documents to rows on disk: tokenize, pack, shuffle, shard. Written whole or not at all.
 
-    source --tokenizer--> [bos] ids [eos] --packing--> rows --shuffled by seed--> shards
+    source --> units --tokenizer--> [bos] ids [eos] --packing--> rows --by seed--> shards
 
-A folder that has a manifest is finished. The tokens of one split are held in memory (2 or
-4 bytes each), of its text one document. The same input gives the same bytes.
+A folder that has a manifest is finished. Units are shared among processes, and each is
+done once: killed and called again, it goes on. The same input gives the same bytes,
+whoever made them and however often they were stopped.
 """
 
 import dataclasses
+import hashlib
 import json
 import os
 import pathlib
 
-import numpy as np
-
 from jepa_text.config import resolve, schema
 from jepa_text.data import packing as packings
-from jepa_text.data import rows, tokenizing
-from jepa_text.data import shards as shard_files
-from jepa_text.files import atomic, paths
+from jepa_text.data import processes, rows, shards, unit
+from jepa_text.files import partial as partial_files
+from jepa_text.files import paths
 
 MIN_ROW_LENGTH = 8
 
@@ -44,6 +44,9 @@ class Config:
     seed: int = schema.field(0, 'of the order of rows', minimum=0)
     add_bos: bool = schema.field(True, '<bos> before a document')
     add_eos: bool = schema.field(True, '<eos> after it')
+    workers: int = schema.field(
+        0, 'processes, on large corpora; 0: as many as there are cores', minimum=0
+    )
 
 
 def prepare(
@@ -58,6 +61,7 @@ def prepare(
     seed=Config.seed,
     add_bos=Config.add_bos,
     add_eos=Config.add_eos,
+    workers=Config.workers,
 ):
     """Writes `folder` and returns its manifest; a finished one is left as it is.
 
@@ -86,10 +90,11 @@ def prepare(
     if finished:
         return finished
     # Sources are looked up before anything is written: a wrong name costs nothing.
-    corpus = {s: resolve.build('data/sources', source, split=s) for s in splits}
+    corpora = unit.corpora(settings)
+    units = unit.units(corpora)
     try:
-        with atomic.folder(folder) as partial:
-            return _write(partial, corpus, tokenizer, settings)
+        with partial_files.filled(folder, {'settings': settings, 'units': units}) as here:
+            return _write(here, corpora, units, tokenizer, settings, workers)
     except OSError:
         # Another process may have been first.
         finished = _finished(folder, settings)
@@ -145,10 +150,26 @@ def _finished(folder, settings):
     return manifest
 
 
-def _write(partial, corpus, tokenizer, settings):
+def _write(partial, corpora, units, tokenizer, settings, workers):
     """Writes all shards, the tokenizer and the manifest into the partial folder."""
-    with shard_files.clear_disk_errors(partial):
-        tokenizer.save(partial / 'tokenizer.json')
+    with shards.clear_disk_errors(partial):
+        tokenizer.save(partial / processes.TOKENIZER)
+    done = partial_files.marked(partial)
+    left = [number for number in range(len(units)) if number not in done]
+    workers = min(workers or processes.cores(), len(left))
+    if workers > 1:
+        processes.run(partial, left, len(units), workers)
+    else:
+        for number in left:
+            unit.make(partial, corpora, units, number, tokenizer, settings)
+    with shards.clear_disk_errors(partial):
+        manifest = _manifest(partial, corpora, tokenizer, settings)
+        return rows.write_manifest(partial, manifest)
+
+
+def _manifest(partial, corpora, tokenizer, settings):
+    """What the parts say, together; ValueError for a split without text."""
+    parts = [made for _, made in sorted(partial_files.marked(partial).items())]
     manifest = {
         'format': rows.FORMAT,
         'settings': settings,
@@ -158,56 +179,45 @@ def _write(partial, corpus, tokenizer, settings):
         'dtype': rows.dtype_for(tokenizer.vocab_size, settings['row_length']),
         'row_length': settings['row_length'],
         'packing': settings['packing'],
-        'files': [rows.entry(partial / 'tokenizer.json')],
+        'files': [rows.entry(partial / processes.TOKENIZER)],
+        'left_out': _sum(part['left_out'] for part in parts),
         'splits': {},
     }
     # Of a corpus in files: how many were read, and what was left out.
-    if found := getattr(next(iter(corpus.values())), 'found', None):
+    if found := getattr(next(iter(corpora.values())), 'found', None):
         manifest['read'] = str(found)
-    for number, (split, documents) in enumerate(corpus.items()):
-        tokens, counts = tokenizing.tokenize(
-            documents, tokenizer, settings, manifest['dtype']
-        )
+    for split in settings['splits']:
+        counts = _together([part['splits'][split] for part in parts])
         if not counts['documents']:
+            partial_files.forget(partial)
             raise ValueError(
                 f'The corpus has no text in the split {split!r} (source '
                 f'{settings["source"]}). Give a source with at least one document that '
                 'is not blank; for small text or jsonl corpora lower heldout_every.'
             )
-        rng = np.random.default_rng([settings['seed'], number])
-        manifest['splits'][split] = counts | _write_split(
-            partial, split, tokens, manifest, rng
-        )
-    with shard_files.clear_disk_errors(partial):
-        return rows.write_manifest(partial, manifest)
+        places = counts['rows'] * settings['row_length']
+        manifest['splits'][split] = counts | {'efficiency': counts['tokens'] / places}
+    return manifest
 
 
-def _write_split(partial, split, tokens, manifest, rng):
-    """Packs the documents of a split and writes its shards; returns their counts."""
-    row_length, dtype = manifest['row_length'], manifest['dtype']
-    pack = packings.PACKINGS[manifest['packing']]
-    packed = pack([len(document) for document in tokens], row_length)
-    # Full rows come first out of the packing: shuffled, so every shard is alike and the
-    # first n rows are a fair sample.
-    order = rng.permutation(len(packed))
-    shards = np.array_split(order, min(manifest['settings']['shards'], len(order)))
-    values = len(packed) * row_length + len(packed.length)
-    # A record costs about 100 bytes beside its values, a file 64 KiB blocks.
-    needed = values * np.dtype(dtype).itemsize + 100 * len(packed) + 2**18 * len(shards)
-    shard_files.check_free_space(partial, needed)
-
-    def record(row):
-        pieces = [tokens[d][start : start + n] for d, start, n in packed[row]]
-        return rows.to_record(pieces, row_length, manifest['pad_id'], dtype)
-
-    entries = []
-    for number, row_numbers in enumerate(shards):
-        path = partial / rows.shard_name(split, number, len(shards))
-        shard_files.write_shard(path, map(record, row_numbers))
-        entries.append(rows.entry(path) | {'rows': len(row_numbers)})
+def _together(counts):
+    """The counts of a split in all units."""
+    digests = [one['text_sha256'] for one in counts]
+    longest = max(len(one['lengths']) for one in counts)
+    lengths = [one['lengths'] + [0] * (longest - len(one['lengths'])) for one in counts]
     return {
-        'tokens': packed.tokens,
-        'rows': len(packed),
-        'efficiency': packed.tokens / (len(packed) * row_length),
-        'files': entries,
+        **{key: sum(one[key] for one in counts) for key in unit.COUNTED},
+        'lengths': [sum(column) for column in zip(*lengths)],
+        'text_sha256': digests[0]
+        if len(digests) == 1
+        else hashlib.sha256(''.join(digests).encode()).hexdigest(),
+        'files': [file for one in counts for file in one['files']],
     }
+
+
+def _sum(counts):
+    total = {}
+    for one in counts:
+        for key, value in one.items():
+            total[key] = total.get(key, 0) + value
+    return total

@@ -1,7 +1,7 @@
 """Files of text to lines, strictly; and which documents are held out.
 
-What several sources share: gzip, UTF-8 with the place of a bad byte, and
-one rule for the held-out split:
+What several sources share: gzip and zstandard, UTF-8 with the place of a bad byte, pieces
+of a large file, and one rule for the held-out split:
 
     a document is held out  <=>  sha256(its text) mod heldout_every == 0
 
@@ -9,13 +9,20 @@ It looks at nothing but the text. So a corpus that grows or is sorted anew keeps
 split, and two copies of a document never end up on both sides.
 """
 
+import contextlib
 import gzip
 import hashlib
+import io
 import json
+import os
+import types
 import zlib
 
 SPLITS = ('train', 'heldout')
 CHUNK = 2**20  # characters: a long text is not copied as a whole
+LONGEST = 2**28  # bytes of a line
+PACKED = ('.gz', '.zst')
+ENDS = ('', *PACKED)
 
 
 def check_split(split, heldout_every):
@@ -32,68 +39,128 @@ def check_split(split, heldout_every):
 
 def in_split(text, split, heldout_every):
     """Does a document of this text belong to the split?"""
+    return split_of(text, heldout_every) == split
+
+
+def split_of(text, heldout_every):
+    """'heldout' of about one text in that many, 'train' of the others."""
     digest = hashlib.sha256()
     for start in range(0, len(text), CHUNK):
         digest.update(text[start : start + CHUNK].encode('utf-8'))
     is_heldout = int.from_bytes(digest.digest()[:8], 'little') % heldout_every == 0
-    return is_heldout == (split == 'heldout')
+    return 'heldout' if is_heldout else 'train'
 
 
-def lines(path):
-    """The lines of a UTF-8 file (.gz or plain) as (number from 1, text without its end).
+def lines(path, start=0, stop=None):
+    """The lines of a UTF-8 file (.gz, .zst or plain) as (number from 1, text without its
+    end); of a plain one those that begin at the bytes from `start` to `stop`.
 
     A byte order mark at the beginning is dropped, \\r\\n counts as \\n. Raises ValueError
-    with the byte offset of what is not UTF-8, and for a damaged gzip file.
+    with the byte offset of what is not UTF-8, for a damaged file, and for a line of more
+    than LONGEST bytes.
     """
-    opener = gzip.open if _is_packed(path) else open
-    offset = 0
-    with opener(path, 'rb') as file:
+    path, offset = os.fspath(path), start
+    with _opened(path) as file:
+        if start:
+            file.seek(start)
         for number, data in enumerate(_raw_lines(file, path), 1):
+            if stop is not None and offset >= stop:
+                return
             line = data
-            if number == 1:
+            if offset == 0:
                 line = line.removeprefix(b'\xef\xbb\xbf')
             try:
                 text = line.decode('utf-8')
             except UnicodeDecodeError as error:
                 at = offset + len(data) - len(line) + error.start
-                raise ValueError(
-                    _not_utf8(path, number, at, line[error.start])
-                ) from error
+                where = f'{number}{_after(start)}'
+                raise ValueError(_not_utf8(path, where, at, line[error.start])) from error
             offset += len(data)
             yield number, text.removesuffix('\n').removesuffix('\r')
 
 
-def _is_packed(path):
-    return path.name.lower().endswith('.gz')
+def line_starts(path, size, blank=False):
+    """Offsets, about `size` bytes apart, at which lines of a plain file begin; with
+    `blank` only such as follow a blank line."""
+    with open(path, 'rb') as file:
+        total, at = os.path.getsize(path), size
+        while at < total:
+            # The rest of the line that the byte before is in.
+            file.seek(at - 1)
+            file.readline(LONGEST)
+            while blank and file.readline(LONGEST).strip():
+                pass
+            if (at := file.tell()) < total:
+                yield at
+            at += size
+
+
+def is_packed(path):
+    """Is it gzip or zstandard, which is read from the beginning alone?"""
+    return os.fspath(path).lower().endswith(PACKED)
+
+
+def _after(start):
+    """Where lines are counted from, of a piece."""
+    return f' after byte {start:,}' if start else ''
+
+
+def _opened(path):
+    if path.lower().endswith('.gz'):
+        return gzip.open(path, 'rb')
+    if path.lower().endswith('.zst'):
+        return _unpacked_zstandard(path)
+    return open(path, 'rb')
+
+
+@contextlib.contextmanager
+def _unpacked_zstandard(path):
+    import pyarrow
+
+    with (
+        pyarrow.OSFile(path) as file,
+        pyarrow.CompressedInputStream(file, 'zstd') as stream,
+    ):
+        yield io.BufferedReader(stream, CHUNK)
 
 
 def _raw_lines(file, path):
     try:
-        yield from file
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        while line := file.readline(LONGEST + 1):
+            if len(line) > LONGEST:
+                raise ValueError(
+                    f'{path} has a line of more than {LONGEST:,} bytes, that begins with '
+                    f'{line[:60]!r}. Split it into documents.'
+                )
+            yield line
+    except (gzip.BadGzipFile, EOFError, zlib.error, OSError) as error:
+        # The system's own errors have a number; Arrow says OSError of bad bytes, too.
+        if getattr(error, 'errno', None) is not None:
+            raise
+        kind, test = ('zstandard', 'zstd') if path.endswith('.zst') else ('gzip', 'gzip')
         raise ValueError(
-            f'{path} is a damaged or cut gzip file ({error}). Copy or download it again; '
-            '`gzip -t` tests it.'
+            f'{path} is a damaged or cut {kind} file ({error}). Copy or download it '
+            f'again; `{test} -t` tests it.'
         ) from error
 
 
 def _not_utf8(path, number, offset, byte):
-    unpacked = ' of the unpacked text' if _is_packed(path) else ''
+    unpacked = ' of the unpacked text' if is_packed(path) else ''
     return (
         f'{path} is not UTF-8: byte 0x{byte:02x} at byte offset {offset}{unpacked}, line '
         f'{number}. Convert it first, for example `iconv -f WINDOWS-1252 -t UTF-8 '
-        f'{path.name} > utf8.txt`.'
+        f'{os.path.basename(path)} > utf8.txt`.'
     )
 
 
-def objects(path):
-    """('FILE, line N', dict) of every line of JSON that is not blank.
+def objects(path, start=0, stop=None):
+    """('FILE, line N', dict) of every line of JSON that is not blank, of `lines`.
 
     Raises ValueError for a line that holds anything but an object.
     """
-    for number, line in lines(path):
+    for number, line in lines(path, start, stop):
         if line.strip():
-            where = f'{path}, line {number}'
+            where = f'{path}, line {number}{_after(start)}'
             yield where, _object(line, where)
 
 
@@ -116,31 +183,57 @@ def _object(line, where):
 def parquet_rows(path, wanted=None):
     """The rows of a Parquet file as dicts, a few at a time; of `wanted` columns only.
 
+    Raises as `numbered_rows` does.
+    """
+    return (row for _, row in numbered_rows(path, wanted))
+
+
+def numbered_rows(path, wanted=None, start=0, stop=None):
+    """(number from 1, row) of the row groups from `start` to `stop` of a Parquet file.
+
     Raises ValueError, with the file, for what is not Parquet, is damaged (seen where
     pages are compressed or have checksums), or has no such column.
     """
-    import pyarrow
     from pyarrow import parquet
 
-    number = 0
-    try:
+    with _damage_told(path) as read:
         opened = parquet.ParquetFile(path, page_checksum_verification=True)
         known = opened.schema_arrow.names
         for name in wanted or ():
             if name not in known:
                 raise ValueError(_no_column(path, name, known))
-        for batch in opened.iter_batches(CHUNK // 1024, columns=wanted):
+        groups = range(opened.num_row_groups)
+        read.rows += sum(opened.metadata.row_group(i).num_rows for i in groups[:start])
+        given = dict(columns=wanted, row_groups=list(groups[start:stop]))
+        for batch in opened.iter_batches(CHUNK // 1024, **given):
             for row in batch.to_pylist():
-                number += 1
-                yield row
+                read.rows += 1
+                yield read.rows, row
+
+
+def group_sizes(path):
+    """Bytes, unpacked, of each row group of a Parquet file."""
+    from pyarrow import parquet
+
+    with _damage_told(path):
+        said = parquet.read_metadata(path)
+        return [said.row_group(i).total_byte_size for i in range(said.num_row_groups)]
+
+
+@contextlib.contextmanager
+def _damage_told(path):
+    import pyarrow
+
+    read = types.SimpleNamespace(rows=0)
+    try:
+        yield read
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         # The system's own errors have a number; Arrow says OSError of bad bytes, too.
         if getattr(error, 'errno', None) is not None:
             raise
         raise ValueError(
-            f'{path} is not a Parquet file, or damaged after row {number:,}: '
-            f'{str(error).rstrip(".")}. '
-            'Copy or download it again.'
+            f'{path} is not a Parquet file, or damaged after row {read.rows:,}: '
+            f'{str(error).rstrip(".")}. Copy or download it again.'
         ) from error
 
 

@@ -18,10 +18,12 @@ import pathlib
 
 import numpy as np
 
+from jepa_text.data import packing
 from jepa_text.files import atomic, checksums, paths
 
 FORMAT = 1
 MANIFEST = 'manifest.json'
+CHUNK = 2**22  # tokens that are laid out at once
 REMEDY = 'Delete the folder and run `jepa-text prepare` again, or copy it anew.'
 
 
@@ -30,15 +32,24 @@ def dtype_for(vocab_size, row_length):
     return '<u2' if max(vocab_size, row_length) < 65536 else '<u4'
 
 
-def to_record(pieces, row_length, pad_id, dtype):
-    """The bytes of a row made of token arrays."""
-    record = np.full(row_length + len(pieces), pad_id, dtype)
-    at = 0
-    for number, piece in enumerate(pieces):
-        record[at : at + len(piece)] = piece
-        record[row_length + number] = len(piece)
-        at += len(piece)
-    return record.tobytes()
+def records(ids, starts, packed, order, pad_id, row_length):
+    """The records of rows `order` of a packing.Packed; document d begins at
+    ids[starts[d]]."""
+    step = max(1, CHUNK // row_length)
+    for begin in range(0, len(order), step):
+        count, document, start, length = packed.rows(order[begin : begin + step])
+        ends = np.cumsum(length)
+        row = np.repeat(np.arange(len(count)), count)
+        # Where in its row a piece begins: tokens before it, without those of other rows.
+        before = ends - length
+        first = before[np.cumsum(count) - count]
+        place = row * row_length + before - first[row]
+        tokens = np.full(len(count) * row_length, pad_id, ids.dtype)
+        source = packing.ranges(starts[document] + start, length)
+        tokens[packing.ranges(place, length)] = ids[source]
+        lengths = np.split(length.astype(ids.dtype), np.cumsum(count)[:-1])
+        for tokens_L, lengths_P in zip(tokens.reshape(-1, row_length), lengths):
+            yield tokens_L.tobytes() + lengths_P.tobytes()
 
 
 def from_record(record, row_length, dtype, vocab_size=None):

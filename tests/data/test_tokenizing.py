@@ -198,22 +198,15 @@ def test_what_cannot_be_cut_is_refused_before_memory_ends(small):
     assert list(tokenizing.pieces('x' * 400, tokenizer)) == ['x' * 400]
 
 
-def settings_of(**changed):
-    return {'add_bos': True, 'add_eos': True} | changed
-
-
 def test_documents_are_tokenized_as_if_they_were_short(small, monkeypatch):
     tokenizer = tokenizer_of('bundled')
-    texts = ['the sea. ' * 50, ' \n', '', 'a whale', 'of 1851, ' * 80]
+    texts = ['the sea. ' * 50, 'a whale', 'of 1851, ' * 80, 'x']
     documents = [{'text': text} for text in texts]
-    cut, counts = tokenizing.tokenize(documents, tokenizer, settings_of(), '<u2')
-    monkeypatch.undo()
-    whole, same = tokenizing.tokenize(documents, tokenizer, settings_of(), '<u2')
-    assert counts == same and counts['documents'] == 3 == len(cut)
-    assert counts['bytes'] == sum(len(text) for text in texts if text.strip())
-    for one, other in zip(cut, whole):
-        np.testing.assert_array_equal(one, other)
-        assert one[0] == tokenizer.bos_id and one[-1] == tokenizer.eos_id
+    monkeypatch.setattr(tokenizing, 'BATCH', 100)
+    found = list(tokenizing.encoded(iter(documents), tokenizer))
+    assert [document for document, _ in found] == documents
+    for text, (_, ids) in zip(texts, found):
+        np.testing.assert_array_equal(ids, tokenizer.encode(text))
 
 
 def test_no_call_encodes_more_than_a_batch(monkeypatch):
@@ -230,7 +223,7 @@ def test_no_call_encodes_more_than_a_batch(monkeypatch):
 
     monkeypatch.setattr(tokenizers.Tokenizer, 'encode_many', encode_many)
     long = {'text': 'the whale and the sea ' * 200_000}
-    tokenizing.tokenize([long] * 2, tokenizer, settings_of(), '<u2')
+    assert len(list(tokenizing.encoded([long] * 2, tokenizer))) == 2
     assert max(seen) <= tokenizing.BATCH + tokenizing.PIECE + 2 * tokenizing.AROUND
     assert sum(seen) >= 2 * len(long['text'])
 

@@ -1,4 +1,4 @@
-"""JSON lines: a .jsonl or .jsonl.gz file, or a folder of such files, in UTF-8.
+"""JSON lines: .jsonl files, also .gz and .zst, one or a folder of them, in UTF-8.
 
     config.prepare.source = dict(name='jsonl', path='corpus.jsonl.gz', field='text')
 
@@ -7,9 +7,9 @@ One line is one document; what it says besides the text (author, year, label) is
 
 import functools
 
-from jepa_text.data import finding, reading
+from jepa_text.data import corpus, reading
 
-SUFFIXES = ('.jsonl', '.jsonl.gz', '.ndjson', '.ndjson.gz')
+SUFFIXES = tuple(f'.{kind}{end}' for kind in ('jsonl', 'ndjson') for end in reading.ENDS)
 
 
 def make(split, path, field='text', heldout_every=100):
@@ -20,11 +20,12 @@ def make(split, path, field='text', heldout_every=100):
     with file and line for what is not JSON, not an object, or has no text in `field`.
     """
     read = functools.partial(_documents, field=field)
-    return finding.corpus(path, SUFFIXES, read, split, heldout_every)
+    cut = corpus.cut_lines
+    return corpus.of_files(path, SUFFIXES, read, split, heldout_every, cut)
 
 
-def _documents(file, field):
-    for where, document in reading.objects(file):
+def _documents(piece, field):
+    for where, document in reading.objects(*piece):
         yield document | {'text': _text(document, field, where)}
 
 

@@ -7,7 +7,7 @@ One row is one document; what its other columns say is kept.
 
 import functools
 
-from jepa_text.data import finding, reading
+from jepa_text.data import corpus, reading
 
 SUFFIXES = ('.parquet',)
 
@@ -21,14 +21,16 @@ def make(split, path, field='text', columns=(), heldout_every=100):
     the file for what is not Parquet, has no such column, or a row without text.
     """
     read = functools.partial(_documents, field=field, columns=columns)
-    return finding.corpus(path, SUFFIXES, read, split, heldout_every)
+    cut = corpus.cut_groups
+    return corpus.of_files(path, SUFFIXES, read, split, heldout_every, cut)
 
 
-def _documents(file, field, columns):
-    for number, row in enumerate(reading.parquet_rows(file, [field, *columns]), 1):
+def _documents(piece, field, columns):
+    rows = reading.numbered_rows(piece.file, [field, *columns], *piece[1:])
+    for number, row in rows:
         if not isinstance(row[field], str):
             raise ValueError(
-                f'{file}, row {number}: the column {field!r} is '
+                f'{piece.file}, row {number:,}: the column {field!r} is '
                 f'{type(row[field]).__name__}, not a string. Remove the row, or name the '
                 'column that holds the text.'
             )

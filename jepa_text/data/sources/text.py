@@ -1,14 +1,15 @@
-"""Plain text: a .txt or .txt.gz file, or a folder of such files, in UTF-8.
+"""Plain text: .txt files, also .gz and .zst, one or a folder of them, in UTF-8.
 
 config.prepare.source = dict(name='text', path='books/', documents='file')
 """
 
 import functools
 import itertools
+import os
 
-from jepa_text.data import finding, reading
+from jepa_text.data import corpus, reading
 
-SUFFIXES = ('.txt', '.txt.gz')
+SUFFIXES = tuple(f'.txt{end}' for end in reading.ENDS)
 DOCUMENTS = ('blank_line', 'file')
 
 
@@ -25,17 +26,24 @@ def make(split, path, documents='blank_line', heldout_every=100):
             f'text: documents={documents!r} is not one of {DOCUMENTS}: blank lines lie '
             'between documents, or every file is one.'
         )
-    read = functools.partial(_documents, whole=documents == 'file')
-    return finding.corpus(path, SUFFIXES, read, split, heldout_every)
-
-
-def _documents(file, whole):
-    """Blocks of lines; a whole file without the blank lines around it is one, too."""
-    lines = (line for _, line in reading.lines(file))
-    if whole:
-        texts = ['\n'.join(lines).strip()]
+    if documents == 'file':
+        read, cut = _file, corpus.whole
     else:
-        blocks = itertools.groupby(lines, key=lambda line: bool(line.strip()))
-        texts = ('\n'.join(block) for has_text, block in blocks if has_text)
-    for text in filter(None, texts):
-        yield {'text': text, 'title': file.name}
+        read, cut = _blocks, functools.partial(corpus.cut_lines, blank=True)
+    return corpus.of_files(path, SUFFIXES, read, split, heldout_every, cut)
+
+
+def _file(piece):
+    """A whole file, without the blank lines around it."""
+    text = '\n'.join(line for _, line in reading.lines(*piece)).strip()
+    return [_document(text, piece)] if text else []
+
+
+def _blocks(piece):
+    lines = (line for _, line in reading.lines(*piece))
+    blocks = itertools.groupby(lines, key=lambda line: bool(line.strip()))
+    return (_document('\n'.join(block), piece) for has_text, block in blocks if has_text)
+
+
+def _document(text, piece):
+    return {'text': text, 'title': os.path.basename(piece.file)}
