@@ -1,3 +1,4 @@
+import hashlib
 import math
 import tracemalloc
 from pathlib import Path
@@ -302,6 +303,19 @@ def test_hashes_that_are_equal_in_half_are_not_equal(tmp_path):
     documents.tofile(tmp_path / '000000.documents')
     assert duplicates.decide(tmp_path, [0], COPIES).exact == 1
     assert duplicates.left_out(tmp_path, 0, COPIES) == {20: 'exact duplicate'}
+
+
+def test_the_hash_is_that_of_the_whole_text(tmp_path, monkeypatch):
+    text = 'é\ud800' * 10 + 'abc'
+    monkeypatch.setattr(fingerprints, 'CHUNK', 4)
+    with fingerprints.Writer(tmp_path, 0, COPIES) as writer:
+        writer.add(3, text)
+    (found,) = fingerprints.Part(tmp_path, 0, COPIES).documents
+    whole = hashlib.blake2b(
+        text.encode('utf-8', 'surrogatepass'), digest_size=16
+    ).digest()
+    halves = int.from_bytes(whole[:8], 'big'), int.from_bytes(whole[8:], 'big')
+    assert tuple(found) == (3, *halves)
 
 
 def test_ranks_are_those_of_the_hashes(tmp_path):

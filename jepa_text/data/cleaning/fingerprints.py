@@ -21,6 +21,7 @@ from jepa_text.data.cleaning import minhash
 DOCUMENT = np.dtype([('number', '<i8'), ('high', '<u8'), ('low', '<u8')])
 SIGNATURE = np.dtype('<u4')
 BUFFERED = 1024  # documents
+CHUNK = 2**20  # characters: a long text is not copied as a whole
 
 
 class Writer:
@@ -54,10 +55,7 @@ class Writer:
                 'part must ascend.'
             )
         self._last = number
-        data = text.encode('utf-8', 'surrogatepass')
-        digest = hashlib.blake2b(data, digest_size=16).digest()
-        high, low = (int.from_bytes(half, 'big') for half in (digest[:8], digest[8:]))
-        self._documents.append((number, high, low))
+        self._documents.append((number, *_halves(text)))
         if 'signatures' in self._files:
             found = minhash.of_text(text, self._config.ngram, self._config.permutations)
             self._signatures.append(found)
@@ -127,6 +125,15 @@ def parts(folder, config):
 def is_complete(folder, part):
     """Has this part written its fingerprints?"""
     return _file(folder, part, 'documents').exists()
+
+
+def _halves(text):
+    """The two halves of the hash of 128 bits of a text."""
+    digest = hashlib.blake2b(digest_size=16)
+    for start in range(0, len(text), CHUNK):
+        digest.update(text[start : start + CHUNK].encode('utf-8', 'surrogatepass'))
+    found = digest.digest()
+    return int.from_bytes(found[:8], 'big'), int.from_bytes(found[8:], 'big')
 
 
 def _file(folder, part, end):

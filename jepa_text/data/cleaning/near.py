@@ -63,11 +63,16 @@ def _meet(found, number, room, pairs):
     lowest = np.empty(0, ENTRY)
     for entries in found.read(number, room):
         lowest = _lowest(np.concatenate([lowest, entries]))
+    keys, starts, counts = np.unique(lowest['key'], return_index=True, return_counts=True)
+    shared = counts > 1
+    keys, starts, counts = keys[shared], starts[shared], counts[shared]
+    if not len(keys):
+        return
     for entries in found.read(number, room):
-        start = np.searchsorted(lowest['key'], entries['key'])
-        count = np.searchsorted(lowest['key'], entries['key'], 'right') - start
-        shared = count > 1
-        start, count, ids = start[shared], count[shared], entries['id'][shared]
+        group = np.minimum(np.searchsorted(keys, entries['key']), len(keys) - 1)
+        mine = keys[group] == entries['key']
+        start, count = starts[group[mine]], counts[group[mine]]
+        ids = entries['id'][mine]
         for turn in range(COMPARED):
             more = count > turn
             start, count, ids = start[more], count[more], ids[more]
