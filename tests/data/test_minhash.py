@@ -85,6 +85,28 @@ def test_blocks_change_no_signature(text, monkeypatch):
     np.testing.assert_array_equal(minhash.of_text(text, 5, 16), expected)
 
 
+WORDS = ['a', 'b', 'c', 'dd', '日', '. ', '-', '\n', 'é']
+
+
+@hypothesis_settings(max_examples=150, deadline=None)
+@given(
+    texts=st.lists(
+        st.lists(st.sampled_from(WORDS), max_size=14).map(' '.join), max_size=12
+    ),
+    ngram=st.integers(1, 6),
+    short=st.integers(0, 30),
+    together=st.integers(1, 12),
+)
+def test_texts_done_together_are_those_done_alone(texts, ngram, short, together):
+    alone = [minhash.of_text(text, ngram, 8) for text in texts]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(minhash, 'SHORT', short)
+        patch.setattr(minhash, 'TOGETHER', together)
+        found = minhash.of_texts(texts, ngram, 8)
+    assert found.shape == (len(texts), 8)
+    np.testing.assert_array_equal(found, np.array(alone, np.uint32).reshape(-1, 8))
+
+
 def meet(similarity, bands, rows):
     return 1 - (1 - similarity**rows) ** bands
 

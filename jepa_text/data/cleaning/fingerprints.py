@@ -43,7 +43,7 @@ class Writer:
 
     def __enter__(self):
         self._files = {end: path.open('wb') for end, path in self._partial.items()}
-        self._documents, self._signatures = [], []
+        self._documents, self._texts, self._characters = [], [], 0
         return self
 
     def add(self, number, text):
@@ -57,19 +57,20 @@ class Writer:
         self._last = number
         self._documents.append((number, *_halves(text)))
         if 'signatures' in self._files:
-            found = minhash.of_text(text, self._config.ngram, self._config.permutations)
-            self._signatures.append(found)
-        if len(self._documents) >= BUFFERED:
+            self._texts.append(text)
+            self._characters += len(text)
+        if len(self._documents) >= BUFFERED or self._characters >= CHUNK:
             self._flush()
 
     def _flush(self):
         if self._documents:
             documents = np.array(self._documents, DOCUMENT)
             self._files['documents'].write(documents.tobytes())
-            if self._signatures:
-                rows = np.stack(self._signatures).astype(SIGNATURE)
-                self._files['signatures'].write(rows.tobytes())
-        self._documents, self._signatures = [], []
+            if self._texts:
+                config = self._config
+                found = minhash.of_texts(self._texts, config.ngram, config.permutations)
+                self._files['signatures'].write(found.astype(SIGNATURE).tobytes())
+        self._documents, self._texts, self._characters = [], [], 0
 
     def __exit__(self, kind, *_):
         try:

@@ -18,6 +18,7 @@ import numpy as np
 
 from jepa_text.data.cleaning import words
 
+SHORT = words.BLOCK // 8  # characters of a text that is done with others
 NOTHING = np.uint32(2**32 - 1)  # in all places: a text without words
 # Those that meet are compared, which takes time; those that miss each other both stay.
 MEET, MISS = 0.1, 0.9
@@ -63,6 +64,62 @@ def of_text(text, ngram, count):
             before = size
         np.minimum(found, signature(grams, factors, summands), out=found)
     return found
+
+
+def of_texts(texts, ngram, count):
+    """uint32 [T, count]: what `of_text` says of each; short ones are done together."""
+    found = np.full((len(texts), count), NOTHING)
+    short, characters = [], 0
+    for number, text in enumerate(texts):
+        if len(text) > SHORT:
+            found[number] = of_text(text, ngram, count)
+            continue
+        if characters + len(text) > 4 * SHORT:
+            found[short] = _together([texts[n] for n in short], ngram, count)
+            short, characters = [], 0
+        short.append(number)
+        characters += len(text)
+    if short:
+        found[short] = _together([texts[n] for n in short], ngram, count)
+    return found
+
+
+def _together(texts, ngram, count):
+    """uint32 [T, count] of short texts."""
+    factors, summands = permutations(count)
+    hashes, sizes = words.folded_together(texts)
+    found = np.full((len(texts), count), NOTHING)
+    grams, counts = _shingles(hashes, sizes, ngram)
+    grams = _mix(words.mix(grams).astype(np.uint32))
+    some = np.flatnonzero(counts)
+    ends = np.cumsum(counts[some])
+    first = 0
+    while first < len(some):
+        begin = ends[first] - counts[some[first]]
+        last = max(int(np.searchsorted(ends, begin + TOGETHER)), first + 1)
+        permuted = factors[:, None] * grams[begin : ends[last - 1]]
+        permuted += summands[:, None]
+        starts = ends[first:last] - counts[some[first:last]] - begin
+        found[some[first:last]] = np.minimum.reduceat(permuted, starts, axis=1).T
+        first = last
+    return found
+
+
+def _shingles(hashes, sizes, ngram):
+    """(uint64 [S], int64 [T]): the n-grams of texts of `sizes` [T] words, or of a shorter
+    one its whole, one after the other, and how many each has."""
+    starts = np.cumsum(sizes) - sizes
+    left = np.repeat(starts + sizes, sizes) - np.arange(len(hashes))
+    is_first = np.zeros(len(hashes), bool)
+    is_first[starts[sizes > 0]] = True
+    grams = found = hashes.copy()
+    for n in range(2, ngram + 1):
+        found = words.longer(found, hashes, n)
+        # Of a shorter text, what its words have made so far stays.
+        reach = left[: len(found)] >= n
+        grams[: len(found)][reach] = found[reach]
+    counts = np.where(sizes > 0, np.maximum(sizes - ngram + 1, 1), 0)
+    return grams[(left >= ngram) | is_first], counts
 
 
 def estimate(first, second):

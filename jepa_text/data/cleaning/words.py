@@ -56,6 +56,17 @@ def folded(text):
         yield _hashes(codes_of[codes], kinds[codes])[0]
 
 
+def folded_together(texts):
+    """(uint64 [W], int64 [T]): the hashes of `folded` of some short texts, one after the
+    other, and how many words each has."""
+    kinds, codes_of, _ = _folding()
+    codes = _codes('\n'.join(texts))
+    begins = _begins(kinds[codes])
+    ends = np.cumsum([len(text) + 1 for text in texts])
+    counts = np.diff(np.searchsorted(np.flatnonzero(begins), ends), prepend=0)
+    return _hashes(codes_of[codes], kinds[codes])[0], counts
+
+
 def spaced(text):
     """The Words of a text, set apart by whitespace; one block, so the text is short."""
     kinds = _spacing()
@@ -131,10 +142,7 @@ def _hashes(codes, kinds):
     """(uint64 [W], int64 [W]): the hash of each word, and where it begins in the codes
     that are within words."""
     inside = kinds > 0
-    begins = kinds == INSIDE
-    begins[1:] &= kinds[:-1] != INSIDE
-    begins |= kinds == ALONE
-    starts = np.flatnonzero(begins[inside])
+    starts = np.flatnonzero(_begins(kinds)[inside])
     if not len(starts):
         return np.zeros(0, np.uint64), starts
     # From 1 on, so that no character counts for nothing.
@@ -144,6 +152,14 @@ def _hashes(codes, kinds):
     sums = np.add.reduceat(letters, starts)
     sums *= inverse[starts]
     return mix(sums), starts
+
+
+def _begins(kinds):
+    """bool, where a word begins."""
+    begins = kinds == INSIDE
+    begins[1:] &= kinds[:-1] != INSIDE
+    begins |= kinds == ALONE
+    return begins
 
 
 @functools.cache
