@@ -19,6 +19,9 @@ from typing import Any
 
 import numpy as np
 
+# The key of a batch that says, of several parts, which one a row is of: bool [B, parts].
+PART = 'data_part'
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Part:

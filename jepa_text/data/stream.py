@@ -22,8 +22,7 @@ import sys
 import grain
 import numpy as np
 
-# The key of a batch that says, of several parts, which one a row is of: bool [B, parts].
-PART = 'data_part'
+from jepa_text.data.mixture import PART
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,9 +77,9 @@ def batches(
     """Endless batches of this process from step `start` on: dicts of [B / P, ...].
 
     `corrupt(row, rng, step)` gets a generator of (seed, row of the run), and the
-    step whose batch the row is in. A batch of several parts says which a row is of
-    (`PART`). Close the iterator when done. Raises ValueError for a batch size that the
-    processes cannot share evenly.
+    step whose batch the row is in. A batch of several parts says which a row is of, under
+    mixture.PART. Close the iterator when done. Raises ValueError for a batch size that
+    the processes cannot share evenly.
     """
     local = _local_batch_size(batch_size, process_index, process_count)
     if start < 0 or seed < 0:

@@ -17,6 +17,7 @@ import numpy as np
 
 from jepa_text import losses
 from jepa_text.config import ranges
+from jepa_text.data.mixture import PART
 from jepa_text.models.heads import lm_head, lm_head_loss
 
 Row = dict[str, np.ndarray]
@@ -58,7 +59,8 @@ class Objective:
                         the network reads and predicts added: numpy, fixed shapes. `rng`
                         belongs to the row, `step` counts from the start of the phase
       counts(batch)     {name: how many positions count}, integer scalars; `tokens`, how
-                        many tokens are predicted, is among them
+                        many tokens are predicted, is among them; and of a mixture of
+                        rows `of_parts`, those of each part
       loss(params, view)  (loss, metrics, seen): the loss, a float32 scalar, and
                         {name: float32 scalar} to write, both shares; and a tree of
                         arrays for `remember`, which add up over parts. A metric without
@@ -172,7 +174,11 @@ class TokenObjective(Objective):
         return {'lm_head': lm_head(encoder, self.tied)}
 
     def counts(self, batch):
-        return {'tokens': jnp.sum(batch['loss_mask'])}
+        counts = {'tokens': jnp.sum(batch['loss_mask'])}
+        if PART in batch:
+            of_row_B = jnp.sum(batch['loss_mask'], axis=1)
+            counts['of_parts'] = jnp.sum(jnp.where(batch[PART].T, of_row_B, 0), axis=1)
+        return counts
 
     def derived(self, metrics, diagnostics):
         if self.label != 'clm':
@@ -224,6 +230,24 @@ class TokenObjective(Objective):
             for name in ('loss', 'correct')
         )
         metrics = {f'{self.label}_loss': loss, f'{self.label}_accuracy': correct}
+        if PART in view.batch:
+            metrics |= _by_part(view, token_losses['loss'], where_BM)
         if 'dropped' in view.batch:
             metrics['dropped_masks'] = jnp.sum(view.batch['dropped'], dtype=jnp.float32)
         return total, metrics
+
+
+def _by_part(view, loss_BM, where_BM):
+    """{data_part/0/loss, data_part/0/tokens: shares} of each part of the rows; one that
+    has no token in the batch has a loss of NaN."""
+    part_BP = view.batch[PART]
+    found = {}
+    for number in range(part_BP.shape[1]):
+        own_BM = where_BM & part_BP[:, number, None]
+        count = view.counts['of_parts'][number]
+        total = losses.masked_sum(loss_BM, own_BM)
+        found |= {
+            f'{PART}/{number}/loss': jnp.where(count > 0, total / count, jnp.nan),
+            f'{PART}/{number}/tokens': jnp.sum(own_BM, dtype=jnp.float32),
+        }
+    return found

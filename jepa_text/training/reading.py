@@ -96,6 +96,21 @@ def metric(name, what):
     return '/'.join(filter(None, ('data', name, what)))
 
 
+def told(phase, values):
+    """Metrics of a step with parts by their names, without those of which it had no
+    token."""
+    found = {}
+    for key, value in values.items():
+        kind, _, rest = key.partition('/')
+        if kind != mixtures.PART:
+            found[key] = value
+            continue
+        number, _, what = rest.partition('/')
+        if values[f'{kind}/{number}/tokens']:
+            found[metric(phase.mixture.parts[int(number)].name, what)] = value
+    return found
+
+
 def lines(phase):
     """What a phase reads, of which part how much, for a person."""
     ends = phase.mixture.read(phase.row(phase.stop))

@@ -188,7 +188,10 @@ def batch(recipe, phase, rows):
             'segment_ids': np.ones(length, np.int32),
             'positions': np.arange(length, dtype=np.int32),
         }
-        made.append(phase.corrupt(row, rng, phase.start))
+        row = phase.corrupt(row, rng, phase.start)
+        if phase.mixture and len(phase.mixture.parts) > 1:
+            row[mixtures.PART] = phase.mixture.one_hot(0)
+        made.append(row)
     return {key: np.stack([row[key] for row in made]) for key in made[0]}
 
 

@@ -129,6 +129,7 @@ class _Run:
 
     def log(self, number, values, state, phase):
         """Writes the metrics of a step, and stops a run that only skips."""
+        values = reading.told(phase, values)
         seen = {'train/total_tokens': self.recipe.tokens_until(number)}
         self.report.step(number, {**values, **seen, **reading.epochs(phase, number)})
         self.watch(number, values, state, phase)

@@ -99,9 +99,9 @@ def test_each_part_is_read_once_an_epoch():
 
 def test_a_batch_says_of_which_part_a_row_is():
     for batch in take(3, three()):
-        assert batch[stream.PART].dtype == bool and batch[stream.PART].shape == (8, 3)
-        np.testing.assert_array_equal(batch[stream.PART].argmax(1), batch['row'][:, 0])
-        assert (batch[stream.PART].sum(1) == 1).all()
+        assert batch[mixtures.PART].dtype == bool and batch[mixtures.PART].shape == (8, 3)
+        np.testing.assert_array_equal(batch[mixtures.PART].argmax(1), batch['row'][:, 0])
+        assert (batch[mixtures.PART].sum(1) == 1).all()
 
 
 def test_a_phase_goes_on_where_the_one_before_left_a_part():

@@ -338,3 +338,42 @@ def test_neither_may_weights(folder, tmp_path):
     keys = list(train.build._places(settings.plain(config(folder, mixture=both(folder)))))
     assert 'data.mixture.1.folder' in keys and 'data.mixture.1.name' in keys
     assert not any('weight' in key for key in keys)
+
+
+# Losses by part.
+
+
+@pytest.mark.slow
+def test_losses_of_parts_add_up(folder, tmp_path):
+    """To the loss of the batch, weighed by their tokens; held-out rows, too."""
+    asked = config(folder, mixture=both(folder, (0.6, 0.4)), steps=3)
+    asked['evaluate'] = dict(every=3, rate=0.3, max_rows=40)
+    tiny.train(asked | {'accumulate': 2}, tmp_path)
+    log = tiny.log(tmp_path)
+    steps = [line for line in log if 'train/loss' in line]
+    for line in steps:
+        tokens = [line[f'data/{name}/tokens'] for name in ('rows', 'other')]
+        assert min(tokens) > 0 and sum(tokens) == line['train/masked_tokens']
+        losses = [line[f'data/{name}/loss'] for name in ('rows', 'other')]
+        mean = np.average(losses, weights=tokens)
+        assert mean == pytest.approx(line['train/mlm_loss'], rel=1e-5)
+        assert losses[0] != losses[1]
+    (held,) = [line for line in log if 'heldout/mlm_loss' in line and line['step'] == 3]
+    parts = [held[f'heldout/{name}/mlm_loss'] for name in ('rows', 'other')]
+    assert min(parts) < held['heldout/mlm_loss'] < max(parts)
+
+
+def test_a_part_without_tokens_has_no_loss(folder):
+    phase = made(config(folder, mixture=both(folder))).phases[0]
+    values = {
+        'train/loss': 1.0,
+        'data_part/0/loss': 2.0,
+        'data_part/0/tokens': 5.0,
+        'data_part/1/loss': float('nan'),
+        'data_part/1/tokens': 0.0,
+    }
+    assert reading.told(phase, values) == {
+        'train/loss': 1.0,
+        'data/rows/loss': 2.0,
+        'data/rows/tokens': 5.0,
+    }
