@@ -193,8 +193,8 @@ class MLM(TokenObjective):
             example = example | {'dropped': np.array(dropped, np.int32)}
         return example | {
             'inputs': inputs_L,
-            'labels': np.roll(tokens_L, -self.shift),
-            'loss_mask': np.roll(mask_L, -self.shift),
+            'labels': np.roll(tokens_L, -self.shift) if self.shift else tokens_L,
+            'loss_mask': np.roll(mask_L, -self.shift) if self.shift else mask_L,
         }
 
     def _sample(self, allowed_L, example, rng, step):

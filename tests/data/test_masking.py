@@ -538,3 +538,15 @@ def test_a_mixture_with_a_part_that_may_not_fit_counts_in_every_row():
         keys.add(frozenset(row))
         assert row['dropped'].shape == () and row['dropped'] == 0
     assert len(keys) == 1
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 40), max_size=6, unique=True), st.integers(0, 2**32 - 1))
+def test_what_may_be_masked_is_what_numpy_says(special_ids, seed):
+    """Special ids anywhere, tokens above and below them."""
+    rng = np.random.default_rng(seed)
+    tokens_L = rng.integers(0, 60, 30).astype(np.int32)
+    segment_ids_L = rng.integers(0, 3, 30).astype(np.int32)
+    expected = (segment_ids_L > 0) & ~np.isin(tokens_L, special_ids)
+    found = token_masks.maskable(tokens_L, segment_ids_L, special_ids)
+    assert_array_equal(found, expected)

@@ -29,6 +29,7 @@ row is masked alike on every number of hosts. A rate for each document:
 documents.py.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -40,7 +41,9 @@ def maskable(tokens_L, segment_ids_L, special_ids):
     >>> maskable(np.array([1, 7, 8, 2, 0]), np.array([1, 1, 1, 1, 0]), [0, 1, 2])
     array([False,  True,  True, False, False])
     """
-    return (segment_ids_L > 0) & ~np.isin(tokens_L, special_ids)
+    maskable_V = _not_special(tuple(special_ids))
+    # Ids above the table's are none of the special ones: its last entry stands for them.
+    return (segment_ids_L > 0) & maskable_V.take(tokens_L, mode='clip')
 
 
 def capacity(rate, length):
@@ -177,9 +180,9 @@ def limit(mask_L, maximum, rng):
     >>> int(limit(np.ones(5, bool), 3, np.random.default_rng(0)).sum())
     3
     """
-    chosen = np.flatnonzero(mask_L)
-    if len(chosen) <= maximum:
+    if np.count_nonzero(mask_L) <= maximum:
         return mask_L
+    chosen = np.flatnonzero(mask_L)
     mask_L = mask_L.copy()
     mask_L[rng.choice(chosen, len(chosen) - maximum, replace=False)] = False
     return mask_L
@@ -208,14 +211,22 @@ def replace(tokens_L, mask_L, rng, *, mask_id, random_ids, mask_share, random_sh
     """
     inputs_L = tokens_L.copy()
     if mask_share == 1:
-        inputs_L[mask_L] = mask_id
+        np.putmask(inputs_L, mask_L, mask_id)
         return inputs_L
     draw_L = rng.random(len(tokens_L))
-    drawn_L = rng.choice(random_ids, len(tokens_L))
+    drawn_L = np.asarray(random_ids)[rng.integers(0, len(random_ids), len(tokens_L))]
     inputs_L[mask_L & (draw_L < mask_share)] = mask_id
     is_random_L = mask_L & (draw_L >= mask_share) & (draw_L < mask_share + random_share)
     inputs_L[is_random_L] = drawn_L[is_random_L]
     return inputs_L
+
+
+@functools.lru_cache(maxsize=8)
+def _not_special(special_ids):
+    """bool [highest id + 2]: is an id none of the special ones?"""
+    maskable_V = np.ones(max(special_ids, default=-1) + 2, bool)
+    maskable_V[list(special_ids)] = False
+    return maskable_V
 
 
 def _count(candidates, rate, rng):
