@@ -7,7 +7,7 @@ stay, whatever the order of the documents and parts, and however many workers th
 
 On the disk, a document takes 24 bytes, 4 for each permutation, and, while this runs, 25
 in arrays that are mapped into memory and 16 for each band: 785 bytes with 128
-permutations and a threshold of 0.8. Held in memory at once: `memory` bytes at most,
+permutations and a threshold of 0.8. Held in memory at once: about `memory` bytes,
 whatever the corpus, and what the system caches of the files.
 """
 
