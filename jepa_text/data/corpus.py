@@ -8,11 +8,11 @@ files alone, not on who works on them, and hold the documents in the order of th
 """
 
 import dataclasses
-import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jepa_text.data import finding, reading
+from jepa_text.data import reading
+from jepa_text.files import addresses, listing, paths
 
 # Bytes of a unit: a 256th of the corpus within these. What is packed counts more often.
 SMALLEST, LARGEST, SHARE, PACKED = 8 * 2**20, 64 * 2**20, 256, 3
@@ -20,27 +20,43 @@ SMALLEST, LARGEST, SHARE, PACKED = 8 * 2**20, 64 * 2**20, 256, 3
 
 class Piece(NamedTuple):
     """A file from `start` to `stop`: bytes of text, row groups of Parquet; None: to the
-    end."""
+    end. `size` and `version` of the file are as in addresses.File."""
 
-    file: str
+    path: str
     start: int = 0
     stop: int | None = None
+    size: int | None = None
+    version: str | None = None
+
+    @property
+    def file(self):
+        return addresses.File(self.path, self.size, self.version)
+
+    @property
+    def place(self):
+        """What functions of data/reading.py take: the file, and its part."""
+        return self.file, self.start, self.stop
+
+
+def piece_of(file, start=0, stop=None):
+    """A Piece of an addresses.File."""
+    return Piece(file.path, start, stop, file.size, file.version)
 
 
 def whole(file, size):
     """[(Piece, bytes)] of a file that is not cut, whatever the size of a unit."""
-    count = os.path.getsize(file)
-    return [(Piece(str(file)), PACKED * count if reading.is_packed(file) else count)]
+    count = size if file.size is None else file.size
+    return [(piece_of(file), PACKED * count if reading.is_packed(file) else count)]
 
 
 def cut_lines(file, size, blank=False):
     """[(Piece, bytes), ...] of a plain file, cut between lines; with `blank`, at blank
     ones."""
-    if reading.is_packed(file) or os.path.getsize(file) <= size:
+    if reading.is_packed(file) or file.size is None or file.size <= size:
         return whole(file, size)
     starts = [0, *reading.line_starts(file, size, blank)]
-    ends = [*starts[1:], os.path.getsize(file)]
-    return [(Piece(str(file), a, b), b - a) for a, b in zip(starts, ends)]
+    ends = [*starts[1:], file.size]
+    return [(piece_of(file, a, b), b - a) for a, b in zip(starts, ends)]
 
 
 def cut_groups(file, size):
@@ -52,7 +68,7 @@ def cut_groups(file, size):
             held = 0
         held += count
         pieces[-1][1:] = number + 1, held
-    return [(Piece(str(file), start, stop), count) for start, stop, count in pieces]
+    return [(piece_of(file, start, stop), count) for start, stop, count in pieces]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +80,7 @@ class Corpus:
     cut(file, size) a file in pieces of about `size` bytes: [(Piece, bytes), ...]
     """
 
-    found: finding.Found
+    found: listing.Found
     read: Callable
     split: str
     heldout_every: int
@@ -72,13 +88,13 @@ class Corpus:
 
     def __iter__(self):
         for file in self.found.files:
-            for document in self.read(Piece(str(file))):
+            for document in self.read(piece_of(file)):
                 if reading.in_split(document['text'], self.split, self.heldout_every):
                     yield document
 
     def units(self):
         """[[Piece, ...], ...]: the corpus in order."""
-        total = sum(os.path.getsize(file) for file in self.found.files)
+        total = sum(file.size or 0 for file in self.found.files)
         size = min(max(SMALLEST, total // SHARE), LARGEST)
         units, held = [[]], 0
         for file in self.found.files:
@@ -92,7 +108,9 @@ class Corpus:
 
 
 def of_files(path, suffixes, read, split, heldout_every, cut=whole):
-    """The Corpus at a path; raises as `finding.find` and `reading.check_split` do."""
+    """The Corpus at a path, a pattern or an address; raises as `listing.expand` and
+    `reading.check_split` do."""
     reading.check_split(split, heldout_every)
-    found = finding.find(path, suffixes)
-    return Corpus(found, read, split, heldout_every, cut)
+    if not addresses.is_address(path):
+        paths.local('The path of the corpus', path)
+    return Corpus(listing.expand(path, suffixes), read, split, heldout_every, cut)

@@ -10,13 +10,12 @@ split, and two copies of a document never end up on both sides.
 """
 
 import contextlib
-import gzip
 import hashlib
-import io
 import json
 import os
 import types
-import zlib
+
+from jepa_text.files import addresses, streams
 
 SPLITS = ('train', 'heldout')
 CHUNK = 2**20  # characters: a long text is not copied as a whole
@@ -53,19 +52,16 @@ def split_of(text, heldout_every):
 
 def lines(path, start=0, stop=None):
     """The lines of a UTF-8 file (.gz, .zst or plain) as (number from 1, text without its
-    end); of a plain one those that begin at the bytes from `start` to `stop`.
+    end); of a plain one those from byte `start` to `stop`, where lines begin.
 
-    A byte order mark at the beginning is dropped, \\r\\n counts as \\n. Raises ValueError
-    with the byte offset of what is not UTF-8, for a damaged file, and for a line of more
-    than LONGEST bytes.
+    `path` is one of this machine, an address, or an addresses.File. A byte order mark at
+    the beginning is dropped, \\r\\n counts as \\n. Raises ValueError with the byte offset
+    of what is not UTF-8, for a damaged file, and for a line of more than LONGEST bytes;
+    and as streams.open_bytes does.
     """
-    path, offset = os.fspath(path), start
-    with _opened(path) as file:
-        if start:
-            file.seek(start)
+    offset = start
+    with streams.open_bytes(path, start, stop) as file:
         for number, data in enumerate(_raw_lines(file, path), 1):
-            if stop is not None and offset >= stop:
-                return
             line = data
             if offset == 0:
                 line = line.removeprefix(b'\xef\xbb\xbf')
@@ -79,25 +75,25 @@ def lines(path, start=0, stop=None):
             yield number, text.removesuffix('\n').removesuffix('\r')
 
 
-def line_starts(path, size, blank=False):
-    """Offsets, about `size` bytes apart, at which lines of a plain file begin; with
-    `blank` only such as follow a blank line."""
-    with open(path, 'rb') as file:
-        total, at = os.path.getsize(path), size
-        while at < total:
+def line_starts(file, size, blank=False):
+    """Offsets, about `size` bytes apart, at which lines of a plain addresses.File begin;
+    with `blank` only such as follow a blank line."""
+    with streams.open_bytes(file) as stream:
+        at = size
+        while at < file.size:
             # The rest of the line that the byte before is in.
-            file.seek(at - 1)
-            file.readline(LONGEST)
-            while blank and file.readline(LONGEST).strip():
+            stream.seek(at - 1)
+            stream.readline(LONGEST)
+            while blank and stream.readline(LONGEST).strip():
                 pass
-            if (at := file.tell()) < total:
+            if (at := stream.tell()) < file.size:
                 yield at
             at += size
 
 
 def is_packed(path):
     """Is it gzip or zstandard, which is read from the beginning alone?"""
-    return os.fspath(path).lower().endswith(PACKED)
+    return str(path).lower().endswith(PACKED)
 
 
 def _after(start):
@@ -105,43 +101,14 @@ def _after(start):
     return f' after byte {start:,}' if start else ''
 
 
-def _opened(path):
-    if path.lower().endswith('.gz'):
-        return gzip.open(path, 'rb')
-    if path.lower().endswith('.zst'):
-        return _unpacked_zstandard(path)
-    return open(path, 'rb')
-
-
-@contextlib.contextmanager
-def _unpacked_zstandard(path):
-    import pyarrow
-
-    with (
-        pyarrow.OSFile(path) as file,
-        pyarrow.CompressedInputStream(file, 'zstd') as stream,
-    ):
-        yield io.BufferedReader(stream, CHUNK)
-
-
 def _raw_lines(file, path):
-    try:
-        while line := file.readline(LONGEST + 1):
-            if len(line) > LONGEST:
-                raise ValueError(
-                    f'{path} has a line of more than {LONGEST:,} bytes, that begins with '
-                    f'{line[:60]!r}. Split it into documents.'
-                )
-            yield line
-    except (gzip.BadGzipFile, EOFError, zlib.error, OSError) as error:
-        # The system's own errors have a number; Arrow says OSError of bad bytes, too.
-        if getattr(error, 'errno', None) is not None:
-            raise
-        kind, test = ('zstandard', 'zstd') if path.endswith('.zst') else ('gzip', 'gzip')
-        raise ValueError(
-            f'{path} is a damaged or cut {kind} file ({error}). Copy or download it '
-            f'again; `{test} -t` tests it.'
-        ) from error
+    while line := file.readline(LONGEST + 1):
+        if len(line) > LONGEST:
+            raise ValueError(
+                f'{path} has a line of more than {LONGEST:,} bytes, that begins with '
+                f'{line[:60]!r}. Split it into documents.'
+            )
+        yield line
 
 
 def _not_utf8(path, number, offset, byte):
@@ -149,7 +116,7 @@ def _not_utf8(path, number, offset, byte):
     return (
         f'{path} is not UTF-8: byte 0x{byte:02x} at byte offset {offset}{unpacked}, line '
         f'{number}. Convert it first, for example `iconv -f WINDOWS-1252 -t UTF-8 '
-        f'{os.path.basename(path)} > utf8.txt`.'
+        f'{os.path.basename(str(path))} > utf8.txt`.'
     )
 
 
@@ -197,7 +164,7 @@ def numbered_rows(path, wanted=None, start=0, stop=None):
     from pyarrow import parquet
 
     with _damage_told(path) as read:
-        opened = parquet.ParquetFile(path, page_checksum_verification=True)
+        opened = parquet.ParquetFile(_seekable(path), page_checksum_verification=True)
         known = opened.schema_arrow.names
         for name in wanted or ():
             if name not in known:
@@ -216,8 +183,14 @@ def group_sizes(path):
     from pyarrow import parquet
 
     with _damage_told(path):
-        said = parquet.read_metadata(path)
+        said = parquet.read_metadata(_seekable(path))
         return [said.row_group(i).total_byte_size for i in range(said.num_row_groups)]
+
+
+def _seekable(path):
+    """What pyarrow reads a part of; files here it finds itself."""
+    away = addresses.is_address(str(path))
+    return streams.open_bytes(path) if away else str(path)
 
 
 @contextlib.contextmanager
@@ -228,8 +201,10 @@ def _damage_told(path):
     try:
         yield read
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        # The system's own errors have a number; Arrow says OSError of bad bytes, too.
-        if getattr(error, 'errno', None) is not None:
+        # The system's own errors have a number, those of an address a type; Arrow says
+        # OSError of bad bytes, too.
+        away = isinstance(error, addresses.AddressError)
+        if away or getattr(error, 'errno', None) is not None:
             raise
         raise ValueError(
             f'{path} is not a Parquet file, or damaged after row {read.rows:,}: '

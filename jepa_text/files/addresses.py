@@ -123,7 +123,10 @@ def stated(address):
 
 def described(address, info):
     """The File of what fsspec says of it."""
-    version = next((str(info[key]) for key in _VERSIONS if info.get(key)), None)
+    said = next((info[key] for key in _VERSIONS if info.get(key)), None)
+    # A listing may tell a time as a number, of which a file itself tells the date.
+    said = said.timestamp() if hasattr(said, 'timestamp') else said
+    version = None if said is None else str(said)
     return File(os.fspath(address), info.get('size'), version)
 
 

@@ -12,27 +12,31 @@ from jepa_text.files import addresses
 
 SHOWN = 5
 OTHER, AGAIN, BROKEN = 'of another ending', 'reached again by a link', 'a broken link'
-STRANGE = 'no plain file'
+STRANGE, UNREADABLE = 'no plain file', 'not to be read'
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """Files to read, sorted by path; and {why: [path of what is left out, ...]}."""
+    """Files to read, sorted; and {why: [path of what below `top` is left out, ...]}."""
 
     top: str
     files: tuple
     skipped: dict
 
     def __str__(self):
-        """Such as '3 files; left out: 2 of another ending (a.md, b/c.csv)'."""
-        text = f'{len(self.files):,} file{"s" * (len(self.files) != 1)}'
-        kinds = [_kind(why, paths) for why, paths in self.skipped.items()]
-        return f'{text}; left out: {", ".join(kinds)}' if kinds else text
+        """Such as '3 files read; left out: 2 of another ending (a.md, b/c.csv)'."""
+        text = f'{len(self.files):,} {"file" if len(self.files) == 1 else "files"} read'
+        return f'{text}; left out: {self.left_out}' if self.skipped else text
 
-
-def _kind(why, paths):
-    more = ', ...' if len(paths) > SHOWN else ''
-    return f'{len(paths):,} {why} ({", ".join(sorted(paths)[:SHOWN])}{more})'
+    @property
+    def left_out(self):
+        """What is left out, counted, and the first of each kind by name."""
+        kinds = []
+        for why, paths in self.skipped.items():
+            names = sorted(path.removeprefix(self.top).lstrip('/') for path in paths)
+            more = ', ...' if len(names) > SHOWN else ''
+            kinds.append(f'{len(names):,} {why} ({", ".join(names[:SHOWN])}{more})')
+        return ', '.join(kinds)
 
 
 def expand(path, suffixes):
@@ -41,7 +45,8 @@ def expand(path, suffixes):
     `suffixes`, in small letters or large.
 
     Links are followed, and nothing is taken twice. Raises FileNotFoundError when there is
-    no file to read, and as `addresses.stated` does.
+    no file to read, ValueError when more cannot be read than can, and as
+    `addresses.stated` does.
     """
     text = os.fspath(path)
     away = addresses.is_address(text)
@@ -50,16 +55,28 @@ def expand(path, suffixes):
         return Found(text, tuple(files), {})
     skipped = collections.defaultdict(list, others)
     wanted = []
-    for file in sorted(files):
+    for file in sorted(files, key=lambda file: file.path.split('/')):
         if file.path.lower().endswith(tuple(suffixes)):
             wanted.append(file)
         else:
             skipped[OTHER].append(file.path)
+    for why in (BROKEN, UNREADABLE):
+        for place in skipped.pop(why, ()):
+            ending = os.path.splitext(place)[1].lower()
+            other = ending and not place.lower().endswith(tuple(suffixes))
+            skipped[OTHER if other else why].append(place)
     found = Found(text, tuple(wanted), dict(skipped))
+    unread = [len(found.skipped.get(why, ())) for why in (BROKEN, UNREADABLE)]
+    if sum(unread) > len(wanted):
+        raise ValueError(
+            f'Most of {text} cannot be read: {found}. Mend the links and the '
+            'permissions, or give a folder of what is to be read.'
+        )
     if not wanted:
+        there = f' It has: {found.left_out}.' if skipped else ''
         raise FileNotFoundError(
-            f'{text} has no file that ends in {", ".join(suffixes)} ({found}). Give '
-            'another folder or pattern, or rename the files.'
+            f'{text} has no file that ends in {", ".join(suffixes)}.{there} Give another '
+            'folder or pattern, or rename the files.'
         )
     return found
 
@@ -104,7 +121,8 @@ def _here(text):
     if os.path.isfile(text):
         return [_file(text)], None
     tops = [text] if os.path.isdir(text) else sorted(glob.glob(text, recursive=True))
-    if not tops:
+    # A broken link has a name, too.
+    if not tops or (tops == [text] and not os.path.exists(text)):
         raise FileNotFoundError(f'There is no file or folder at {text}.')
     files, skipped, seen = [], collections.defaultdict(list), set()
     # Links last: what lies in the folder itself keeps its own name.
@@ -125,14 +143,19 @@ def _inspect(place, seen):
     """(entries of a folder, why it is no file to read): '' for one that is, None for a
     folder."""
     real = os.path.realpath(place)
-    if real in seen:
-        return [], AGAIN
-    seen.add(real)
-    if not os.path.exists(place):
-        return [], BROKEN
-    if os.path.isdir(place):
-        return [os.path.join(place, name) for name in sorted(os.listdir(place))], None
-    return [], '' if stat.S_ISREG(os.stat(place).st_mode) else STRANGE
+    try:
+        mode = os.stat(place).st_mode
+        if real in seen:
+            return [], AGAIN
+        seen.add(real)
+        if stat.S_ISDIR(mode):
+            with os.scandir(place) as entries:
+                return sorted(entry.path for entry in entries), None
+    except OSError:
+        return [], BROKEN if os.path.islink(place) else UNREADABLE
+    if not stat.S_ISREG(mode):
+        return [], STRANGE
+    return [], '' if os.access(place, os.R_OK) else UNREADABLE
 
 
 def _file(path):

@@ -230,7 +230,7 @@ def test_an_empty_corpus(make, corpus, tmp_path, content):
 
 
 def test_a_missing_corpus(make, tmp_path):
-    with pytest.raises(FileNotFoundError, match='There is no corpus at'):
+    with pytest.raises(FileNotFoundError, match='There is no file or folder at'):
         make(source={'name': 'text', 'path': str(tmp_path / 'nowhere')})
     assert not list(tmp_path.glob('*rows*'))
 

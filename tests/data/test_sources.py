@@ -174,9 +174,9 @@ def test_a_damaged_gzip_file_is_said(tmp_path, damage):
 
 
 def test_text_errors(tmp_path):
-    with pytest.raises(FileNotFoundError, match='There is no corpus at'):
+    with pytest.raises(FileNotFoundError, match='There is no file or folder at'):
         text.make('train', path=tmp_path / 'none')
-    with pytest.raises(FileNotFoundError, match='has no files that end in .txt'):
+    with pytest.raises(FileNotFoundError, match='has no file that ends in .txt'):
         text.make('train', path=tmp_path)
     (tmp_path / 'a.txt').write_text('a')
     with pytest.raises(ValueError, match="documents='page'"):
@@ -236,7 +236,7 @@ def test_jsonl_names_the_line(tmp_path, line, message):
 
 
 def test_jsonl_errors_come_before_reading(tmp_path):
-    with pytest.raises(FileNotFoundError, match='There is no corpus at'):
+    with pytest.raises(FileNotFoundError, match='There is no file or folder at'):
         jsonl.make('train', path=tmp_path / 'none.jsonl')
     with pytest.raises(ValueError, match="no split 'test'"):
         jsonl.make('test', path=tmp_path)

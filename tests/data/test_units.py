@@ -85,7 +85,7 @@ def check_blocks(place, lines, size, bom, end):
     data = ('\ufeff' if bom else '') + '\n'.join(lines) + '\n' * end
     place.write_bytes(data.encode())
     one = text.make('train', place)
-    pieces = [piece for piece, _ in one.cut(place, size)]
+    pieces = [piece for piece, _ in one.cut(one.found.files[0], size)]
     together = [document for piece in pieces for document in one.read(piece)]
     assert together == list(one.read(corpus.Piece(str(place))))
 
@@ -99,11 +99,11 @@ def test_a_large_file_is_cut_and_small_ones_are_put_together(folder, small):
     (folder / 'y.txt').write_text('alone')
     one = text.make('train', folder)
     units = one.units()
-    files = [{Path(piece.file).name for piece in pieces} for pieces in units]
+    files = [{Path(piece.path).name for piece in pieces} for pieces in units]
     assert {'x.txt'} in files and files[-1] == {'x.txt', 'y.txt'}
     assert max(map(len, files)) <= 2
     read = [d['text'] for u in units for piece in u for d in one.read(piece)]
-    whole = [d['text'] for f in one.found.files for d in one.read(corpus.Piece(str(f)))]
+    whole = [d['text'] for f in one.found.files for d in one.read(corpus.piece_of(f))]
     assert read == whole and len(read) == 2301
 
 
@@ -118,7 +118,7 @@ def test_lines_of_json_are_cut_and_told_where(tmp_path):
     path = tmp_path / 'a.jsonl'
     path.write_text(''.join(f'{{"text": "number {n}"}}\n' for n in range(50)) + '[]\n')
     one = jsonl.make('train', path)
-    *pieces, (last, _) = one.cut(path, 200)
+    *pieces, (last, _) = one.cut(one.found.files[0], 200)
     assert len(pieces) > 4
     found = [document['text'] for piece, _ in pieces for document in one.read(piece)]
     assert found == [f'number {n}' for n in range(len(found))]
@@ -132,8 +132,8 @@ def test_row_groups_are_cut_and_told_where(tmp_path):
     texts = [f'number {n}' for n in range(90)] + [None]
     parquet.write_table(pyarrow.table({'text': texts}), path, row_group_size=10)
     one = parquet_source.make('train', path)
-    pieces = [piece for piece, _ in one.cut(path, 1)]
-    assert [piece[1:] for piece in pieces] == [(n, n + 1) for n in range(10)]
+    pieces = [piece for piece, _ in one.cut(one.found.files[0], 1)]
+    assert [piece[1:3] for piece in pieces] == [(n, n + 1) for n in range(10)]
     assert [d['text'] for d in one.read(pieces[3])] == texts[30:40]
     with pytest.raises(ValueError, match='row 91: the column'):
         list(one.read(pieces[-1]))
@@ -146,7 +146,7 @@ def test_zstandard_is_read_and_a_cut_file_is_told(tmp_path):
     one = jsonl.make('train', tmp_path / 'a.jsonl.zst', heldout_every=10**6)
     assert len(list(one)) == 9000
     (tmp_path / 'a.jsonl.zst').write_bytes(packed[: len(packed) // 2])
-    with pytest.raises(ValueError, match='damaged or cut zstandard file.*zstd -t'):
+    with pytest.raises(ValueError, match='damaged or cut zstd file.*zstd -t'):
         list(one)
 
 

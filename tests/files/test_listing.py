@@ -45,7 +45,7 @@ def test_a_folder_is_all_below_it_sorted(top):
         len(TREE[name]) for name in names(found, top)
     ]
     assert found.skipped == {listing.OTHER: [f'{top}/notes.md']}
-    assert str(found) == f'6 files; left out: 1 of another ending ({top}/notes.md)'
+    assert str(found) == '6 files read; left out: 1 of another ending (notes.md)'
 
 
 def test_a_pattern_is_what_it_fits(top):

@@ -25,7 +25,7 @@ def make(split, path, field='text', heldout_every=100):
 
 
 def _documents(piece, field):
-    for where, document in reading.objects(*piece):
+    for where, document in reading.objects(*piece.place):
         yield document | {'text': _text(document, field, where)}
 
 

@@ -26,11 +26,11 @@ def make(split, path, field='text', columns=(), heldout_every=100):
 
 
 def _documents(piece, field, columns):
-    rows = reading.numbered_rows(piece.file, [field, *columns], *piece[1:])
+    rows = reading.numbered_rows(piece.file, [field, *columns], *piece.place[1:])
     for number, row in rows:
         if not isinstance(row[field], str):
             raise ValueError(
-                f'{piece.file}, row {number:,}: the column {field!r} is '
+                f'{piece.path}, row {number:,}: the column {field!r} is '
                 f'{type(row[field]).__name__}, not a string. Remove the row, or name the '
                 'column that holds the text.'
             )

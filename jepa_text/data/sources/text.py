@@ -35,15 +35,15 @@ def make(split, path, documents='blank_line', heldout_every=100):
 
 def _file(piece):
     """A whole file, without the blank lines around it."""
-    text = '\n'.join(line for _, line in reading.lines(*piece)).strip()
+    text = '\n'.join(line for _, line in reading.lines(*piece.place)).strip()
     return [_document(text, piece)] if text else []
 
 
 def _blocks(piece):
-    lines = (line for _, line in reading.lines(*piece))
+    lines = (line for _, line in reading.lines(*piece.place))
     blocks = itertools.groupby(lines, key=lambda line: bool(line.strip()))
     return (_document('\n'.join(block), piece) for has_text, block in blocks if has_text)
 
 
 def _document(text, piece):
-    return {'text': text, 'title': os.path.basename(piece.file)}
+    return {'text': text, 'title': os.path.basename(piece.path)}

@@ -5,11 +5,12 @@ import math
 import numpy as np
 
 from jepa_text.config import resolve
-from jepa_text.data import finding, reading, tables
+from jepa_text.data import reading, tables
 from jepa_text.data.sources import bundled
 from jepa_text.evaluation import sentence_sets
 from jepa_text.evaluation import task as tasks
 from jepa_text.evaluation.paragraphs import paragraphs
+from jepa_text.files import listing
 
 SETS = {
     'bigram_shift': sentence_sets.bigram_shift,
@@ -67,7 +68,7 @@ def _texts(path, field):
     if path.endswith(('.txt', '.txt.gz')):
         found = [
             line
-            for file in finding.find(path, ('.txt', '.txt.gz')).files
+            for file in listing.expand(path, ('.txt', '.txt.gz')).files
             for _, line in reading.lines(file)
         ]
     else:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from jepa_text.data import finding, rows
+from jepa_text.data import rows
 from jepa_text.data.sources import jsonl, text
+from jepa_text.files import listing
 from jepa_text.training import prepare as preparing
 
 TXT = ('.txt', '.txt.gz')
@@ -20,12 +21,12 @@ def write(folder, *names):
 
 
 def names(found):
-    return [path.relative_to(found.top).as_posix() for path in found.files]
+    return [file.path.removeprefix(f'{found.top}/') for file in found.files]
 
 
 def test_endings_are_read_in_any_letters(tmp_path):
     write(tmp_path, 'A.TXT', 'b.txt', 'C.Txt', 'sub/d.txt', 'readme.md', '.hidden.txt')
-    found = finding.find(tmp_path, TXT)
+    found = listing.expand(tmp_path, TXT)
     assert names(found) == ['.hidden.txt', 'A.TXT', 'C.Txt', 'b.txt', 'sub/d.txt']
     assert str(found) == '5 files read; left out: 1 of another ending (readme.md)'
 
@@ -46,10 +47,10 @@ def test_links_are_followed_once_and_never_for_ever(tmp_path):
     (corpus / 'same.txt').symlink_to('a.txt')
     (tmp_path / 'elsewhere' / 'loop').symlink_to('..')
     (corpus / 'itself').symlink_to('.')
-    found = finding.find(corpus, TXT)
+    found = listing.expand(corpus, TXT)
     assert len(names(found)) == 3 and 'a.txt' in names(found)
-    assert {path.name for path in found.files} == {'a.txt', 'b.txt', 'c.txt'}
-    assert len(found.skipped[finding.AGAIN]) >= 3
+    assert {Path(file.path).name for file in found.files} == {'a.txt', 'b.txt', 'c.txt'}
+    assert len(found.skipped[listing.AGAIN]) >= 3
     assert 'reached again by a link' in str(found)
 
 
@@ -58,7 +59,7 @@ def test_what_cannot_be_read_is_named(tmp_path, monkeypatch):
     (tmp_path / 'broken.txt').symlink_to('nowhere.txt')
     os.mkfifo(tmp_path / 'pipe.txt')
     closed_to_us(monkeypatch, tmp_path / 'closed', tmp_path / 'e.txt')
-    found = finding.find(tmp_path, TXT)
+    found = listing.expand(tmp_path, TXT)
     assert names(found) == ['a.txt', 'b.txt', 'c.txt']
     for words in (
         '1 a broken link (broken.txt)',
@@ -84,19 +85,19 @@ def closed_to_us(monkeypatch, *places):
 def test_a_corpus_most_of_which_is_out_of_reach_is_refused(tmp_path):
     write(tmp_path, 'a.txt', 'notes.md', 'more.md')
     (tmp_path / 'moved').symlink_to('/nowhere/moved')
-    assert len(finding.find(tmp_path, TXT).files) == 1
+    assert len(listing.expand(tmp_path, TXT).files) == 1
     (tmp_path / 'b.txt').symlink_to('/nowhere/b.txt')
     with pytest.raises(ValueError, match=r'Most of .*2 a broken link \(b.txt, moved\)'):
-        finding.find(tmp_path, TXT)
+        listing.expand(tmp_path, TXT)
 
 
 def test_a_folder_with_nothing_to_read_says_what_it_has(tmp_path):
     write(tmp_path, *(f'{n}.md' for n in range(9)))
     with pytest.raises(FileNotFoundError, match=r'9 of another ending \(0.md, .*, ...\)'):
-        finding.find(tmp_path, TXT)
+        listing.expand(tmp_path, TXT)
     (tmp_path / 'gone').symlink_to('nowhere')
-    with pytest.raises(FileNotFoundError, match='There is no corpus at'):
-        finding.find(tmp_path / 'gone', TXT)
+    with pytest.raises(FileNotFoundError, match='There is no file or folder at'):
+        listing.expand(tmp_path / 'gone', TXT)
 
 
 def test_prepare_says_how_many_files_were_read_and_left_out(tmp_path, capsys):
