@@ -20,6 +20,7 @@ pieces stays, two runs can still differ.
 
 import collections
 import json
+import re
 
 import tokenizers as backend_library
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -30,6 +31,8 @@ ROLES = ('<pad>', '<bos>', '<eos>', '<mask>')
 UNKNOWN = '<unk>'
 RESERVED = 4
 DIGITS = 6
+PIECE = 65_536  # characters
+CUT = re.compile(r'(?<=\S)(?=\s)')
 
 
 def train(
@@ -85,7 +88,7 @@ def _check_size(vocab_size, kind, specials):
 
 
 class _Texts:
-    """The texts that are not blank; ValueError at the end if there was none."""
+    """Pieces of the texts that are not blank; ValueError at the end if none was."""
 
     def __init__(self, texts):
         self._texts = texts
@@ -95,9 +98,21 @@ class _Texts:
         for text in self._texts:
             if text and not text.isspace():
                 found = True
-                yield text
+                yield from _pieces(text)
         if not found:
             raise ValueError('No text to train a tokenizer on: every document was blank.')
+
+
+def _pieces(text):
+    """The text in parts that end with a word: the library holds some 170 bytes for each
+    character of what it is given at once."""
+    start = 0
+    while len(text) - start > 2 * PIECE:
+        match = CUT.search(text, start + PIECE, start + 2 * PIECE)
+        end = match.start() if match else start + 2 * PIECE
+        yield text[start:end]
+        start = end
+    yield text[start:]
 
 
 def _fed(backend, texts, trainer):

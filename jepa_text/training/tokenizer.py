@@ -53,7 +53,7 @@ class Sample:
     bytes: int = field(200_000_000, 'of text to train on, at most', minimum=1)
     heldout_bytes: int = field(10_000_000, 'of text to measure on, at most', minimum=1)
     read_bytes: int = field(
-        10_000_000_000, 'of the corpus that are read, at most; 0: all', minimum=0
+        2_000_000_000, 'of the corpus that are read, at most; 0: all', minimum=0
     )
 
 
@@ -141,6 +141,10 @@ def _make(config, partial, folder, others):
     else:
         trained_on = _sample(config, partial, 'train', config.sample.bytes)
         _check_sample(trained_on, config)
+        print(
+            f'training on {trained_on.bytes:,} of {trained_on.read["bytes"]:,} bytes',
+            flush=True,
+        )
         tokenizer = tokenizer_training.train(
             trained_on, **dataclasses.asdict(config.train)
         )

@@ -63,6 +63,15 @@ def test_no_text_is_a_special_token_but_unknown_in_wordpiece(text):
 
 
 @pytest.mark.parametrize('kind', KINDS)
+def test_a_long_text_is_as_its_pieces(kind, monkeypatch):
+    monkeypatch.setattr(training, 'PIECE', 100)
+    pieces = [piece for text in texts() for piece in training._pieces(text)]
+    assert max(map(len, pieces)) <= 200 and ''.join(pieces) == ''.join(texts())
+    assert training.train(texts(), 1000, kind).fingerprint == made(kind).fingerprint
+    assert [*training._pieces('x' * 450)] == ['x' * 200, 'x' * 200, 'x' * 50]
+
+
+@pytest.mark.parametrize('kind', KINDS)
 def test_training_repeats_whatever_the_order(kind):
     prints = {
         training.train(given, 1000, kind).fingerprint
