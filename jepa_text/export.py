@@ -21,7 +21,7 @@ import numpy as np
 from jepa_text import load as loading
 from jepa_text.data import brought, rows
 from jepa_text.data import section as reads
-from jepa_text.files import addresses, atomic, checksums, paths, uploading
+from jepa_text.files import addresses, atomic, checksums, paths, transfer
 from jepa_text.hf import card, files, load, outgoing, sentence, shards, vocabulary
 from jepa_text.kinds import base, exported, kept
 from jepa_text.models import heads, pooling
@@ -66,7 +66,7 @@ def _place(folder):
         return
     with tempfile.TemporaryDirectory() as temporary:
         yield f'{temporary}/model'
-        uploading.folder(f'{temporary}/model', folder, last='config.json')
+        transfer.folder(f'{temporary}/model', folder, last='config.json')
 
 
 def of_run(workdir, step=None):
@@ -240,7 +240,7 @@ def check_free(folder):
     """The folder as a Path, or the address as it is; FileExistsError unless it is empty
     or does not exist."""
     if addresses.is_address(folder):
-        uploading.check_free(folder)
+        transfer.check_free(folder)
         return folder
     folder = Path(paths.local('The folder to write', folder))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

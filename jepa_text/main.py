@@ -18,7 +18,7 @@ import traceback
 from jepa_text import commands
 from jepa_text.commands import COMMANDS
 from jepa_text.config import config_file, overrides, resolve, schema, shown, starting
-from jepa_text.files import paths
+from jepa_text.files import addresses, paths
 from jepa_text.parallel import exits
 from jepa_text.running import xla_flags
 
@@ -33,6 +33,8 @@ HELP = ('-h', '--help', '-help', 'help')
 TEXT_ONLY = ('prepare', 'tokenizer')
 # Those whose own flags are switches, which their function takes by name.
 SWITCHED = ('train', 'evaluate')
+# Those whose workdir may be an address.
+AWAY = ('prepare', 'train')
 # Those that write nothing.
 READING = ('plan',)
 
@@ -71,7 +73,7 @@ def main(argv):
             print('\n'.join(config_lines(argv)))
             return exits.DONE
         command, config, workdir = parse(argv)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ModuleNotFoundError) as error:
         return _fail(error, exits.USAGE, is_traced)
     _quiet()
     try:
@@ -146,10 +148,17 @@ def _split(argv):
         raise ValueError(f'{command!r} is not a command.{known}')
     words, settings = overrides.split([argv[0], *argv[2:]])
     values, given = _flags(COMMANDS[command], words)
-    # Rows may lie at an address, which `prepare` looks at itself.
-    if values.workdir and command != 'prepare':
+    if values.workdir and not _is_away(command, values.workdir):
         paths.local('--workdir', values.workdir, model=command == 'export')
     return command, words, settings, values.workdir, given
+
+
+def _is_away(command, workdir):
+    """Is it an address, and may that of this command be one?"""
+    if command not in AWAY or not addresses.is_address(workdir):
+        return False
+    importlib.import_module('jepa_text.running.mirror').check(workdir)
+    return True
 
 
 def _flags(about, words):
@@ -211,6 +220,9 @@ def _supervise(argv):
     # The command itself reads its config, which takes all that it is checked against.
     command, _, _, workdir, _ = _split([argv[0], *rest])
     _check_workdir(command, workdir)
+    if addresses.is_address(workdir):
+        mirror = importlib.import_module('jepa_text.running.mirror')
+        workdir = mirror.folder_of(workdir)
     return supervise.supervise(
         [sys.executable, '-m', f'{__package__}.main', *rest],
         restarts,

@@ -3,12 +3,17 @@
 import jax
 
 from jepa_text.evaluation.beside import EVALUATIONS
-from jepa_text.running import ending
+from jepa_text.files import addresses
+from jepa_text.running import ending, mirror
 from jepa_text.training import train
 
 
 def run(config, workdir, **keywords):
     """`train`, and then, in lines, what is there and what to do with it."""
     train.train(config, workdir, EVALUATIONS, **keywords)
-    if jax.process_index() == 0 and (lines := ending.lines(workdir)):
+    away = addresses.is_address(workdir)
+    folder = mirror.folder_of(workdir) if away else workdir
+    if jax.process_index() == 0 and (lines := ending.lines(folder)):
         print('\n'.join(lines))
+        if away:
+            print(f'All of it is at {workdir}, too.')

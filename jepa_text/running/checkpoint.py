@@ -51,10 +51,13 @@ class Checkpointer:
     removed; incomplete steps, and damaged ones newer than the newest good one, are moved
     aside to `damaged-<step>`, so that their numbers are free again and nothing is lost.
     Hence one Checkpointer for a folder at a time (`workdir` sees to that). Every process
-    of a distributed job calls every method; process 0 writes checksums and cleans.
+    of a distributed job calls every method; process 0 writes checksums and cleans, and
+    then calls `saved(keep, keep_every)`, in the background.
     """
 
-    def __init__(self, folder, *, keep=Config.keep, keep_every=Config.keep_every):
+    def __init__(
+        self, folder, *, keep=Config.keep, keep_every=Config.keep_every, saved=None
+    ):
         if keep < 1 or (keep_every is not None and keep_every < 1):
             raise ValueError(
                 f'keep={keep} and keep_every={keep_every} must be at least 1 '
@@ -62,7 +65,7 @@ class Checkpointer:
             )
         folder = paths.local('The folder of checkpoints', folder)
         self.folder = Path(folder).expanduser().absolute()
-        self._keep, self._keep_every = keep, keep_every
+        self._keep, self._keep_every, self._saved = keep, keep_every, saved
         self._thread = self._failure = self._saving = None
         newest = processes.first(
             lambda: housekeeping.opened(self.folder), 'the checkpoints'
@@ -218,6 +221,8 @@ class Checkpointer:
             if jax.process_index() == 0:
                 checksums.write(self.folder / str(step))
                 housekeeping.retain(self.folder, self._keep, self._keep_every)
+                if self._saved:
+                    self._saved(self._keep, self._keep_every)
         except Exception as error:  # raised or told by the next call
             self._failure = error
 

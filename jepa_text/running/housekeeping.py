@@ -41,9 +41,7 @@ def retain(folder, keep, keep_every):
     complete = [
         s for s in restore.steps(folder) if (folder / str(s) / checksums.NAME).exists()
     ]
-    for step in complete[:-keep]:
-        if keep_every and step % keep_every == 0:
-            continue
+    for step in old(complete, keep, keep_every):
         # Renamed first: a crash half way must not leave half a step under its number.
         doomed = checksums.free_name(folder / f'deleting-{step}')
         try:
@@ -51,6 +49,11 @@ def retain(folder, keep, keep_every):
             shutil.rmtree(doomed)
         except OSError as error:
             _log.warning('The old checkpoint %s could not be removed: %s.', doomed, error)
+
+
+def old(steps, keep, keep_every):
+    """Those of complete steps, in rising order, that need not stay."""
+    return [step for step in steps[:-keep] if not (keep_every and step % keep_every == 0)]
 
 
 def discard(folder, step):

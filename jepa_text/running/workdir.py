@@ -44,7 +44,7 @@ def open_workdir(workdir, config, may_change=(), steps=None, whole=None, accept=
     config = _as_json(config)
     with _explained(path):
         _make(path)
-    with _locked(path):
+    with locked(path):
         with _explained(path):
             begun = steps is None or has_step(path / steps)
             _agree(path, config, may_change if begun else None, whole, accept)
@@ -116,7 +116,8 @@ def _agree(path, config, may_change, whole, accept):
 
 
 @contextlib.contextmanager
-def _locked(path):
+def locked(path):
+    """Locks a folder for this process; RuntimeError when another holds it."""
     with _explained(path):
         descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:

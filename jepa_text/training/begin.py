@@ -23,17 +23,21 @@ class Tools:
     stop: Any
 
 
-def begin(recipe, folder, stack, restart=False, stop=None):
+def begin(recipe, folder, stack, restart=False, stop=None, saved=None):
     """(Tools, state to go on from, meta of its checkpoint or {}) in a locked workdir.
 
-    What must be left again is entered into the stack. `restart`: as in anew.check.
+    What must be left again is entered into the stack. `restart`: as in anew.check;
+    `saved`: as of a Checkpointer.
     """
     loop = recipe.loop
     processes.first(lambda: anew.check(folder, restart), 'the checkpoints')
     stop = stop or stack.enter_context(signals.Requests())
     store = stack.enter_context(
         checkpoint.Checkpointer(
-            f'{folder}/checkpoints', keep=loop.keep, keep_every=loop.keep_every
+            f'{folder}/checkpoints',
+            keep=loop.keep,
+            keep_every=loop.keep_every,
+            saved=saved,
         )
     )
     state, meta = _state(recipe, store, folder)

@@ -7,7 +7,7 @@ from pathlib import Path
 from jepa_text.config import schema
 from jepa_text.data import brought, pipeline, rows, tokenizers
 from jepa_text.data.prepare import Config, prepare
-from jepa_text.files import addresses, cache, paths, uploading
+from jepa_text.files import addresses, cache, paths, transfer
 from jepa_text.hf import adapt, files
 
 
@@ -42,11 +42,11 @@ def make(section, folder, source=None):
 
 def _away(section, address, source):
     """As `make`, at an address: made here, then copied there, the manifest last."""
-    uploading.check_free(address)
+    transfer.check_free(address)
     held = cache.hold(f'making-{uuid.uuid4().hex[:8]}')
     try:
         manifest = make(section, str(held / 'rows'), source)
-        uploading.folder(held / 'rows', address, rows.MANIFEST)
+        transfer.folder(held / 'rows', address, rows.MANIFEST)
     finally:
         shutil.rmtree(held)
     print(f'{address}: copied there')

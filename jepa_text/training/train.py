@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jepa_text.data import stream
 from jepa_text.parallel import exits, processes, sharding
 from jepa_text.report import frequencies
-from jepa_text.running import metrics, xla_flags
+from jepa_text.running import metrics, mirror, xla_flags
 from jepa_text.training import begin, build, reading, switches, telling
 from jepa_text.training import recipe as recipes
 
@@ -31,12 +31,18 @@ def train(config, workdir, evaluations=(), restart=False, stop=None):
     each makes the same call (`processes.start` before it). With `restart`, a run of
     which no checkpoint is good begins anew; else that is refused (running/anew.py).
     `stop`: the signals.Requests of a caller who has more to do after the last step.
+    A workdir at an address is worked on in a copy (running/mirror.py).
     """
     xla_flags.mend()
     with contextlib.ExitStack() as stack:
         with exits.refusals():
-            recipe, guard = build.build(config, workdir, stack, evaluations)
-            tools, state, meta = begin.begin(recipe, workdir, stack, restart, stop)
+            place = stack.enter_context(mirror.opened(workdir))
+            folder = place.folder
+            recipe, guard = build.build(config, folder, stack, evaluations)
+            tools, state, meta = begin.begin(
+                recipe, folder, stack, restart, stop, place.save
+            )
+            place.begin()
         run = _Run(recipe, guard, tools)
         if not meta:
             for evaluation in recipe.evaluations:
@@ -48,7 +54,7 @@ def train(config, workdir, evaluations=(), restart=False, stop=None):
                 state = run.phase(phase, state)
         tools.store.wait()
         _check_end(state)
-        for line in _judgment(recipe, workdir):
+        for line in _judgment(recipe, folder):
             tools.report.say(line)
         return state
 

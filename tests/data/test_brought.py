@@ -9,7 +9,7 @@ import pytest
 import tiny
 
 from jepa_text.data import brought, pipeline
-from jepa_text.files import addresses, cache, uploading
+from jepa_text.files import addresses, cache, transfer
 from jepa_text.training import assemble
 from jepa_text.training import config as settings
 from jepa_text.training import prepare as preparing
@@ -29,7 +29,7 @@ def store(local, tmp_path, monkeypatch):
     monkeypatch.setattr(addresses, 'PAUSE', 0.0)
     store = fsspec.filesystem('memory')
     store.store.clear()
-    uploading.folder(local, ADDRESS, last='manifest.json')
+    transfer.folder(local, ADDRESS, last='manifest.json')
     return store
 
 
@@ -75,7 +75,7 @@ def test_rows_that_are_prepared_anew_are_another_copy(store, tmp_path):
     )
     preparing.make(section, str(tmp_path / 'rows'))
     store.rm('/shelf/rows', recursive=True)
-    uploading.folder(tmp_path / 'rows', ADDRESS, last='manifest.json')
+    transfer.folder(tmp_path / 'rows', ADDRESS, last='manifest.json')
     assert pipeline.Rows(ADDRESS, 'heldout').folder != before
 
 

@@ -51,7 +51,6 @@ def prepared(folder='rows', **changes):
 
 # What takes a path: called with one that is none of this machine's.
 ENTRANCES = {
-    'train, workdir': lambda p: tiny.train(quickstart(data=data('rows')), p),
     'train, prepare.source.path': lambda p: tiny.train(
         quickstart(
             data=data('rows'),
@@ -88,6 +87,7 @@ ENTRANCES = {
 
 # What takes rows or an export at an address, too.
 DOORS = {
+    'train, workdir': lambda p: tiny.train(quickstart(data=data('rows')), p),
     'train, data.folder': lambda p: tiny.train(quickstart(data=data(p)), 'run'),
     'prepare, workdir': prepared,
     'plan, data.folder': lambda p: plan.plan(quickstart(data=data(p))),
@@ -104,7 +104,7 @@ def test_an_address_is_never_a_folder_of_this_machine(door, tmp_path, monkeypatc
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'jepa-text\[gs\]'"):
         DOORS[door]('gs://bucket/x')
     for path in (Path('gs://b/x'), 'gopher://b/x'):
-        with pytest.raises(ValueError, match='is no address|no protocol'):
+        with pytest.raises(ValueError, match='is no address|no protocol|no run can'):
             DOORS[door](path)
     assert not list(tmp_path.iterdir())
 
@@ -126,7 +126,7 @@ def test_the_command_line_refuses_before_anything_runs(
 ):
     if workdir == 'hf:NAME' and command == 'export':
         return
-    if command == 'prepare':
+    if command in main.AWAY and workdir.startswith('gs:'):
         return
     config = f'--config={Path(test_configs.CONFIGS, "quickstart.py")}'
     given = ['--to=out'] if command == 'export' else [config]
@@ -134,6 +134,21 @@ def test_the_command_line_refuses_before_anything_runs(
     words = [*(['supervise'] if supervised else []), command, *given]
     assert main.main(['jepa-text', *words, f'--workdir={workdir}']) == 2
     assert 'is an address' in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize('command', main.AWAY)
+@pytest.mark.parametrize('supervised', [False, True])
+def test_a_package_that_is_missing_is_a_fault_of_use(
+    command, supervised, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, 'gcsfs', None)
+    monkeypatch.delitem(sys.modules['fsspec.registry']._registry, 'gs', raising=False)
+    config = f'--config={Path(test_configs.CONFIGS, "quickstart.py")}'
+    words = [*(['supervise'] if supervised else []), command, config]
+    assert main.main(['jepa-text', *words, '--workdir=gs://bucket/run']) == 2
+    assert "pip install 'jepa-text[gs]'" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

@@ -13,7 +13,7 @@ import stores
 from pyarrow import parquet
 
 from jepa_text.data import pipeline
-from jepa_text.files import addresses, listing, streams, uploading
+from jepa_text.files import addresses, listing, streams, transfer
 from jepa_text.training import prepare
 
 pytestmark = pytest.mark.remote
@@ -155,7 +155,7 @@ def test_rows_are_prepared_at_an_address_and_read(place, tmp_path, monkeypatch):
     assert away.fingerprint == pipeline.Rows(tmp_path / 'rows', 'heldout').fingerprint
     pipeline.verify(f'{place}/rows')
     with pytest.raises(FileExistsError, match='is there already'):
-        uploading.check_free(f'{place}/rows')
+        transfer.check_free(f'{place}/rows')
 
 
 def test_workers_read_on_their_own(place, tmp_path):

@@ -3,7 +3,7 @@
 import fsspec
 import pytest
 
-from jepa_text.files import addresses, uploading
+from jepa_text.files import addresses, transfer
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_the_last_file_is_the_last(store, tmp_path, monkeypatch):
         return put(self, source, name, **options)
 
     monkeypatch.setattr(type(store), 'put_file', noting)
-    uploading.folder(tmp_path, 'memory://shelf/x/', last='manifest.json')
+    transfer.folder(tmp_path, 'memory://shelf/x/', last='manifest.json')
     assert order == ['/shelf/x/deep/a.txt', '/shelf/x/z.bin', '/shelf/x/manifest.json']
     assert {name: store.cat(name).decode() for name in order} == {
         name: name.removeprefix('/shelf/x/') for name in order
@@ -34,10 +34,10 @@ def test_the_last_file_is_the_last(store, tmp_path, monkeypatch):
 
 
 def test_what_is_there_is_not_overwritten(store, tmp_path):
-    uploading.check_free('memory://shelf/x')
-    uploading.folder(tmp_path, 'memory://shelf/x', last='manifest.json')
+    transfer.check_free('memory://shelf/x')
+    transfer.folder(tmp_path, 'memory://shelf/x', last='manifest.json')
     with pytest.raises(FileExistsError, match='memory://shelf/x is there already'):
-        uploading.check_free('memory://shelf/x')
+        transfer.check_free('memory://shelf/x')
 
 
 def test_a_network_that_fails_is_asked_again(store, tmp_path, monkeypatch):
@@ -49,7 +49,7 @@ def test_a_network_that_fails_is_asked_again(store, tmp_path, monkeypatch):
         return put(self, source, name, **options)
 
     monkeypatch.setattr(type(store), 'put_file', failing)
-    uploading.one(tmp_path / 'z.bin', 'memory://shelf/z.bin')
+    transfer.one(tmp_path / 'z.bin', 'memory://shelf/z.bin')
     assert store.cat('/shelf/z.bin') == b'z.bin'
 
 
@@ -59,4 +59,4 @@ def test_a_store_that_loses_bytes_is_noticed(store, tmp_path, monkeypatch):
 
     monkeypatch.setattr(type(store), 'put_file', losing)
     with pytest.raises(addresses.AddressError, match='has 4 bytes after 5'):
-        uploading.one(tmp_path / 'z.bin', 'memory://shelf/z.bin')
+        transfer.one(tmp_path / 'z.bin', 'memory://shelf/z.bin')

@@ -1,0 +1,283 @@
+"""A run at an address is that of a folder, whatever is killed, lost or damaged."""
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import flax.struct
+import fsspec
+import jax
+import numpy as np
+import pytest
+import stores
+import tiny
+
+from jepa_text.files import addresses, cache, checksums, transfer
+from jepa_text.parallel import exits
+from jepa_text.running import checkpoint, mirror, restore
+
+ADDRESS = 'memory://shelf/runs/one'
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path, monkeypatch):
+    monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'cache'))
+    monkeypatch.setattr(addresses, 'PAUSE', 0.0)
+    store = fsspec.filesystem('memory')
+    store.store.clear()
+    return store
+
+
+def elsewhere(monkeypatch, tmp_path, name):
+    """As on another machine: with an empty cache."""
+    monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / name))
+
+
+@flax.struct.dataclass
+class State:
+    """A state that is small."""
+
+    step: jax.Array
+    w: jax.Array
+
+
+def state(step):
+    return State(step=jax.numpy.asarray(step), w=jax.numpy.full((4, 3), float(step)))
+
+
+def run(steps, begin=True, keep=2, keep_every=None, address=ADDRESS):
+    """Saves steps at an address, and tells which step it went on from."""
+    with mirror.opened(address) as place:
+        place.folder.mkdir(exist_ok=True)
+        (place.folder / 'config.json').write_text('{}')
+        with checkpoint.Checkpointer(
+            place.folder / mirror.STEPS,
+            keep=keep,
+            keep_every=keep_every,
+            saved=place.save,
+        ) as store:
+            found = store.newest_good()
+            if begin:
+                place.begin()
+            for step in steps:
+                with open(place.folder / 'metrics.jsonl', 'a') as file:
+                    file.write(f'{step}\n')
+                store.save(state(step), {'step': step}, wait=True)
+    return found and found[0]
+
+
+def there(address=ADDRESS):
+    """The complete steps at an address."""
+    return mirror._complete(transfer.listed(address))
+
+
+def test_another_machine_goes_on(tmp_path, monkeypatch):
+    assert run([1, 2, 3]) is None
+    assert there() == [2, 3]
+    elsewhere(monkeypatch, tmp_path, 'second')
+    assert run([4]) == 3
+    assert there() == [3, 4]
+    assert transfer.read(f'{ADDRESS}/metrics.jsonl') == b'1\n2\n3\n4\n'
+    folder = mirror.folder_of(ADDRESS) / mirror.STEPS
+    assert restore.meta(folder, 4) == {'step': 4}
+    assert checksums.verify(folder / '4') is None
+    names = transfer.listed(ADDRESS)
+    assert not [n for n in names if 'lock' in n or n.endswith('.tmp') or 'tmp' in n]
+
+
+def test_what_is_here_and_not_there_does_not_count(store):
+    run([1, 2])
+    store.rm('/shelf/runs/one/checkpoints/2', recursive=True)
+    assert run([]) == 1
+    assert there() == [1]
+
+
+def test_the_same_machine_brings_no_step_twice(store, monkeypatch):
+    run([1, 2])
+    brought = []
+    bring = transfer.bring
+    monkeypatch.setattr(
+        transfer,
+        'bring',
+        lambda address, path, names: brought.extend(names) or bring(address, path, names),
+    )
+    assert run([3]) == 2
+    assert brought == ['config.json', 'metrics.jsonl']
+
+
+@pytest.mark.parametrize('damage', ['flipped', 'cut', 'missing', 'incomplete'])
+def test_a_damaged_step_is_passed_over_and_written_anew(
+    store, tmp_path, monkeypatch, damage, caplog
+):
+    run([1, 2])
+    top = '/shelf/runs/one/checkpoints/2/'
+    name = max(store.find(top + 'state'), key=store.size)
+    if damage == 'incomplete':
+        store.rm(top + checksums.NAME)
+    elif damage == 'missing':
+        store.rm(name)
+    else:
+        data = store.cat(name)
+        flipped = data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]
+        store.pipe_file(name, flipped if damage == 'flipped' else data[:-1])
+    elsewhere(monkeypatch, tmp_path, 'second')
+    with caplog.at_level(logging.WARNING):
+        assert run([2, 3]) == 1
+    assert ('is damaged' in caplog.text) == (damage != 'incomplete')
+    assert there() == [2, 3]
+    elsewhere(monkeypatch, tmp_path, 'third')
+    store.rm('/shelf/runs/one/checkpoints/3', recursive=True)
+    assert run([]) == 2
+
+
+def test_half_a_step_that_a_killed_process_sent_is_cleared(store):
+    run([1])
+    store.pipe_file('/shelf/runs/one/checkpoints/2/state/odd', b'half')
+    run([2])
+    assert f'{mirror.STEPS}/2/state/odd' not in transfer.listed(ADDRESS)
+    assert there() == [1, 2]
+
+
+def test_steps_that_stay_stay(tmp_path, monkeypatch):
+    run([1, 2, 3], keep=1, keep_every=2)
+    elsewhere(monkeypatch, tmp_path, 'second')
+    # Step 2 was not brought, and is not forgotten.
+    run([4, 5], keep=1, keep_every=2)
+    assert there() == [2, 4, 5]
+
+
+def test_a_run_that_is_refused_touches_nothing(store):
+    run([1])
+    before = {name: store.cat(name) for name in store.find('/shelf')}
+    with pytest.raises(ZeroDivisionError), mirror.opened(ADDRESS) as place:
+        (place.folder / 'config.json').write_text('{"other": 1}')
+        raise ZeroDivisionError
+    assert {name: store.cat(name) for name in store.find('/shelf')} == before
+
+
+def test_who_began_later_goes_on():
+    owner = json.dumps({'id': 'other', 'process': 7, 'machine': 'm'}).encode()
+    taken = pytest.raises(RuntimeError, match='was taken over by process 7 on m')
+    with taken, mirror.opened(ADDRESS) as place:
+        place.begin()
+        transfer.write(f'{ADDRESS}/{mirror.OWNER}', owner)
+    # The files of the other are as it left them.
+    assert json.loads(transfer.read(f'{ADDRESS}/{mirror.OWNER}'))['id'] == 'other'
+
+
+def test_of_two_processes_of_a_machine_one_works():
+    in_use = pytest.raises(RuntimeError, match='in use by process')
+    with mirror.opened(ADDRESS), in_use, mirror.opened(ADDRESS):
+        pass
+
+
+def test_a_network_that_fails_for_a_while_costs_no_run(monkeypatch, caplog):
+    put, failing = transfer.folder, [1]
+
+    def folder(*arguments):
+        # The first time: of the first save.
+        if failing:
+            failing.pop()
+            raise addresses.AddressError('no network')
+        put(*arguments)
+
+    monkeypatch.setattr(transfer, 'folder', folder)
+    with caplog.at_level(logging.WARNING):
+        run([1, 2])
+    assert 'lacks the newest checkpoint' in caplog.text and there() == [1, 2]
+
+
+@pytest.mark.parametrize('address', ['https://host/run', 'hf://datasets/a/run'])
+def test_where_nobody_can_write_is_refused(address, monkeypatch):
+    monkeypatch.setattr(addresses, 'filesystem', lambda address: None)
+    with pytest.raises(ValueError, match='no run can write to'):
+        mirror.check(address)
+
+
+def test_several_processes_are_refused(monkeypatch):
+    monkeypatch.setattr(jax, 'process_count', lambda: 2)
+    with pytest.raises(ValueError, match='job of several processes.*mount the bucket'):
+        mirror.Mirror(ADDRESS)
+    assert not cache.top().exists()
+
+
+@pytest.mark.slow
+def test_a_run_at_an_address_ends_as_one_in_a_folder(tmp_path, monkeypatch):
+    config = tiny.config(tmp_path, phases=(dict(objective=dict(name='mlm')),), steps=12)
+    straight = tiny.fingerprint(tiny.train(config, tmp_path / 'straight'))
+
+    class Asked:
+        asked = True
+
+    with pytest.raises(exits.Stopped):
+        tiny.train(config, ADDRESS, stop=Asked())
+    shutil.rmtree(tmp_path / 'cache')
+    elsewhere(monkeypatch, tmp_path, 'second')
+    assert tiny.fingerprint(tiny.train(config, ADDRESS)) == straight
+    np.testing.assert_equal(
+        tiny.log(mirror.folder_of(ADDRESS)), tiny.log(tmp_path / 'straight')
+    )
+    # With another config it is refused, and nothing changes there.
+    with pytest.raises(exits.ConfigError, match='another config'):
+        tiny.train(config | {'seed': 1}, ADDRESS)
+
+
+@pytest.fixture(params=['s3', 'gs'])
+def bucket(request, monkeypatch):
+    """An address at a server that is a process of its own."""
+    for name in ('s3fs', 'gcsfs', 'moto', 'gcp_storage_emulator'):
+        pytest.importorskip(name)
+    with {'s3': stores.s3, 'gs': stores.gcs}[request.param]() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        address = f'{request.param}://{stores.BUCKET}/runs/one'
+        yield address
+        type(addresses.filesystem(address)[0]).clear_instance_cache()
+
+
+@pytest.mark.remote
+def test_buckets_hold_runs(bucket, tmp_path, monkeypatch):
+    assert run([1, 2, 3], address=bucket) is None
+    assert there(bucket) == [2, 3]
+    elsewhere(monkeypatch, tmp_path, 'second')
+    system, path = addresses.filesystem(bucket)
+    name = max(system.find(f'{path}/checkpoints/3/state'), key=system.size)
+    system.pipe_file(name, system.cat(name)[:-1] + b'!')
+    elsewhere(monkeypatch, tmp_path, 'third')
+    assert run([3, 4], address=bucket) == 2
+    assert there(bucket) == [3, 4]
+    elsewhere(monkeypatch, tmp_path, 'fourth')
+    assert run([], address=bucket) == 4
+    assert transfer.read(f'{bucket}/metrics.jsonl') == b'1\n2\n3\n3\n4\n'
+
+
+@pytest.mark.remote
+@pytest.mark.slow
+@pytest.mark.parametrize('bucket', ['s3'], indirect=True)
+def test_a_run_that_is_killed_goes_on_elsewhere_bit_by_bit(bucket, tmp_path):
+    changes = dict(phases=[dict(objective=dict(name='mlm'))], steps=16)
+    (tmp_path / 'changes.json').write_text(json.dumps(changes))
+    tiny.rows(tmp_path)
+    program = [sys.executable, str(Path(tiny.__file__)), str(tmp_path)]
+
+    def start(workdir, cache):
+        here = {**os.environ, 'JEPA_TEXT_CACHE': str(tmp_path / cache)}
+        return subprocess.Popen([*program, workdir], stdout=subprocess.PIPE, env=here)
+
+    straight = start(str(tmp_path / 'straight'), 'unused')
+    killed = start(bucket, 'first')
+    end = time.monotonic() + 120
+    while not there(bucket):
+        assert killed.poll() is None and time.monotonic() < end
+        time.sleep(0.05)
+    killed.kill()
+    killed.communicate()
+    assert there(bucket) != [16]
+    said = start(bucket, 'second').communicate(timeout=180)[0].split()
+    assert said[-1] == straight.communicate(timeout=180)[0].split()[-1]
+    assert there(bucket)[-1] == 16
