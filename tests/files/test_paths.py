@@ -51,17 +51,9 @@ def prepared(folder='rows', **changes):
 
 # What takes a path: called with one that is none of this machine's.
 ENTRANCES = {
-    'train, prepare.source.path': lambda p: tiny.train(
-        quickstart(
-            data=data('rows'),
-            prepare=SECTION | dict(source=dict(name='text', path=str(p))),
-        ),
-        'run',
-    ),
     'train, compilation_cache': lambda p: compilation.use_cache(str(p), environ={}),
     'study': lambda p: study.study(test_configs.module('quickstart').get_config(), p),
     'prepare, tokenizer': lambda p: prepared(tokenizer=str(p)),
-    'prepare, text': lambda p: prepared(source=dict(name='text', path=p)),
     'prepare, function': lambda p: prepare.prepare(
         BUNDLED, tokenizers.load(tokenizers.BUNDLED), p, row_length=64
     ),
@@ -70,9 +62,6 @@ ENTRANCES = {
     'analyze, cache': lambda p: compilation.private_folder(str(p), 'features', 'cache'),
     'tasks': tables.splits,
     'tasks, file': tables.read,
-    'text': lambda p: text.make('train', p),
-    'jsonl': lambda p: jsonl.make('train', p),
-    'parquet': lambda p: parquet.make('train', p),
     'tfds': lambda p: tfds.make('train', p),
     'tokenizer': tokenizers.load,
     'load': load.load,
@@ -85,8 +74,19 @@ ENTRANCES = {
 }
 
 
-# What takes rows or an export at an address, too.
+# What takes an address, too.
 DOORS = {
+    'text': lambda p: text.make('train', p),
+    'jsonl': lambda p: jsonl.make('train', p),
+    'parquet': lambda p: parquet.make('train', p),
+    'prepare, text': lambda p: prepared(source=dict(name='text', path=p)),
+    'train, prepare.source.path': lambda p: tiny.train(
+        quickstart(
+            data=data('rows'),
+            prepare=SECTION | dict(source=dict(name='text', path=str(p))),
+        ),
+        'run',
+    ),
     'train, workdir': lambda p: tiny.train(quickstart(data=data('rows')), p),
     'train, data.folder': lambda p: tiny.train(quickstart(data=data(p)), 'run'),
     'prepare, workdir': prepared,
