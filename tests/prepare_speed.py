@@ -14,7 +14,8 @@ import sys
 import tempfile
 import time
 
-from jepa_text.data import prepare, tokenizers, unit
+from jepa_text.data import prepare, tokenizers
+from jepa_text.data import work as works
 
 
 def timed(call):
@@ -29,7 +30,7 @@ def main(folder, rounds=3, workers=0):
     tokenizer = tokenizers.load(tokenizers.BUNDLED)
     source = {'name': 'text', 'path': folder}
     splits = prepare.Config.splits
-    found = unit.corpora({'source': source, 'splits': splits})
+    found = works.corpora({'source': source, 'splits': splits})
     texts = [one['text'] for documents in found.values() for one in documents]
     print(f'{len(texts):,} documents, {sum(map(len, texts)) / 1e6:.1f} M characters')
 

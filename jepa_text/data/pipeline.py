@@ -13,10 +13,11 @@ from fractions import Fraction
 
 from array_record.python.array_record_data_source import ArrayRecordDataSource
 
-from jepa_text.config import resolve
+from jepa_text.config import resolve, schema
 from jepa_text.data import brought, section, tokenizers
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import rows as rows_on_disk
+from jepa_text.data.cleaning import settings as cleaning
 from jepa_text.files import checksums
 
 
@@ -153,6 +154,7 @@ def prepared_otherwise(asked, folder):
     folder = brought.here(folder, shards=False)
     before = _flat(rows_on_disk.read_manifest(folder)['settings'])
     now = _flat(json.loads(json.dumps(asked)))
+    now.pop('workers', None)  # changes no byte
     name = now.pop('tokenizer', None)
     path = tokenizers.BUNDLED if name == 'bundled' else pathlib.Path(name or '')
     if path.is_file():
@@ -165,9 +167,14 @@ def prepared_otherwise(asked, folder):
 
 
 def _flat(settings):
-    source = settings.get('source') or {}
-    source = {f'source.{key}': value for key, value in source.items()}
-    return {key: value for key, value in settings.items() if key != 'source'} | source
+    """Settings of `prepare` with dotted keys, the defaults of `clean` among them."""
+    usual = json.loads(json.dumps(schema.as_dict(cleaning.Config())))
+    clean = usual | (settings.get('clean') or {})
+    sections = {'source': settings.get('source') or {}, 'clean': clean}
+    flat = {key: value for key, value in settings.items() if key not in sections}
+    for name, own in sections.items():
+        flat |= {f'{name}.{key}': value for key, value in own.items()}
+    return flat
 
 
 def check_tokenizer(manifest, tokenizer, folder='the folder'):

@@ -7,15 +7,19 @@ done once: killed and called again, it goes on. The same input gives the same by
 whoever made them and however often they were stopped.
 """
 
+import collections
 import dataclasses
 import hashlib
 import json
 import os
 import pathlib
+import shutil
 
 from jepa_text.config import resolve, schema
 from jepa_text.data import packing as packings
-from jepa_text.data import processes, rows, shards, unit
+from jepa_text.data import processes, row_writer, rows, shards, unit
+from jepa_text.data import work as works
+from jepa_text.data.cleaning import settings as cleaning
 from jepa_text.files import partial as partial_files
 from jepa_text.files import paths
 
@@ -44,6 +48,7 @@ class Config:
     seed: int = schema.field(0, 'of the order of rows', minimum=0)
     add_bos: bool = schema.field(True, '<bos> before a document')
     add_eos: bool = schema.field(True, '<eos> after it')
+    clean: cleaning.Config = schema.section(cleaning.Config, 'what is left out')
     workers: int = schema.field(
         0, 'processes, on large corpora; 0: as many as there are cores', minimum=0
     )
@@ -61,11 +66,13 @@ def prepare(
     seed=Config.seed,
     add_bos=Config.add_bos,
     add_eos=Config.add_eos,
+    clean=None,
     workers=Config.workers,
 ):
     """Writes `folder` and returns its manifest; a finished one is left as it is.
 
-    `source` is a section such as dict(name='bundled') or dict(name='text', path=...).
+    `source` is a section such as dict(name='bundled') or dict(name='text', path=...),
+    `clean` one of cleaning.settings.Config.
     A folder made with the same settings counts as finished even when the corpus has
     changed since: delete it to make it anew. Raises ValueError for unusable settings,
     FileExistsError for a folder of other settings or of something else, ValueError for
@@ -84,17 +91,19 @@ def prepare(
         'add_bos': add_bos,
         'add_eos': add_eos,
     }
+    if changed := _cleaning(clean or {}):
+        settings['clean'] = changed
     # As the manifest will say it: tuples become lists, paths strings.
     settings = json.loads(json.dumps(settings, default=os.fspath))
     finished = _finished(folder, settings)
     if finished:
         return finished
     # Sources are looked up before anything is written: a wrong name costs nothing.
-    corpora = unit.corpora(settings)
-    units = unit.units(corpora)
+    corpora = works.corpora(settings)
+    plan = {'settings': settings, 'units': works.units(corpora)}
     try:
-        with partial_files.filled(folder, {'settings': settings, 'units': units}) as here:
-            return _write(here, corpora, units, tokenizer, settings, workers)
+        with partial_files.filled(folder, plan) as here:
+            return _write(here, corpora, tokenizer, workers)
     except OSError:
         # Another process may have been first.
         finished = _finished(folder, settings)
@@ -150,26 +159,35 @@ def _finished(folder, settings):
     return manifest
 
 
-def _write(partial, corpora, units, tokenizer, settings, workers):
+def _cleaning(section):
+    """What a section `clean` asks for, without what is so by default."""
+    asked = schema.as_dict(schema.read(cleaning.Config, section, 'prepare.clean'))
+    usual = schema.as_dict(cleaning.Config())
+    return {key: value for key, value in asked.items() if value != usual[key]}
+
+
+def _write(partial, corpora, tokenizer, workers):
     """Writes all shards, the tokenizer and the manifest into the partial folder."""
     with shards.clear_disk_errors(partial):
-        tokenizer.save(partial / processes.TOKENIZER)
+        tokenizer.save(partial / works.TOKENIZER)
+    work = works.begin(partial, corpora)
+    numbers = range(len(work.units))
+    if work.clean.finds_duplicates:
+        (partial / unit.FINGERPRINTS).mkdir(exist_ok=True)
+        left = [n for n in numbers if not unit.has_fingerprint(work, n)]
+        processes.run(work, 'compare', left, workers)
+        unit.decide(work)
     done = partial_files.marked(partial)
-    left = [number for number in range(len(units)) if number not in done]
-    workers = min(workers or processes.cores(), len(left))
-    if workers > 1:
-        processes.run(partial, left, len(units), workers)
-    else:
-        for number in left:
-            unit.make(partial, corpora, units, number, tokenizer, settings)
+    processes.run(work, 'prepare', [n for n in numbers if n not in done], workers)
+    shutil.rmtree(partial / unit.FINGERPRINTS, ignore_errors=True)
     with shards.clear_disk_errors(partial):
-        manifest = _manifest(partial, corpora, tokenizer, settings)
-        return rows.write_manifest(partial, manifest)
+        return rows.write_manifest(partial, _manifest(work))
 
 
-def _manifest(partial, corpora, tokenizer, settings):
+def _manifest(work):
     """What the parts say, together; ValueError for a split without text."""
-    parts = [made for _, made in sorted(partial_files.marked(partial).items())]
+    settings, tokenizer = work.settings, work.tokenizer
+    parts = [made for _, made in sorted(partial_files.marked(work.folder).items())]
     manifest = {
         'format': rows.FORMAT,
         'settings': settings,
@@ -179,17 +197,19 @@ def _manifest(partial, corpora, tokenizer, settings):
         'dtype': rows.dtype_for(tokenizer.vocab_size, settings['row_length']),
         'row_length': settings['row_length'],
         'packing': settings['packing'],
-        'files': [rows.entry(partial / processes.TOKENIZER)],
+        'files': [rows.entry(work.folder / works.TOKENIZER)],
         'left_out': _sum(part['left_out'] for part in parts),
+        'changed': _sum(part['changed'] for part in parts),
+        'examples': _examples(part['examples'] for part in parts),
         'splits': {},
     }
     # Of a corpus in files: how many were read, and what was left out.
-    if found := getattr(next(iter(corpora.values())), 'found', None):
+    if found := getattr(next(iter(work.corpora.values())), 'found', None):
         manifest['read'] = str(found)
     for split in settings['splits']:
         counts = _together([part['splits'][split] for part in parts])
         if not counts['documents']:
-            partial_files.forget(partial)
+            partial_files.forget(work.folder)
             raise ValueError(
                 f'The corpus has no text in the split {split!r} (source '
                 f'{settings["source"]}). Give a source with at least one document that '
@@ -206,7 +226,7 @@ def _together(counts):
     longest = max(len(one['lengths']) for one in counts)
     lengths = [one['lengths'] + [0] * (longest - len(one['lengths'])) for one in counts]
     return {
-        **{key: sum(one[key] for one in counts) for key in unit.COUNTED},
+        **{key: sum(one[key] for one in counts) for key in row_writer.COUNTED},
         'lengths': [sum(column) for column in zip(*lengths)],
         'text_sha256': digests[0]
         if len(digests) == 1
@@ -216,8 +236,17 @@ def _together(counts):
 
 
 def _sum(counts):
-    total = {}
+    total = collections.Counter()
     for one in counts:
-        for key, value in one.items():
-            total[key] = total.get(key, 0) + value
-    return total
+        total.update(one)
+    return dict(sorted(total.items()))
+
+
+def _examples(parts):
+    """The first ones for each reason."""
+    together = {}
+    for part in parts:
+        for reason, some in part.items():
+            known = together.setdefault(reason, [])
+            known += some[: works.EXAMPLES - len(known)]
+    return dict(sorted(together.items()))

@@ -1,8 +1,8 @@
 """Units of a corpus shared among processes of this machine.
 
-    parent                      worker, `python -m jepa_text.data.processes FOLDER`
-    the number of a unit  ->    reads it, writes its shards, marks it as done
-    the next number       <-    {}, or what went wrong
+    parent                     worker, `python -m jepa_text.data.processes FOLDER`
+    what to do with a unit ->  reads it, writes its shards, marks it as done
+    the next one           <-  {}, or what went wrong
 
 Workers are programs of their own, so a script that prepares needs no guard against being
 imported again. They end when the parent does.
@@ -13,36 +13,43 @@ import contextlib
 import itertools
 import json
 import os
-import pathlib
 import queue
 import subprocess
 import sys
 import threading
 import traceback
 
-from jepa_text.data import tokenizers, unit
-from jepa_text.files import partial
+from jepa_text.data import unit
+from jepa_text.data import work as works
 from jepa_text.report import console
 
-TOKENIZER = 'tokenizer.json'
+TASKS = {'prepare': unit.make, 'compare': unit.fingerprint}
 
 
-def run(folder, numbers, total, workers):
-    """Has the units of these numbers made in the folder, and shows how far it is.
+def run(work, task, numbers, workers=0):
+    """Has TASKS[task] done for the units of these numbers, and shows how far it is; by as
+    many workers as there are cores, if not told.
 
     Raises what the first worker that fails raises, RuntimeError when one is killed; what
     is done by then stays done.
     """
+    workers = min(workers or cores(), len(numbers))
+    if workers < 2:
+        for number in numbers:
+            TASKS[task](work, number)
+        return
     waiting, failures = queue.SimpleQueue(), []
     for number in numbers:
-        waiting.put(number)
+        waiting.put(f'{task} {number}\n')
+    total = len(work.units)
     start = total - len(numbers)
-    bar = console.Progress('preparing', total, start=start)
+    bar = console.Progress(task, total, start=start)
     done = itertools.count(start + 1)
 
     def serve():
         try:
-            _serve(folder, waiting, failures, lambda: bar.update(next(done)), workers)
+            told = lambda: bar.update(next(done))  # noqa: E731
+            _serve(work.folder, waiting, failures, told, workers)
         except BaseException as error:
             failures.append(error)
 
@@ -65,8 +72,7 @@ def _serve(folder, waiting, failures, told, workers):
     with _started(folder, max(1, cores() // workers)) as worker:
         try:
             while not failures:
-                number = waiting.get_nowait()
-                answer = _asked(worker, number)
+                answer = _asked(worker, waiting.get_nowait())
                 if not answer:
                     raise RuntimeError(_death(worker.wait()))
                 if error := json.loads(answer):
@@ -79,10 +85,10 @@ def _serve(folder, waiting, failures, told, workers):
                 worker.stdin.close()
 
 
-def _asked(worker, number):
+def _asked(worker, line):
     """What a worker answers; '' if it is dead."""
     with contextlib.suppress(BrokenPipeError):
-        worker.stdin.write(f'{number}\n')
+        worker.stdin.write(line)
         worker.stdin.flush()
     return worker.stdout.readline()
 
@@ -124,20 +130,17 @@ def cores():
 
 
 def main(folder):
-    """A worker: makes the units whose numbers it is told."""
+    """A worker: does what it is told, line by line."""
     # What a source prints is no answer.
     answers = os.fdopen(os.dup(1), 'w')
     os.dup2(2, 1)
-    folder = pathlib.Path(folder)
-    plan = partial.plan_of(folder)
-    settings, units = plan['settings'], plan['units']
-    tokenizer = tokenizers.load(folder / TOKENIZER)
-    found = None
+    work = None
     for line in sys.stdin:
         told = {}
         try:
-            found = found or unit.corpora(settings)
-            unit.make(folder, found, units, int(line), tokenizer, settings)
+            work = work or works.begin(folder)
+            task, number = line.split()
+            TASKS[task](work, int(number))
         except Exception as error:
             told = _told(error)
         answers.write(f'{json.dumps(told)}\n')

@@ -1,67 +1,68 @@
-"""A unit of a corpus -> its shards: documents tokenized, packed in windows, shuffled.
+"""A unit of a corpus -> its shards; and, if copies are to be left out, before that its
+fingerprints.
 
-    (split, document) --ids--> window of a split --packed, shuffled--> rows --> shards
-
-A window is some millions of tokens, so memory is bounded however long the unit is. What
-is written depends on the unit, the settings and the unit's number alone.
+    fingerprint(each unit) --> decide(all) --> make(each unit)
 """
 
-import collections
-import hashlib
+import json
 
-import numpy as np
+from jepa_text.data import row_writer, shards, tokenizing
+from jepa_text.data import work as works
+from jepa_text.data.cleaning import duplicates, fingerprints
+from jepa_text.files import atomic, partial
 
-from jepa_text.config import resolve
-from jepa_text.data import corpus, packing, reading, rows, shards, tokenizing
-from jepa_text.files import partial
-
-WINDOW = 2**24  # tokens
-BUFFERED = 2**12  # documents whose ids are arrays of their own
-SAMPLED = 16  # one document in that many: its words are counted
-BLANK = 'blank'
+FINGERPRINTS, DECIDED = 'fingerprints', 'decided.json'
 
 
-def corpora(settings):
-    """{split: its documents} of the settings of `prepare`."""
-    source = settings['source']
-    return {
-        split: resolve.build('data/sources', source, split=split)
-        for split in settings['splits']
-    }
+def fingerprint(work, number):
+    """Writes what tells the copies among the documents of unit `number`."""
+    folder = work.folder / FINGERPRINTS
+    with (
+        shards.clear_disk_errors(work.folder),
+        fingerprints.Writer(folder, number, work.clean) as writer,
+    ):
+        for count, _, text in works.documents(work, number, works.Tally()):
+            writer.add(count, text)
 
 
-def units(found):
-    """[[piece, ...], ...] of what `corpora` gives: [None] where a source has no files,
-    and its documents are one unit."""
-    one = next(iter(found.values()))
-    return one.units() if isinstance(one, corpus.Corpus) else [None]
+def has_fingerprint(work, number):
+    """Is `fingerprint` of this unit done?"""
+    return fingerprints.is_complete(work.folder / FINGERPRINTS, number)
 
 
-def make(folder, found, pieces_of, number, tokenizer, settings):
+def decide(work):
+    """Decides which documents are left out as copies, once all units have fingerprints;
+    once only."""
+    folder = work.folder / FINGERPRINTS
+    if not (folder / DECIDED).is_file():
+        numbers = range(len(work.units))
+        decision = duplicates.decide(folder, numbers, work.clean)
+        atomic.write(folder / DECIDED, json.dumps(decision._asdict()))
+
+
+def make(work, number):
     """Writes the shards of unit `number` into the folder, and marks it as done.
 
-    `found` and `pieces_of` are what `corpora` and `units` give. Blank documents are left
-    out. Raises ValueError for a long document in which no place can be cut, OSError when
-    the disk is full, and whatever the source raises.
+    Raises ValueError for a long document in which no place can be cut, OSError when the
+    disk is full, and whatever the source raises.
     """
-    count, left_out = len(pieces_of), collections.Counter()
+    settings, tally = work.settings, works.Tally()
+    count = len(work.units)
     share = -(-settings['shards'] // count)
     made = {
-        split: _Split(
-            folder, split, [settings['seed'], order, number], share, tokenizer, settings
+        split: row_writer.Writer(
+            work.folder,
+            split,
+            [settings['seed'], order, number],
+            share,
+            work.tokenizer,
+            settings,
         )
         for order, split in enumerate(settings['splits'])
     }
-
-    def documents():
-        for split, text in _texts(found, pieces_of[number]):
-            if not text or text.isspace():
-                left_out[BLANK] += 1
-            else:
-                yield {'split': split, 'text': text}
-
     try:
-        for document, ids in tokenizing.encoded(documents(), tokenizer):
+        documents = _originals(work, number, tally)
+        for document, ids in tokenizing.encoded(documents, work.tokenizer):
             made[document['split']].add(document['text'], ids)
         splits = {
             split: one.close(number * share, count * share) for split, one in made.items()
@@ -69,107 +70,18 @@ def make(folder, found, pieces_of, number, tokenizer, settings):
     finally:
         for one in made.values():
             one.abandon()
-    with shards.clear_disk_errors(folder):
-        partial.mark(folder, number, {'splits': splits, 'left_out': dict(left_out)})
+    with shards.clear_disk_errors(work.folder):
+        partial.mark(work.folder, number, {'splits': splits, **tally.as_dict()})
 
 
-def _texts(found, pieces):
-    """(split, text) of the documents of a unit; a file is read once for all splits."""
-    if pieces is None:
-        for split, documents in found.items():
-            for document in documents:
-                yield split, document['text']
-        return
-    one = next(iter(found.values()))
-    for piece in pieces:
-        for document in one.read(corpus.Piece(*piece)):
-            split = reading.split_of(document['text'], one.heldout_every)
-            if split in found:
-                yield split, document['text']
-
-
-class _Split:
-    """The documents of one split, gathered into windows; and its shards."""
-
-    def __init__(self, folder, split, seed, share, tokenizer, settings):
-        self._folder, self._split, self._share = folder, split, share
-        self._seed, self._pad_id = seed, tokenizer.pad_id
-        self._length, self._pack = settings['row_length'], settings['packing']
-        self._dtype = rows.dtype_for(tokenizer.vocab_size, self._length)
-        self._before = np.array([tokenizer.bos_id] * settings['add_bos'], self._dtype)
-        self._after = np.array([tokenizer.eos_id] * settings['add_eos'], self._dtype)
-        self._buffer, self._ids, self._lengths, self._held = [], [], [], 0
-        self._digest, self._writers, self._windows = hashlib.sha256(), [], 0
-        self._counts = collections.Counter(dict.fromkeys(COUNTED, 0))
-        self._histogram = np.zeros(64, np.int64)
-
-    def add(self, text, ids):
-        data = text.encode('utf-8')
-        self._digest.update(data + b'\0')
-        if self._counts['documents'] % SAMPLED == 0:
-            words = len(text.split())
-            self._counts.update(sampled_words=words, sampled_tokens=len(ids))
-        self._counts.update(documents=1, bytes=len(data))
-        self._buffer += [self._before, ids.astype(self._dtype), self._after]
-        length = len(self._before) + len(ids) + len(self._after)
-        self._lengths.append(length)
-        self._held += length
-        if len(self._buffer) >= 3 * BUFFERED:
-            self._ids, self._buffer = [*self._ids, np.concatenate(self._buffer)], []
-        if self._held >= WINDOW:
-            self._write()
-
-    def _write(self):
-        """Packs what is held, and shares its rows, shuffled, among the shards."""
-        ids = np.concatenate([*self._ids, *self._buffer])
-        lengths = np.array(self._lengths, np.int64)
-        self._buffer, self._ids, self._lengths, self._held = [], [], [], 0
-        packed = packing.PACKINGS[self._pack](lengths, self._length)
-        # Full rows come first out of the packing: shuffled, every shard is alike and the
-        # first n rows are a fair sample.
-        rng = np.random.default_rng([*self._seed, self._windows])
-        order = rng.permutation(len(packed))
-        self._windows += 1
-        # A record costs about 100 bytes beside its values, a file 64 KiB blocks.
-        values = len(packed) * self._length + len(packed.length)
-        needed = values * ids.itemsize + 100 * len(packed) + 2**18 * self._share
-        shards.check_free_space(self._folder, needed)
-        if not self._writers:
-            self._writers = [
-                shards.Writer(self._folder / f'{self._split}.{self._seed[-1]}.{number}')
-                for number in range(min(self._share, len(order)))
-            ]
-        starts = np.cumsum(lengths) - lengths
-        for writer, part in zip(
-            self._writers, np.array_split(order, len(self._writers)), strict=True
-        ):
-            made = rows.records(ids, starts, packed, part, self._pad_id, self._length)
-            writer.extend(made)
-        self._counts.update(tokens=packed.tokens, rows=len(packed))
-        self._histogram += np.bincount(np.frexp(lengths)[1] - 1, minlength=64)
-
-    def close(self, first, count):
-        """Counts of the split, and its files: shards `first` and on of `count`."""
-        if self._lengths:
-            self._write()
-        # A corpus of one unit has no more shards than rows.
-        if first == 0 and count == self._share:
-            count = max(len(self._writers), 1)
-        files = []
-        for number, writer in enumerate(self._writers):
-            name = rows.shard_name(self._split, first + number, count)
-            writer.close(name)
-            files.append(rows.entry(self._folder / name) | {'rows': writer.rows})
-        return {
-            **self._counts,
-            'lengths': np.trim_zeros(self._histogram, 'b').tolist(),
-            'text_sha256': self._digest.hexdigest(),
-            'files': files,
-        }
-
-    def abandon(self):
-        for writer in self._writers:
-            writer.abandon()
-
-
-COUNTED = ('documents', 'bytes', 'sampled_words', 'sampled_tokens', 'tokens', 'rows')
+def _originals(work, number, tally):
+    """Documents of a unit as dicts of split and text, without copies."""
+    copies = {}
+    if work.clean.finds_duplicates:
+        folder = work.folder / FINGERPRINTS
+        copies = duplicates.left_out(folder, number, work.clean)
+    for count, split, text in works.documents(work, number, tally):
+        if count in copies:
+            tally.leave(copies[count], text)
+        else:
+            yield {'split': split, 'text': text}

@@ -6,7 +6,8 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from jepa_text.data import corpus, prepare, rows, tokenizers, unit
+from jepa_text.data import corpus, prepare, rows, tokenizers
+from jepa_text.data import work as works
 from jepa_text.data.sources import jsonl, text
 from jepa_text.data.sources import parquet as parquet_source
 
@@ -77,7 +78,7 @@ def test_documents_units_and_rows_are_the_same(both, tmp_path):
 def test_a_pattern_chooses_files(both):
     module, folder, address = both
     for top in (str(folder), address):
-        found = unit.corpora(
+        found = works.corpora(
             {
                 'source': {
                     'name': module.__name__.rpartition('.')[2],

@@ -24,10 +24,12 @@ from jepa_text.data import (
     prepare,
     processes,
     reading,
+    row_writer,
     rows,
     tokenizers,
     unit,
 )
+from jepa_text.data import work as works
 from jepa_text.data.sources import jsonl, text
 from jepa_text.data.sources import parquet as parquet_source
 from jepa_text.files import partial
@@ -181,8 +183,8 @@ def test_records_at_once_are_those_one_by_one(name, monkeypatch):
 
 def test_windows_hold_every_token_once(folder, ours, monkeypatch):
     one, whole = made(folder, 'whole', ours)
-    monkeypatch.setattr(unit, 'WINDOW', 500)
-    monkeypatch.setattr(unit, 'BUFFERED', 7)
+    monkeypatch.setattr(row_writer, 'WINDOW', 500)
+    monkeypatch.setattr(row_writer, 'BUFFERED', 7)
     two, windows = made(folder, 'windows', ours)
     assert one != two
     for split in ('train', 'heldout'):
@@ -255,13 +257,13 @@ def test_what_is_done_is_not_done_again(folder, ours, small, monkeypatch):
     straight, manifest = made(folder, 'straight', ours)
     real, numbers = unit.make, []
 
-    def make(here, found, units, number, *rest):
+    def make(work, number):
         numbers.append(number)
         if len(numbers) == 4:
             raise KeyboardInterrupt
-        real(here, found, units, number, *rest)
+        real(work, number)
 
-    monkeypatch.setattr(unit, 'make', make)
+    monkeypatch.setitem(processes.TASKS, 'prepare', make)
     with pytest.raises(KeyboardInterrupt):
         made(folder, 'rows', ours)
     assert len(partial.marked(folder.parent / '.rows.partial')) == 3
@@ -276,7 +278,7 @@ def test_another_plan_begins_anew(folder, ours, small, monkeypatch):
         real(*given)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(unit, 'make', make)
+    monkeypatch.setitem(processes.TASKS, 'prepare', make)
     with pytest.raises(KeyboardInterrupt):
         made(folder, 'rows', ours)
     monkeypatch.undo()
@@ -370,5 +372,5 @@ def test_a_second_process_waits_for_the_first(tmp_path, capfd):
 
 
 def test_a_source_without_files_is_one_unit(ours, tmp_path):
-    found = unit.corpora({'source': {'name': 'bundled'}, 'splits': ['train', 'heldout']})
-    assert unit.units(found) == [None]
+    found = works.corpora({'source': {'name': 'bundled'}, 'splits': ['train', 'heldout']})
+    assert works.units(found) == [None]
