@@ -35,7 +35,7 @@ COMMANDS = {
         'jepa_text.training.tokenizer',
         'run',
         'jepa_text.training.tokenizer',
-        '--config=configs/tokenizer.py:bpe,2048 --workdir=runs/tokenizer',
+        '--config=configs/tokenizer.py:bpe,2048 --workdir=runs/tokenizer-2048',
     ),
     'prepare': Command(
         'text to rows on disk',

@@ -169,3 +169,16 @@ def test_saved_and_loaded_is_the_same(kind, tmp_path):
         assert tokenizers.load(path).fingerprint == made(kind).fingerprint
     content = json.loads((tmp_path / 'tokenizer.json').read_text(encoding='utf-8'))
     assert len(content['added_tokens']) == len(made(kind).special_ids)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize('kind', KINDS)
+def test_transformers_reads_it_with_the_same_ids(kind, tmp_path):
+    transformers = pytest.importorskip('transformers')
+    made(kind).save(tmp_path / 'tokenizer.json')
+    theirs = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(tmp_path / 'tokenizer.json')
+    )
+    for text in (*texts(), 'é 海\n\t  1851!', ''):
+        ids = theirs(text, add_special_tokens=False)['input_ids']
+        assert ids == made(kind).encode(text).tolist()
