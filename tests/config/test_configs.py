@@ -39,7 +39,9 @@ def test_a_step_of_every_phase_of_every_preset(preset, folder):
     made = assemble.make(settings.plain(config))
     for phase in made.phases:
         rows = [
-            phase.corrupt(made.rows[i], np.random.default_rng(i), phase.start)
+            phase.corrupt(
+                phase.mixture.parts[0].rows[i], np.random.default_rng(i), phase.start
+            )
             for i in range(8)
         ]
         batch = {key: np.stack([row[key] for row in rows]) for key in rows[0]}

@@ -188,6 +188,30 @@ def test_microbatches_add_gradients_shards_divide_offload_takes_moments_away(stu
     assert 7.9 < 2 * one.gradients / less.gradients <= 8
 
 
+def test_phases_with_rows_of_their_own():
+    """As many tokens in longer rows: more memory a row, and as many rows fewer."""
+    tiny_one = dict(name='transformer', preset='tiny', depth=1)
+    config = config_of('mlm,210m', model=tiny_one)
+    mlm = config['phases'][0]
+    short = dict(mlm, steps=40_000, data=dict(row_length=1024, batch_size=2304))
+    long = dict(mlm, data=dict(row_length=8192, batch_size=288), rope_theta=160_000.0)
+    options = hardware.Options(**config['plan'] | {'hardware': 'h100:8'})
+    alone = plan.make(config, options)
+    made = plan.make(config | {'phases': [short, long]}, options)
+    first, second = made.phases
+    assert (first.rows, second.rows) == (2304, 288)
+    assert (first.rows_at_once, second.rows_at_once) == (288, 36)
+    assert first.tokens == second.tokens == alone.phases[0].tokens
+    assert made.tokens == alone.tokens
+    # Attention looks at more tokens; what else a token takes is the same.
+    lengths = [phase.flops['encoder'] for phase in (first, *alone.phases, second)]
+    assert lengths == sorted(set(lengths))
+    assert made.needed == max(p.memory.total(p.rows_at_once) for p in made.phases)
+    uneven = dict(long, data=dict(row_length=8192, batch_size=12))
+    with pytest.raises(ValueError, match='12 rows a step are not a multiple of 8'):
+        plan.make(config | {'phases': [short, uneven]}, options)
+
+
 def test_tables_say_all_of_it(study):
     text = io.StringIO()
     tables.show('mlm', study, text)

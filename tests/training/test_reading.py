@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tiny
 
+from jepa_text import load
 from jepa_text.data import pipeline, prepare, rows, stream, tokenizer_training, tokenizers
 from jepa_text.running import metrics
 from jepa_text.training import assemble, reading, train
@@ -207,23 +208,23 @@ class _Stopped(Exception):
 
 @pytest.fixture(scope='module')
 def straight(folder, tmp_path_factory):
-    """(config, metrics, hash of the end) of six steps that switch after the third."""
+    """(config, workdir, hash of the end) of six steps that switch after the third."""
     asked = extended(folder)
     asked['checkpoint'] = dict(every=1, keep=9)
     workdir = tmp_path_factory.mktemp('straight') / 'run'
     end = tiny.fingerprint(tiny.train(asked, workdir))
-    return asked, tiny.log(workdir), end
+    return asked, workdir, end
 
 
 @pytest.mark.parametrize('last', [2, 3, 4])
 @pytest.mark.slow
 def test_resuming_before_at_and_after_the_switch(straight, tmp_path, monkeypatch, last):
     """The straight run's every bit."""
-    asked, told, end = straight
-    log = train._Run.save
+    asked, workdir, end = straight
+    told, kept = tiny.log(workdir), train._Run.save
 
     def save(self, state, phase, wait=False):
-        log(self, state, phase, wait=True)
+        kept(self, state, phase, wait=True)
         if int(state.step) == last:
             raise _Stopped
 
@@ -237,7 +238,15 @@ def test_resuming_before_at_and_after_the_switch(straight, tmp_path, monkeypatch
     assert total == [256 * n for n in range(1, 7)]
 
 
-def test_a_phase_of_its_own_is_loaded_as_it_was(folder):
+@pytest.mark.slow
+def test_a_model_has_the_length_and_the_angle_of_its_phase(straight):
+    for step, length, theta in ((3, 32, 10_000), (6, 64, 160_000)):
+        model = load.load(straight[1], step)
+        assert model.length == length
+        assert model.network.encoder.rope_theta == theta
+
+
+def test_a_phase_of_its_own_reads_its_rows(folder):
     recipe = made(extended(folder))
     first, second = recipe.phases
     assert (first.length, second.length) == (32, 64)
