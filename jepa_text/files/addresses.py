@@ -171,7 +171,9 @@ def _refused(address, error):
     """The error in words, where another attempt makes no sense; else None."""
     status = _status(error)
     said = f'{type(error).__name__}: {error}'
-    if isinstance(error, FileNotFoundError) or status in (404, 410):
+    # The hub answers 401 for a name that does not exist and for one that is private.
+    unknown = type(error).__name__ in ('RepositoryNotFoundError', 'RevisionNotFoundError')
+    if isinstance(error, FileNotFoundError) or unknown or status in (404, 410):
         return FileNotFoundError(f'There is nothing at {address} ({said}).')
     keyless = 'Credentials' in type(error).__name__
     if isinstance(error, PermissionError) or keyless or status in (401, 403):
