@@ -7,6 +7,7 @@ AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, STORAGE_EMULATOR_HOST, HF_TOKE
 
 import dataclasses
 import os
+import re
 import time
 
 from jepa_text.files import paths
@@ -38,6 +39,8 @@ _CLIENTS = (
 )
 # What says when a file's content has changed, the best first, as protocols call it.
 _VERSIONS = ('ETag', 'etag', 'generation', 'blob_id', 'Last-Modified', 'mtime', 'created')
+
+_COMMIT = re.compile('hf://[^@]+@[0-9a-f]{40}/')
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -72,6 +75,11 @@ def is_address(path):
         return False
     text = os.fspath(path)
     return '://' in text or bool(paths.SCHEME.match(text))
+
+
+def is_fixed(address):
+    """Does it name a commit, so that what is there can never become something else?"""
+    return bool(_COMMIT.match(os.fspath(address)))
 
 
 def filesystem(address):

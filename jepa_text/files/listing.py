@@ -17,15 +17,20 @@ STRANGE, UNREADABLE = 'no plain file', 'not to be read'
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """Files to read, sorted; and {why: [path of what below `top` is left out, ...]}."""
+    """Files to read, sorted; and {why: [path of what below `top` is left out, ...]}.
+
+    commit    of the repository that they are in, '' of no repository
+    """
 
     top: str
     files: tuple
     skipped: dict
+    commit: str = ''
 
     def __str__(self):
         """Such as '3 files read; left out: 2 of another ending (a.md, b/c.csv)'."""
         text = f'{len(self.files):,} {"file" if len(self.files) == 1 else "files"} read'
+        text += f' of commit {self.commit}' if self.commit else ''
         return f'{text}; left out: {self.left_out}' if self.skipped else text
 
     @property

@@ -131,7 +131,8 @@ class _Away(io.RawIOBase):
             size = self._file.size
         self._start, self._stop = start, size if stop is None else min(stop, size)
         self._at, self._length, self._block = start, FIRST, b''
-        self._fresh, self._checked = not known, False
+        fixed = addresses.is_fixed(self._path)
+        self._fresh, self._checked = fixed or not known, fixed
 
     def _state(self):
         found = addresses.stated(self._path)
@@ -229,7 +230,7 @@ class _Away(io.RawIOBase):
     def _opened(self):
         if not self._fresh:
             self._check()
-        self._fresh = False
+        self._fresh = addresses.is_fixed(self._path)
         return self._system.open(self._name, 'rb', cache_type='none', block_size=FIRST)
 
     def _fetch_whole(self):

@@ -1,7 +1,10 @@
 """A hub of data sets and models on a socket of this machine, as huggingface_hub asks it.
 
 `folder`/NAME/REVISION/... are the files of a set at a revision; its commit is made of
-both names. It knows only what reading needs: the listing of a revision, and files.
+both names. It knows only what reading needs: the listing of a revision, and files, of
+which a part may be asked for. Terms of the set GATED were not accepted. Of the files
+named in `faults`, one answer that does not begin with the first byte is cut midway.
+`heads`, {'main': 'v2'}, says which branches were moved to another revision.
 """
 
 import contextlib
@@ -22,12 +25,13 @@ def commit(name, revision):
 
 
 @contextlib.contextmanager
-def serving(folder):
+def serving(folder, faults=(), heads=None):
     """(address, paths that were asked for) of a server of the sets in the folder."""
     asked = []
 
     class Handler(_Handler):
         top, log = pathlib.Path(folder), asked
+        cut, moved = set(faults), {} if heads is None else heads
 
     server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -56,6 +60,8 @@ def _tree(place, folder, recursive):
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = 'HTTP/1.1'
+    # Head and body in one packet: of two, the second waits 40 ms for the other side.
+    wbufsize = -1
 
     def do_HEAD(self):
         self.do_GET()
@@ -78,11 +84,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         name = found['name']
         if not (self.top / name).is_dir():
             return self._refuse(401, 'RepoNotFound')
-        if name == GATED:
+        if name == GATED and (file or path.endswith('/auth-check')):
             return self._refuse(403, 'GatedRepo')
         asked = urllib.parse.unquote(found['revision'] or 'main')
         known = {r: r for r in self._revisions(name)}
         known |= {commit(name, r): r for r in known}
+        known |= {k: r for k, r in self.moved.items() if r in known}
         if asked not in known:
             return self._refuse(404, 'RevisionNotFound')
         place = self.top / name / known[asked].replace('/', '%')
@@ -106,28 +113,45 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         else:
             siblings = [{'rfilename': path} for path in names]
             answer = {'id': name, 'sha': commit(name, revision), 'siblings': siblings}
-            answer |= {'private': False, 'gated': False, 'downloads': 0, 'tags': []}
+            answer |= {
+                'private': False,
+                'gated': name == GATED,
+                'downloads': 0,
+                'tags': [],
+            }
         self._send(200, json.dumps(answer).encode(), {'Content-Type': 'application/json'})
 
     def _file(self, path, name, revision):
         if not path.is_file():
             return self._refuse(404, 'EntryNotFound')
         data = path.read_bytes()
-        sha = revision if len(revision) == 40 else commit(name, revision)
+        moved = self.moved.get(revision, revision)
+        sha = revision if len(revision) == 40 else commit(name, moved)
         headers = {'X-Repo-Commit': sha, 'ETag': f'"{hashlib.sha1(data).hexdigest()}"'}
-        return self._send(200, data, headers)
+        part = re.fullmatch(r'bytes=(\d+)-(\d*)', self.headers.get('Range', ''))
+        if not part:
+            return self._send(200, data, headers)
+        start, stop = int(part[1]), min(int(part[2] or len(data)) + 1, len(data))
+        headers['Content-Range'] = f'bytes {start}-{stop - 1}/{len(data)}'
+        self.log.append(f'{path.name} from {start}')
+        if start and path.name in self.cut:
+            self.cut.remove(path.name)
+            self.log.append(f'{path.name} cut')
+            self.close_connection = True
+            return self._send(206, data[start:stop], headers, (stop - start) // 2)
+        return self._send(206, data[start:stop], headers)
 
     def _refuse(self, status, code):
         self._send(status, b'{}', {'X-Error-Code': code, 'X-Error-Message': code})
 
-    def _send(self, status, data, headers):
+    def _send(self, status, data, headers, sent=None):
         self.send_response(status)
         for key, value in headers.items():
             self.send_header(key, value)
         self.send_header('Content-Length', str(len(data)))
         self.end_headers()
         if self.command == 'GET':
-            self.wfile.write(data)
+            self.wfile.write(data[:sent])
 
     def log_message(self, *args):
         """Silent."""

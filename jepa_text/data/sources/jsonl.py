@@ -19,12 +19,13 @@ def make(split, path, field='text', heldout_every=100):
     lines are passed over. Raises FileNotFoundError for a missing path, and ValueError
     with file and line for what is not JSON, not an object, or has no text in `field`.
     """
-    read = functools.partial(_documents, field=field)
+    read = functools.partial(documents, field=field)
     cut = corpus.cut_lines
     return corpus.of_files(path, SUFFIXES, read, split, heldout_every, cut)
 
 
-def _documents(piece, field):
+def documents(piece, field):
+    """The documents of a corpus.Piece; raises as `make` says."""
     for where, document in reading.objects(*piece.place):
         yield document | {'text': _text(document, field, where)}
 

@@ -20,12 +20,13 @@ def make(split, path, field='text', columns=(), heldout_every=100):
     read a few at a time. Raises FileNotFoundError for a missing path, and ValueError with
     the file for what is not Parquet, has no such column, or a row without text.
     """
-    read = functools.partial(_documents, field=field, columns=columns)
+    read = functools.partial(documents, field=field, columns=columns)
     cut = corpus.cut_groups
     return corpus.of_files(path, SUFFIXES, read, split, heldout_every, cut)
 
 
-def _documents(piece, field, columns):
+def documents(piece, field, columns):
+    """The documents of a corpus.Piece; raises as `make` says."""
     rows = reading.numbered_rows(piece.file, [field, *columns], *piece.place[1:])
     for number, row in rows:
         if not isinstance(row[field], str):
