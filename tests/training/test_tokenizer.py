@@ -209,7 +209,7 @@ def test_a_name_on_the_hub(tmp_path):
     whole.save(other)
     (hub / 'lab' / 'old' / 'main').mkdir(parents=True)
     (hub / 'lab' / 'old' / 'main' / 'spiece.model').write_text('x')
-    (hub / 'lab' / 'gated' / 'main').mkdir(parents=True)
+    foreign(hub / 'lab' / 'gated' / 'main' / 'tokenizer.json')
     with hub_server.serving(hub) as (address, _):
 
         def asked(name):
