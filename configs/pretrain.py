@@ -7,7 +7,7 @@
 The argument is a preset of configs/presets.py and a size: 210m, 610m or 1b, with the
 optimizer, schedule, masking and tokens a step of arXiv 2507.00994 (2.36 M, for 42,000
 steps: 99 G tokens), or 35m, with those of arXiv 2606.05173. Left out, it is 35m for
-`jepa_mlm_paper`, else 610m. The rows differ, and are no option:
+`jepa_mlm_paper`, else 610m. The rows differ:
 
                  arXiv 2507.00994                      here
     sequences    of 12 to 2,036 tokens, 1,024 on       rows of 2,048 (35m: 128), of whole
@@ -20,9 +20,9 @@ steps: 99 G tokens), or 35m, with those of arXiv 2606.05173. Left out, it is 35m
                  then over devices
     head of MLM  at all positions                      at masked positions
 
-So a result that differs from theirs may be one of rows. `prepare.packing='concat'` cuts
-the stream at any place, every 2,048 tokens; `prepare.add_bos=False` leaves <bos> out; the
-rest stays. arXiv 2606.05173 has no packing: a row is the first 512 characters of an
+So a result that differs from theirs may be one of rows. `prepare.packing='paper'` makes
+their sequences, two a row, and `prepare.add_bos=False` leaves <bos> out; loss and head
+stay. arXiv 2606.05173 has no packing: a row is the first 512 characters of an
 article, padded to 128 tokens, where rows here are full.
 With --config.baseline=flops (or time), phases with a latent loss become MLM alone with
 as much of it.

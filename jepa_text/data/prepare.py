@@ -42,7 +42,9 @@ class Config:
     row_length: int = schema.field(doc='tokens in a row', minimum=MIN_ROW_LENGTH)
     splits: tuple[str, ...] = schema.field(('train', 'heldout'), 'of the source')
     packing: str = schema.field(
-        'best_fit', "documents into rows: 'best_fit', or 'concat' to cut at any place"
+        'best_fit',
+        "documents into rows: 'concat' cuts at any place, 'paper' as arXiv 2507.00994",
+        choices=tuple(packings.PACKINGS),
     )
     shards: int = schema.field(4, 'files of each split', minimum=1)
     seed: int = schema.field(0, 'of the order of rows', minimum=0)

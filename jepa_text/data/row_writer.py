@@ -59,10 +59,10 @@ class Writer:
         ids = np.concatenate([*self._ids, *self._buffer])
         lengths = np.array(self._lengths, np.int64)
         self._buffer, self._ids, self._lengths, self._held = [], [], [], 0
-        packed = packing.PACKINGS[self._pack](lengths, self._length)
+        rng = np.random.default_rng([*self._seed, self._windows])
+        packed = packing.PACKINGS[self._pack](lengths, self._length, rng)
         # Full rows come first out of the packing: shuffled, every shard is alike and the
         # first n rows are a fair sample.
-        rng = np.random.default_rng([*self._seed, self._windows])
         order = rng.permutation(len(packed))
         self._windows += 1
         # A record costs about 100 bytes beside its values, a file 64 KiB blocks.

@@ -7,10 +7,11 @@ from jepa_text.data import packing, tokenizers
 from jepa_text.data.sources import bundled
 
 LENGTHS = st.lists(st.integers(0, 70), max_size=60)
-BOTH = pytest.mark.parametrize('pack', packing.PACKINGS.values(), ids=packing.PACKINGS)
+DOCUMENTS = ('best_fit', 'concat', 'one_per_row')  # a piece is of one document
+EACH = pytest.mark.parametrize('pack', [packing.PACKINGS[name] for name in DOCUMENTS])
 
 
-@BOTH
+@EACH
 @settings(max_examples=200, deadline=None)
 @given(lengths=LENGTHS, row_length=st.integers(1, 33))
 def test_every_token_once_in_order_and_no_row_too_long(pack, lengths, row_length):
@@ -82,7 +83,7 @@ def test_the_example_of_the_docstring():
     assert stream[2] == [(0, 16, 3), (1, 0, 4), (2, 0, 1)]
 
 
-@BOTH
+@EACH
 def test_nothing_to_pack(pack):
     for lengths in ([], [0, 0]):
         packed = pack(lengths, 8)
@@ -94,6 +95,50 @@ def test_next_to_no_padding_on_the_bundled_corpus(row_length):
     ours = tokenizers.load(tokenizers.BUNDLED)
     texts = [document['text'] for document in bundled.make('heldout')]
     lengths = [len(ids) + 2 for ids in ours.encode_many(texts)]
-    for pack in packing.PACKINGS.values():
+    for pack in (packing.best_fit, packing.concat):
         packed = pack(lengths, row_length)
         assert packed.tokens / (len(packed) * row_length) > 0.99
+
+
+@settings(max_examples=200, deadline=None)
+@given(lengths=LENGTHS, row_length=st.integers(24, 40), seed=st.integers(0, 9))
+def test_sequences_of_the_paper_are_the_stream(lengths, row_length, seed):
+    packed = packing.paper(lengths, row_length, np.random.default_rng(seed))
+    starts = np.cumsum(lengths) - lengths
+    at = 0
+    for row in range(len(packed)):
+        pieces = packed[row]
+        assert len(pieces) == 2 or row == len(packed) - 1
+        for document, start, n in pieces:
+            assert starts[document] + start == at and lengths[document] > start
+            at += n
+        if row < len(packed) - 1:
+            assert sum(n for *_, n in pieces) == row_length
+            assert min(n for *_, n in pieces) >= packing.SHORTEST
+    assert at == sum(lengths) == packed.tokens
+
+
+def test_lengths_of_the_paper_are_those_it_tells():
+    rng = np.random.default_rng(0)
+    packed = packing.paper(rng.integers(100, 1500, 20_000), 2048, rng)
+    lengths = packed.length[:-2]
+    assert abs(lengths.mean() - 1024) < 1e-9
+    assert lengths.min() == 12 and lengths.max() == 2036
+    # Uniform: both halves of the range, and both ends of it.
+    assert abs((lengths <= 500).mean() - 489 / 2025) < 0.02
+    assert abs((lengths[::2] < lengths[1::2]).mean() - 0.5) < 0.02
+
+
+def test_rows_too_short_for_the_paper():
+    with pytest.raises(ValueError, match='row_length=20 must be at least 24'):
+        packing.paper([50], 20, np.random.default_rng(0))
+
+
+def test_one_per_row_is_a_row_for_each():
+    packed = packing.one_per_row([3, 0, 9, 8], 8)
+    assert [packed[row] for row in range(len(packed))] == [
+        [(0, 0, 3)],
+        [(2, 0, 8)],
+        [(2, 8, 1)],
+        [(3, 0, 8)],
+    ]

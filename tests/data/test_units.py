@@ -171,13 +171,13 @@ def test_records_at_once_are_those_one_by_one(name, monkeypatch):
     lengths = rng.integers(0, 40, 60)
     ids = rng.integers(1, 2000, lengths.sum()).astype('<u2')
     starts = np.cumsum(lengths) - lengths
-    packed = packing.PACKINGS[name](lengths, 16)
+    packed = packing.PACKINGS[name](lengths, 32, rng)
     order = rng.permutation(len(packed))
-    found = list(rows.records(ids, starts, packed, order, 0, 16))
+    found = list(rows.records(ids, starts, packed, order, 0, 32))
     for row, record in zip(order, found, strict=True):
         pieces = [ids[starts[d] + s :][:n] for d, s, n in packed[row]]
         values = [*np.concatenate(pieces)]
-        values += [0] * (16 - len(values)) + [len(piece) for piece in pieces]
+        values += [0] * (32 - len(values)) + [len(piece) for piece in pieces]
         assert record == np.array(values, '<u2').tobytes()
 
 
