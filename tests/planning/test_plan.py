@@ -135,7 +135,7 @@ def test_state_of_a_device_is_what_the_compiler_takes_in(tmp_path):
     made = shapes(tmp_path, sharding.abstract_mesh(4, **mesh), model=model)
     for phase, its in zip(made.phases[1:], real.phases[1:]):
         state = recipe.abstract_state(real, its)
-        batch = recipe.abstract_batch(real, its, real.batch_size)
+        batch = recipe.abstract_batch(real, its, its.batch_size)
         with jax.set_mesh(real.mesh):
             step = recipe.jitted(real, its).lower(state, batch).compile()
         taken = step.memory_analysis().argument_size_in_bytes
