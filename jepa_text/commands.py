@@ -47,6 +47,7 @@ COMMANDS = {
         'run',
         TRAIN,
         '--config=configs/toy.py:mlm --workdir=runs/rows-64',
+        {'verify': (False, 'read the rows of the workdir against their checksums')},
     ),
     'train': Command(
         'pretrain, or resume',

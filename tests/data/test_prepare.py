@@ -1,7 +1,9 @@
 import errno
+import html
 import json
 import os
 import pathlib
+import re
 import shutil
 
 import numpy as np
@@ -323,6 +325,39 @@ def test_an_error_in_the_middle_leaves_nothing_and_the_next_call_works(
     monkeypatch.undo()
     make()
     pipeline.verify(tmp_path / 'rows')
+
+
+def test_a_report_tells_what_was_made(corpus, tmp_path, capsys):
+    config = ConfigDict({'prepare': {'row_length': 32, 'tokenizer': 'bundled'}})
+    config.prepare.source = corpus | {'path': str(corpus['path'])}
+    config.prepare.clean = {'min_chars': 12, 'exact_duplicates': True}
+    config.update({'steps': 100, 'data': {'batch_size': 4}})
+    manifest = preparing.run(config, tmp_path / 'rows')
+    said = capsys.readouterr().out
+    counts = manifest['splits']['train']
+    assert f'{400 / counts["rows"]:.2f} epochs in the steps' in said
+    assert f'2 blank, {manifest["left_out"]["too short"]} too short' in said
+    words = sum(len(text.split()) for text in texts_of(tmp_path / 'rows', 'train'))
+    tokens = counts['tokens'] - 2 * counts['documents']
+    told = float(re.search(r'([\d.]+) tokens a word', said)[1])
+    assert told == pytest.approx(tokens / words, rel=0.1)
+    page = (tmp_path / 'rows' / 'report.html').read_text()
+    assert 'too short' in page and 'What a model reads' in page
+    long = [text for text in texts_of(tmp_path / 'rows', 'train') if len(text) > 100]
+    assert any(html.escape(text[2:60]) in page for text in long)
+    preparing.run(config, tmp_path / 'rows', verify=True)
+    assert 'all as they were made' in capsys.readouterr().out
+    shard = next((tmp_path / 'rows').glob('train-*'))
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(ValueError, match='is damaged: its sha256'):
+        preparing.run(config, tmp_path / 'rows', verify=True)
+
+
+def texts_of(folder, split):
+    pieces, tokenizer = documents_of(folder, split)
+    return [tokenizer.decode(piece) for piece in pieces]
 
 
 def test_run_takes_a_config(corpus, tmp_path, capsys):

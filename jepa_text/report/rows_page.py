@@ -1,0 +1,100 @@
+"""What `prepare` made: in a few lines, and as a page of what a model will read."""
+
+from jepa_text.report import page
+
+ROWS, LETTERS = 10, 400  # shown of the first split
+
+
+def lines(manifest, seconds=None, budget=0):
+    """Lines of a manifest of rows: files, splits, what was left out and why.
+
+    `seconds` it took, None if it was there; `budget` are the rows that training asks for.
+    """
+    told = [manifest['read']] if manifest.get('read') else []
+    for split, counts in manifest['splits'].items():
+        told.append(
+            f'{split}: {counts["documents"]:,} documents, {counts["tokens"]:,} tokens, '
+            f'{counts["rows"]:,} rows of {manifest["row_length"]}, '
+            f'{counts["efficiency"]:.2%} filled'
+        )
+    first = next(iter(manifest['splits'].values()))
+    if 'sampled_words' in first:
+        told.append(
+            f'{_fertility(first):.2f} tokens a word, {_bytes(first):.2f} bytes a token'
+        )
+    for what in ('left_out', 'changed'):
+        found = manifest.get(what) or {}
+        named = ', '.join(f'{count:,} {why}' for why, count in found.items())
+        if named:
+            told.append(f'documents {what.replace("_", " ")}: {named}')
+    if seconds:
+        tokens = sum(counts['tokens'] for counts in manifest['splits'].values())
+        told.append(f'{seconds:,.1f} s, {tokens / seconds:,.0f} tokens a second')
+    if budget:
+        told.append(f'{budget / first["rows"]:,.2f} epochs in the steps of this config')
+    return told
+
+
+def write(path, manifest, texts, seconds=None, budget=0):
+    """Writes the page; `texts` are rows, decoded."""
+    first = next(iter(manifest['splits'].values()))
+    examples = manifest.get('examples') or {}
+    sections = [
+        {
+            'facts': [
+                _fact(f'{first["tokens"]:,}', 'tokens to train on'),
+                _fact(f'{first["documents"]:,}', 'documents'),
+                _fact(f'{_fertility(first):.2f}', 'tokens a word'),
+                _fact(f'{_bytes(first):.2f}', 'bytes a token'),
+            ],
+            'text': '\n\n'.join(lines(manifest, seconds, budget)),
+        },
+        {
+            'heading': 'How long documents are',
+            'table': {
+                'columns': ['tokens', *manifest['splits']],
+                'rows': _lengths(manifest['splits']),
+            },
+        },
+        {
+            'heading': 'What is left out',
+            'text': '' if manifest.get('left_out') else 'Nothing.',
+            'table': {
+                'columns': ['why', 'documents', 'such as'],
+                'rows': [
+                    [why, count, ' … '.join(examples.get(why, []))]
+                    for why, count in (manifest.get('left_out') or {}).items()
+                ],
+            },
+        },
+        {
+            'heading': 'What a model reads',
+            'text': '\n\n'.join(texts),
+        },
+        {'heading': 'Everything', 'details': {'manifest.json': manifest}},
+    ]
+    lead = f'{first["rows"]:,} rows of {manifest["row_length"]} tokens.'
+    return page.write(path, 'Prepared rows', lead, sections, 'jepa-text prepare')
+
+
+def _fact(value, label):
+    return {'value': value, 'label': label, 'note': ''}
+
+
+def _fertility(counts):
+    return counts['sampled_tokens'] / max(counts['sampled_words'], 1)
+
+
+def _bytes(counts):
+    return counts['bytes'] / max(counts['tokens'], 1)
+
+
+def _lengths(splits):
+    """[[such as '8 to 15', documents of each split], ...]"""
+    longest = max(len(counts['lengths']) for counts in splits.values())
+    found = []
+    for power in range(longest):
+        row = [sum(counts['lengths'][power : power + 1]) for counts in splits.values()]
+        if found or any(row):
+            found.append([f'{2**power:,} to {2 ** (power + 1) - 1:,}', *row])
+    return found
