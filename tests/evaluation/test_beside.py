@@ -47,7 +47,7 @@ def test_vectors_are_those_of_encode(tmp_path):
     rows = prober._parts['sea'][0][0]
     model = load.load(tmp_path / 'run')
     texts = [model.tokenizer.decode(row.tokens) for row in rows]
-    vectors_ND = prober._vectors(state.params, rows)
+    vectors_ND = prober._vectors(state.params, recipe.phases[0].network, rows)
     np.testing.assert_allclose(vectors_ND, model.encode(texts), atol=1e-5)
 
 
