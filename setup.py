@@ -75,6 +75,8 @@ EXTRAS = {
     'kernels': ['tokamax>=0.0.12,<0.1'],
     'docs': DOCS,
     'stores': STORES,
+    # Wants an older numpy, protobuf, pillow and pyarrow than the rest.
+    'beam': ['apache-beam>=2.72,<3'],
     # Tests compare with what evaluation uses, so they never lack it.
     'test': [*EVAL, *TEST, *DOCS],
     'dev': [*EVAL, *TEST, *DOCS, 'uv>=0.9'],

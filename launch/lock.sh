@@ -43,10 +43,14 @@ for python in 3.11 3.12; do
     lock "$kind-$tag.txt" "$python" --constraints "launch/requirements/test-$tag.txt" \
       "${extras[@]}" "$@" setup.py
   done
-  # For an environment of its own: clients and servers of S3 want python-dateutil < 3. The
-  # other versions are the same.
-  sed -n 's/^\([a-z0-9][^ ]*==[^ ]*\).*/\1/p' "launch/requirements/test-$tag.txt" |
-    grep -v '^python-dateutil==' >"$most"
-  lock "remote-$tag.txt" "$python" --no-annotate --constraints "$most" --extra eval \
-    --extra viz --extra test --extra gs --extra s3 --extra https --extra stores "$@" setup.py
+  # For environments of their own: clients and servers of S3 want python-dateutil < 3, and
+  # Beam numpy < 2.5, protobuf < 7, pillow < 13 and pyarrow < 26. Others are the same.
+  for kind in 'remote gs s3 https stores' 'beam beam'; do
+    read -r kind extras <<<"$kind"
+    sed -n 's/^\([a-z0-9][^ ]*==[^ ]*\).*/\1/p' "launch/requirements/test-$tag.txt" |
+      grep -Ev '^(python-dateutil|protobuf|pyarrow|pillow|numpy)==' >"$most"
+    read -r -a extras <<<"eval viz test $extras"
+    lock "$kind-$tag.txt" "$python" --no-annotate --constraints "$most" \
+      "${extras[@]/#/--extra=}" "$@" setup.py
+  done
 done

@@ -24,6 +24,12 @@ KINDS = {
     'cuda': ('eval', 'viz', 'cuda'),
     'tpu': ('eval', 'viz', 'tpu'),
     'remote': ('eval', 'viz', 'test', 'gs', 's3', 'https', 'stores'),
+    'beam': ('eval', 'viz', 'test', 'beam'),
+}
+# Those apart, for the sake of these packages.
+APART = {
+    'remote': {'python-dateutil'},
+    'beam': {'python-dateutil', 'numpy', 'protobuf', 'pillow', 'pyarrow'},
 }
 PYTHONS = ('py311', 'py312')
 
@@ -98,6 +104,7 @@ def test_what_is_declared(package):
             'kernels',
             'docs',
             'stores',
+            'beam',
             'test',
             'dev',
         )
@@ -166,12 +173,12 @@ def test_requirements_satisfy_setup(package, kind, python):
 @pytest.mark.parametrize('python', PYTHONS)
 def test_one_environment_serves_all(python):
     run, test = versions(f'run-{python}'), versions(f'test-{python}')
-    for kind in set(KINDS) - {'run', 'remote'}:
+    for kind in set(KINDS) - {'run', *APART}:
         assert run.items() < versions(f'{kind}-{python}').items()
-    # That of the object stores is its own for the sake of one package.
-    remote = versions(f'remote-{python}')
-    other = {name for name in {*test} & {*remote} if test[name] != remote[name]}
-    assert other == {'python-dateutil'}
+    for kind, clashing in APART.items():
+        have = versions(f'{kind}-{python}')
+        other = {name for name in {*test} & {*have} if test[name] != have[name]}
+        assert other and other <= clashing
     build = versions('build')
     # setuptools-scm, with what it needs, is for seqeval, which is built from its source.
     assert {'pip', 'setuptools', 'setuptools-scm'} <= set(build)

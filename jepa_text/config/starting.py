@@ -104,7 +104,7 @@ def _body(root, config):
         section, _, name = key.rpartition('.')
         if key in config:
             lines += ['', f'    # {doc}', *_assigned(key, config[key])]
-        elif not section and not default:
+        elif not default:  # a section
             lines += ['', f'    # {doc}', f'    config.{key} = {{}}']
         elif name not in config.get(section, {}):
             lines.append(f'    # config.{key} = {default}  # {doc}')

@@ -154,7 +154,8 @@ def prepared_otherwise(asked, folder):
     folder = brought.here(folder, shards=False)
     before = _flat(rows_on_disk.read_manifest(folder)['settings'])
     now = _flat(json.loads(json.dumps(asked)))
-    now.pop('workers', None)  # changes no byte
+    for key in ('workers', 'engine', 'beam'):  # which change no byte
+        now.pop(key, None)
     name = now.pop('tokenizer', None)
     path = tokenizers.BUNDLED if name == 'bundled' else pathlib.Path(name or '')
     if path.is_file():

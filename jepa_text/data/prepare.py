@@ -9,6 +9,7 @@ whoever made them and however often they were stopped.
 
 import collections
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -24,6 +25,7 @@ from jepa_text.files import partial as partial_files
 from jepa_text.files import paths
 
 MIN_ROW_LENGTH = 8
+ENGINES = ('local', 'beam')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,6 +56,12 @@ class Config:
     workers: int = schema.field(
         0, 'processes, on large corpora; 0: as many as there are cores', minimum=0
     )
+    engine: str = schema.field(
+        'local',
+        "of the work: processes here, or 'beam': machines that all see the folder",
+        choices=ENGINES,
+    )
+    beam: tuple[str, ...] = schema.field((), "its flags, such as '--runner=FlinkRunner'")
 
 
 def prepare(
@@ -70,6 +78,8 @@ def prepare(
     add_eos=Config.add_eos,
     clean=None,
     workers=Config.workers,
+    engine=Config.engine,
+    beam=Config.beam,
 ):
     """Writes `folder` and returns its manifest; a finished one is left as it is.
 
@@ -103,9 +113,10 @@ def prepare(
     # Sources are looked up before anything is written: a wrong name costs nothing.
     corpora = works.corpora(settings)
     plan = {'settings': settings, 'units': works.units(corpora)}
+    do = _engine(engine, workers, beam)
     try:
         with partial_files.filled(folder, plan) as here:
-            return _write(here, corpora, tokenizer, workers)
+            return _write(here, corpora, tokenizer, do)
     except OSError:
         # Another process may have been first.
         finished = _finished(folder, settings)
@@ -168,7 +179,25 @@ def _cleaning(section):
     return {key: value for key, value in asked.items() if value != usual[key]}
 
 
-def _write(partial, corpora, tokenizer, workers):
+def _engine(engine, workers, flags):
+    """do(work, task, numbers): who does the work."""
+    if engine not in ENGINES:
+        raise ValueError(
+            f'There is no engine {engine!r}.{resolve.nearest(engine, ENGINES)}'
+        )
+    if engine == 'local':
+        return functools.partial(processes.run, workers=workers)
+    try:
+        from jepa_text.data import beam
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "prepare.engine='beam' needs Apache Beam, here and on its workers: pip "
+            f"install 'jepa-text[beam]' ({error})."
+        ) from error
+    return functools.partial(beam.run, flags=flags)
+
+
+def _write(partial, corpora, tokenizer, do):
     """Writes all shards, the tokenizer and the manifest into the partial folder."""
     with shards.clear_disk_errors(partial):
         tokenizer.save(partial / works.TOKENIZER)
@@ -177,10 +206,10 @@ def _write(partial, corpora, tokenizer, workers):
     if work.clean.finds_duplicates:
         (partial / unit.FINGERPRINTS).mkdir(exist_ok=True)
         left = [n for n in numbers if not unit.has_fingerprint(work, n)]
-        processes.run(work, 'compare', left, workers)
+        do(work, 'compare', left)
         unit.decide(work)
     done = partial_files.marked(partial)
-    processes.run(work, 'prepare', [n for n in numbers if n not in done], workers)
+    do(work, 'prepare', [n for n in numbers if n not in done])
     shutil.rmtree(partial / unit.FINGERPRINTS, ignore_errors=True)
     with shards.clear_disk_errors(partial):
         return rows.write_manifest(partial, _manifest(work))

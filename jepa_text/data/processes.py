@@ -76,7 +76,7 @@ def _serve(folder, waiting, failures, told, workers):
                 if not answer:
                     raise RuntimeError(_death(worker.wait()))
                 if error := json.loads(answer):
-                    raise _error(error)
+                    raise error_of(error)
                 told()
         except queue.Empty:
             pass
@@ -116,7 +116,8 @@ def _death(code):
     )
 
 
-def _error(told):
+def error_of(told):
+    """The error that `told` told of."""
     if told['errno'] is not None:
         return OSError(told['errno'], told['text'], told['file'])
     return getattr(builtins, told['kind'])(told['text'])
@@ -136,18 +137,19 @@ def main(folder):
     os.dup2(2, 1)
     work = None
     for line in sys.stdin:
-        told = {}
+        answer = {}
         try:
             work = work or works.begin(folder)
             task, number = line.split()
             TASKS[task](work, int(number))
         except Exception as error:
-            told = _told(error)
-        answers.write(f'{json.dumps(told)}\n')
+            answer = told(error)
+        answers.write(f'{json.dumps(answer)}\n')
         answers.flush()
 
 
-def _told(error):
+def told(error):
+    """An error as JSON."""
     if isinstance(error, OSError) and error.errno is not None:
         more = {'errno': error.errno, 'file': error.filename}
         return {'kind': 'OSError', 'text': error.strerror, **more}

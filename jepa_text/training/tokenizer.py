@@ -84,14 +84,14 @@ def run(config, workdir):
     FileExistsError for one of other settings or of something else, and ValueError for a
     config, a corpus or a tokenizer that cannot be used.
     """
-    config = schema.read(Config, schema.plain(config))
+    asked = schema.read(Config, schema.plain(config))
     folder = Path(paths.local('The workdir', workdir))
-    settings = json.loads(json.dumps(schema.as_dict(config)))
+    settings = json.loads(json.dumps(schema.as_dict(asked)))
     report = _finished(folder, settings)
     if report is None:
-        others = {name: opened(name, config.pattern) for name in config.compare}
+        others = {name: opened(name, asked.pattern) for name in asked.compare}
         with atomic.folder(folder) as partial:
-            report = _make(config, partial, folder, others) | {'settings': settings}
+            report = _make(asked, partial, folder, others) | {'settings': settings}
             text = json.dumps(report, indent=1, ensure_ascii=False) + '\n'
             atomic.write(partial / REPORT, text)
             tokenizer_pages.write(partial / PAGE, report)
@@ -131,26 +131,26 @@ def _finished(folder, settings):
     return report
 
 
-def _make(config, partial, folder, others):
+def _make(asked, partial, folder, others):
     """Writes tokenizer.json, and returns what a report says."""
-    if config.tokenizer:
-        content, said = _read(config.tokenizer, config.pattern)
-        content, done = tokenizer_roles.completed(content, config.tokenizer)
-        tokenizer, trained_on = tokenizers.parse(content, config.tokenizer), None
+    if asked.tokenizer:
+        content, said = _read(asked.tokenizer, asked.pattern)
+        content, done = tokenizer_roles.completed(content, asked.tokenizer)
+        tokenizer, trained_on = tokenizers.parse(content, asked.tokenizer), None
         said = [*said, *done]
     else:
-        trained_on = _sample(config, partial, 'train', config.sample.bytes)
-        _check_sample(trained_on, config)
+        trained_on = _sample(asked, partial, 'train', asked.sample.bytes)
+        _check_sample(trained_on, asked)
         print(
             f'training on {trained_on.bytes:,} of {trained_on.read["bytes"]:,} bytes',
             flush=True,
         )
         tokenizer = tokenizer_training.train(
-            trained_on, **dataclasses.asdict(config.train)
+            trained_on, **dataclasses.asdict(asked.train)
         )
-        said = _of_training(tokenizer, trained_on, config.train)
+        said = _of_training(tokenizer, trained_on, asked.train)
     tokenizer.save(partial / FILE)
-    text, what = _measured_on(config, partial, trained_on)
+    text, what = _measured_on(asked, partial, trained_on)
     measured = {folder.name: tokenizer, **others}
     return {
         'said': said,
@@ -167,29 +167,29 @@ def _make(config, partial, folder, others):
     }
 
 
-def _measured_on(config, partial, trained_on):
+def _measured_on(asked, partial, trained_on):
     """(the Sample that tokenizers are measured on, what it is)."""
-    heldout = _sample(config, partial, 'heldout', config.sample.heldout_bytes)
-    if heldout.bytes >= min(FEW, config.sample.heldout_bytes // 2):
+    heldout = _sample(asked, partial, 'heldout', asked.sample.heldout_bytes)
+    if heldout.bytes >= min(FEW, asked.sample.heldout_bytes // 2):
         return heldout, 'held-out text'
     few = f'as {heldout.bytes:,} bytes are held out'
     if trained_on is not None:
         return trained_on, f'the text that it was trained on ({few})'
-    text = _sample(config, partial, 'train', config.sample.bytes)
-    _check_sample(text, config)
+    text = _sample(asked, partial, 'train', asked.sample.bytes)
+    _check_sample(text, asked)
     return text, f'text that is not held out ({few})'
 
 
-def _sample(config, partial, split, size):
-    texts = documents(config.source, split)
+def _sample(asked, partial, split, size):
+    texts = documents(asked.source, split)
     folder = partial / 'sample' / split
-    return sampling.draw(texts, folder, size, config.sample.read_bytes)
+    return sampling.draw(texts, folder, size, asked.sample.read_bytes)
 
 
-def _check_sample(sample, config):
+def _check_sample(sample, asked):
     if not sample.documents:
         raise ValueError(
-            f'The corpus has no text to make a tokenizer of (source {config.source}). '
+            f'The corpus has no text to make a tokenizer of (source {asked.source}). '
             'Give a source with at least one document that is not blank.'
         )
 

@@ -327,8 +327,8 @@ def test_a_worker_that_is_killed_is_told(folder, ours, small, monkeypatch):
     ],
 )
 def test_errors_come_back_from_a_worker_as_they_are(raised, expected):
-    told = processes._told(raised)
-    found = processes._error(json.loads(json.dumps(told)))
+    told = processes.told(raised)
+    found = processes.error_of(json.loads(json.dumps(told)))
     assert type(found) is expected
     assert getattr(found, 'errno', None) == getattr(raised, 'errno', None)
     if expected is not RuntimeError:

@@ -60,7 +60,7 @@ def _program(name):
     """A program of this Python's environment."""
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
-    assert found, f'{name} is not installed: bash launch/remote.sh'
+    assert found, f'{name} is not installed: bash launch/apart.sh remote'
     return found
 
 

@@ -1,4 +1,4 @@
-"""What all launch scripts share, local.sh, peers.sh and remote.sh."""
+"""What all launch scripts share, local.sh, peers.sh and apart.sh."""
 
 import os
 import re
@@ -229,7 +229,7 @@ def checks(machine):
 
     def call(script, case='', exit_code=0, pip_says=''):
         return machine.run(
-            script,
+            *script.split(),
             **env,
             PIP_SAYS=pip_says,
             PYTEST_WRITES=f'<testsuites><testsuite>{case}</testsuite></testsuites>',
@@ -256,7 +256,7 @@ def test_peers_pass(checks, machine):
         (CASE.format('><failure/></testcase>'), 1, 'skipped: none'),
     ],
 )
-@pytest.mark.parametrize('script', ['peers.sh', 'remote.sh'])
+@pytest.mark.parametrize('script', ['peers.sh', 'apart.sh remote'])
 def test_checks_fail_when_a_test_is_skipped_or_none_ran(
     checks, script, case, exit_code, message
 ):
@@ -265,7 +265,7 @@ def test_checks_fail_when_a_test_is_skipped_or_none_ran(
 
 
 def test_remote_tests_pass(checks):
-    code, output = checks('remote.sh', CASE.format('/>'))
+    code, output = checks('apart.sh remote', CASE.format('/>'))
     assert code == 0 and 'remote tests: 1; skipped: none' in output
 
 

@@ -18,6 +18,7 @@ ENTRANCES = {
     'evaluation/train_command': {'run'},
     'training/train': {'train'},
     'training/prepare': {'run'},
+    'training/tokenizer': {'run'},
 }
 
 

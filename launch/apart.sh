@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The tests that read and write at addresses, against servers of S3, Google Cloud Storage
-# and the web as processes of their own: those with the marker `remote`. Their clients and
-# servers want an older python-dateutil than the rest, so they lie in an environment of
-# their own, $VENV-remote, over that of the tests. Arguments go to pytest.
+# Tests that need packages which clash with those of the rest, in environments of their own
+# ($VENV-remote, $VENV-beam) over that of the tests: those with the marker KIND. Further
+# arguments go to pytest.
 #
-#   bash launch/remote.sh
-#   bash launch/remote.sh -k s3
+#   bash launch/apart.sh remote         addresses: servers of S3, Google Cloud Storage and
+#                                       the web as processes of their own
+#   bash launch/apart.sh beam           Apache Beam's runner on this machine
+#   bash launch/apart.sh remote -k s3
 #
 # Fails when a test fails, and when none ran or one is skipped.
 #
@@ -15,22 +16,29 @@ set -euo pipefail
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 # shellcheck source=launch/venv.sh
 source "$ROOT/launch/venv.sh"
+KIND="${1:-}"
+case "$KIND" in
+  remote) EXTRAS=gs,s3,https,stores ;;
+  beam) EXTRAS=beam ;;
+  *) fail "apart.sh takes remote or beam, not '$KIND': bash launch/apart.sh remote" ;;
+esac
+shift
 ready_venv test
 cd "$ROOT"
 
-lock="$(lock_for remote "$VENV/bin/python")"
+lock="$(lock_for "$KIND" "$VENV/bin/python")"
 wanted="$(digest "$VENV/bin/python" "$lock")"
 under="$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
-VENV="$VENV-remote"
+VENV="$VENV-$KIND"
 MARK="$VENV/made-by-launch"
-if [ ! -f "$VENV/stamp-remote" ] || [ "$(cat "$VENV/stamp-remote")" != "$wanted" ]; then
+if [ ! -f "$VENV/stamp-$KIND" ] || [ "$(cat "$VENV/stamp-$KIND")" != "$wanted" ]; then
   if [ -e "$VENV" ] && [ ! -e "$MARK" ]; then
     fail "$VENV exists and was not made by this script. Move it away, or set VENV to another folder."
   fi
   rm -rf "$VENV"
   mkdir -p "$VENV"
   touch "$MARK"
-  "${VENV%-remote}/bin/python" -m venv "$VENV"
+  "${VENV%-"$KIND"}/bin/python" -m venv "$VENV"
   # What is there in the wanted version is not installed again.
   "$VENV/bin/python" -c 'import sys, sysconfig
 with open(sysconfig.get_path("purelib") + "/under.pth", "w") as file:
@@ -39,25 +47,25 @@ with open(sysconfig.get_path("purelib") + "/under.pth", "w") as file:
   if [ -n "$lock" ]; then
     install --require-hashes --only-binary :all: --no-binary promise,seqeval -r "$lock"
   else
-    install "${ROOT}[gs,s3,https,stores]"
+    install "${ROOT}[$EXTRAS]"
   fi
-  printf '%s' "$wanted" >"$VENV/stamp-remote"
+  printf '%s' "$wanted" >"$VENV/stamp-$KIND"
 fi
 
 results="${RESULTS:-$VENV/results.xml}"
 failed=''
 rm -f "$results"
-PYTHONPATH="$ROOT" "$VENV/bin/python" -m pytest -m remote -n 2 --dist loadscope "$@" --junitxml="$results" || failed=yes
-"$VENV/bin/python" - "$results" <<'PYTHON' || failed=yes
+PYTHONPATH="$ROOT" "$VENV/bin/python" -m pytest -m "$KIND" -n 2 --dist loadscope "$@" --junitxml="$results" || failed=yes
+"$VENV/bin/python" - "$results" "$KIND" <<'PYTHON' || failed=yes
 import sys
 import xml.etree.ElementTree
 
 cases = list(xml.etree.ElementTree.parse(sys.argv[1]).iter('testcase'))
 skipped = [case.get('name') for case in cases if case.find('skipped') is not None]
-print(f'remote tests: {len(cases)}; skipped: {", ".join(skipped) or "none"}')
+print(f'{sys.argv[2]} tests: {len(cases)}; skipped: {", ".join(skipped) or "none"}')
 sys.exit(bool(skipped) or not cases)
 PYTHON
 if [ -n "$failed" ]; then
-  say FAILED remote
+  say FAILED "$KIND"
   exit 1
 fi
