@@ -8,7 +8,9 @@ files alone, not on who works on them, and hold the documents in the order of th
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from jepa_text.data import reading
@@ -16,6 +18,7 @@ from jepa_text.files import addresses, listing, paths
 
 # Bytes of a unit: a 256th of the corpus within these. What is packed counts more often.
 SMALLEST, LARGEST, SHARE, PACKED = 8 * 2**20, 64 * 2**20, 256, 3
+ASKED = 16  # files at addresses at a time
 
 
 class Piece(NamedTuple):
@@ -97,14 +100,22 @@ class Corpus:
         total = sum(file.size or 0 for file in self.found.files)
         size = min(max(SMALLEST, total // SHARE), LARGEST)
         units, held = [[]], 0
-        for file in self.found.files:
-            for piece, count in self.cut(file, size):
+        for pieces in self._cuts(size):
+            for piece, count in pieces:
                 if units[-1] and held + count > size:
                     units.append([])
                     held = 0
                 units[-1].append(piece)
                 held += count
         return units
+
+    def _cuts(self, size):
+        """The pieces of each file; of those at addresses, several are asked at a time."""
+        cut = functools.partial(self.cut, size=size)
+        if not any(addresses.is_address(file.path) for file in self.found.files):
+            return map(cut, self.found.files)
+        with ThreadPoolExecutor(ASKED) as pool:
+            return list(pool.map(cut, self.found.files))
 
 
 def of_files(path, suffixes, read, split, heldout_every, cut=whole):
