@@ -13,9 +13,10 @@ from pathlib import Path
 
 def write(path, content):
     """Writes a file of text or bytes so that a reader sees the old one or the new one,
-    never half. When the disk is full, OSError is raised and the old one stays."""
+    never half; of several writers at once, one. When the disk is full, OSError is raised
+    and the old one stays."""
     path = Path(path)
-    partial = path.with_name(path.name + '.tmp')
+    partial = path.with_name(f'{path.name}.{uuid.uuid4().hex[:8]}.tmp')
     try:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
         flush(partial)
@@ -23,6 +24,11 @@ def write(path, content):
     finally:
         partial.unlink(missing_ok=True)
     flush(path.parent)
+
+
+def is_partial(name, wanted):
+    """Is it what a killed `write` of the file `wanted` leaves?"""
+    return name.startswith(f'{wanted}.') and name.endswith('.tmp')
 
 
 @contextlib.contextmanager

@@ -97,9 +97,12 @@ def free_name(path):
 
 def _files(folder):
     """Relative name -> path of every file under the folder but the manifest itself."""
-    own = {NAME, NAME + '.tmp'}
     named = {path.relative_to(folder).as_posix(): path for path in _paths(folder)}
-    return {name: path for name, path in sorted(named.items()) if name not in own}
+    return {
+        name: path
+        for name, path in sorted(named.items())
+        if name != NAME and not atomic.is_partial(name, NAME)
+    }
 
 
 def _paths(folder):

@@ -189,7 +189,10 @@ def configured(preset, folder):
             source=dict(name='bundled'), tokenizer='bundled', row_length=LENGTH[preset]
         ),
         data=dict(
-            folder=str(Path(folder, 'rows')), row_length=LENGTH[preset], batch_size=0
+            folder=str(Path(folder, 'rows')),
+            row_length=LENGTH[preset],
+            batch_size=0,
+            repeat=True,
         ),
         model=model,
         optimizer=dict(name='adamw', b1=0.9, b2=0.95, weight_decay=0.1),

@@ -74,7 +74,8 @@ def _make(path):
         )
     path.mkdir(parents=True, exist_ok=True)
     # A run that died at once leaves these two and no config.json.
-    others = sorted({p.name for p in path.iterdir()} - {LOCK, CONFIG + '.tmp'})
+    names = {p.name for p in path.iterdir() if not atomic.is_partial(p.name, CONFIG)}
+    others = sorted(names - {LOCK})
     if others and not (path / CONFIG).exists():
         raise ValueError(
             f'The folder {path} is not empty and has no {CONFIG}, so it is not the '

@@ -1,6 +1,7 @@
 """Nothing is half there: not a file, not a folder, whatever fails."""
 
 import os
+import threading
 
 import pytest
 
@@ -25,6 +26,26 @@ def test_a_file_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
             atomic.write(path, 'newer')
         assert path.read_text() == 'new' and names(tmp_path) == ['config.json']
         monkeypatch.undo()
+
+
+def test_of_writers_at_once_one_wins(tmp_path):
+    path, failed = tmp_path / 'lines.jsonl', []
+
+    def write(text):
+        try:
+            for _ in range(50):
+                atomic.write(path, text)
+        except OSError as error:
+            failed.append(error)
+
+    texts = ['a' * 5000, 'b' * 4000, 'c' * 3000]
+    threads = [threading.Thread(target=write, args=(text,)) for text in texts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert path.read_text() in texts and names(tmp_path) == ['lines.jsonl']
 
 
 def fill(folder):

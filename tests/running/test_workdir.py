@@ -152,7 +152,7 @@ def test_folder_of_someone_else_is_not_written_into(tmp_path):
 
 def test_folder_of_a_run_that_died_at_once_is_taken(tmp_path):
     (tmp_path / 'lock').write_text('process 1 on nowhere')
-    (tmp_path / 'config.json.tmp').write_text('{"na')
+    (tmp_path / 'config.json.0a1b2c3d.tmp').write_text('{"na')
     with workdir.open_workdir(tmp_path, CONFIG):
         assert (tmp_path / 'config.json').exists()
 

@@ -53,9 +53,10 @@ def run(built):
     for phase in built.phases:
         if phase.index:
             state = switches.enter(built, phase, state)
+        source = phase.mixture.parts[0].rows
         rows = [
-            phase.corrupt(built.rows[i], np.random.default_rng(i), phase.start)
-            for i in range(built.batch_size)
+            phase.corrupt(source[i], np.random.default_rng(i), phase.start)
+            for i in range(phase.batch_size)
         ]
         batch = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
         step = recipe.compiled(built, phase)
