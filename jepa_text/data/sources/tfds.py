@@ -1,8 +1,11 @@
-"""TensorFlow Datasets without TensorFlow: a folder that was prepared as ArrayRecord.
+"""TensorFlow Datasets without TensorFlow: what was prepared as ArrayRecord.
 
+    config.prepare.source = dict(name='tfds', path='tfds:lm1b')
     config.prepare.source = dict(name='tfds', path='~/tensorflow_datasets/lm1b/1.1.0')
 
-The folder is made once, anywhere, by `tfds build --file_format=array_record lm1b`.
+It is made once, anywhere, by `tfds build --file_format=array_record lm1b`; of a corpus of
+your own by data/tfds_corpus.py. A name is looked for in TFDS_DATA_DIR, or
+~/tensorflow_datasets.
 """
 
 from pathlib import Path
@@ -10,25 +13,20 @@ from pathlib import Path
 from jepa_text.data import reading
 from jepa_text.files import paths
 
+NAMED = 'tfds:'
+
 
 def make(split, path, field='text', splits=('train',), heldout_every=100):
     """The documents of a split: the examples of all of the data set's own `splits`.
 
     `text` is taken from `field`; other features are left out. About one in
     `heldout_every` is held out, by its text (see data/reading.py). Raises
-    FileNotFoundError for a folder that is no prepared data set, and ValueError for
+    FileNotFoundError for a folder or name of no prepared data set, and ValueError for
     another file format, an unknown split or field, and text that is not UTF-8.
     """
     reading.check_split(split, heldout_every)
-    folder = Path(paths.local('The path of the data set', path)).expanduser()
-    if not (folder / 'dataset_info.json').is_file():
-        raise FileNotFoundError(
-            f'{folder} is no prepared data set: it has no dataset_info.json. Give the '
-            'folder of one version, as ~/tensorflow_datasets/lm1b/1.1.0.'
-        )
-    import tensorflow_datasets as tfds
-
-    builder = tfds.builder_from_directory(folder)
+    builder = _builder(str(path))
+    folder = builder.data_dir
     file_format = builder.info.file_format.value
     if file_format != 'array_record':
         # Without TensorFlow others cannot be read, and Parquet is read wrongly.
@@ -44,6 +42,31 @@ def make(split, path, field='text', splits=('train',), heldout_every=100):
         known = ', '.join(sorted(builder.info.features))
         raise ValueError(f'{folder} has no feature {field!r}; it has: {known}.')
     return _documents(builder, field, splits, split, heldout_every)
+
+
+def _builder(path):
+    """What reads a prepared data set at a path, or of a name."""
+    import tensorflow_datasets as tfds
+
+    if path.startswith(NAMED):
+        name = path.removeprefix(NAMED)
+        try:
+            builder = tfds.builder(name)
+        except (ValueError, ImportError, tfds.core.DatasetNotFoundError) as error:
+            raise FileNotFoundError(
+                f'{path}: there is no data set of that name, prepared or known '
+                f'({str(error).splitlines()[0]}). Give its folder, or set TFDS_DATA_DIR.'
+            ) from error
+        folder = Path(builder.data_dir)
+        remedy = f'Make it: tfds build --file_format=array_record {name}.'
+    else:
+        folder = Path(paths.local('The path of the data set', path)).expanduser()
+        remedy = 'Give the folder of one version, as ~/tensorflow_datasets/lm1b/1.1.0.'
+    if not (folder / 'dataset_info.json').is_file():
+        raise FileNotFoundError(
+            f'{folder} is no prepared data set: it has no dataset_info.json. {remedy}'
+        )
+    return tfds.builder_from_directory(folder)
 
 
 def _documents(builder, field, splits, split, heldout_every):
