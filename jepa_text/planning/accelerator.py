@@ -188,12 +188,8 @@ def configured(preset, folder):
         prepare=dict(
             source=dict(name='bundled'), tokenizer='bundled', row_length=LENGTH[preset]
         ),
-        data=dict(
-            folder=str(Path(folder, 'rows')),
-            row_length=LENGTH[preset],
-            batch_size=0,
-            repeat=True,
-        ),
+        data=dict(folder=str(Path(folder, 'rows')), row_length=LENGTH[preset])
+        | dict(batch_size=0, repeat=True),
         model=model,
         optimizer=dict(name='adamw', b1=0.9, b2=0.95, weight_decay=0.1),
         schedule=dict(name='wsd', peak=5e-4 if large else 3e-3, warmup=20, decay=20),
