@@ -35,7 +35,10 @@ class Config:
     )
     repeat: bool = schema.field(False, 'rows may be read again, epoch after epoch')
     threads: int = schema.field(
-        0, 'that read; 0: as many as there are cores, up to 4', minimum=0, maximum=4096
+        1,
+        'that read: where rows come from memory, one is fastest',
+        minimum=1,
+        maximum=4096,
     )
 
     def __post_init__(self):

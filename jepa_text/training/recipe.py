@@ -73,7 +73,7 @@ class Loop:
     stop_after_skips    steps in a row that are not finite, after which the run ends
     save_every          steps between checkpoints; of them stay, so many of the newest
     keep, keep_every    and those of each so many steps
-    threads             that read rows; 0: as many as there are cores
+    threads             that read rows
     profile_steps       the first and the last step of a trace, or (0, 0)
     wandb               settings of an outlet of metrics, or None
     """
