@@ -11,7 +11,7 @@ import numpy as np
 from jepa_text import load
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation.sets import task as tasks
 from jepa_text.kinds import kept, labels
 from jepa_text.models import transformer
 from jepa_text.models.network import Network

@@ -28,8 +28,8 @@ def read(path):
 def ours(folder, train, test, rate, seeds, epochs):
     """[accuracy of each seed] by the grid."""
     from jepa_text import load
-    from jepa_text.evaluation import grid
-    from jepa_text.evaluation.task import Examples
+    from jepa_text.evaluation.members import grid
+    from jepa_text.evaluation.sets.task import Examples
     from jepa_text.kinds import labels, predicting
 
     model = load.load(f'hf:{folder}')

@@ -31,8 +31,8 @@ def ours(folder, members, steps, width):
     import numpy as np
 
     from jepa_text import load
-    from jepa_text.evaluation import grid
-    from jepa_text.evaluation.task import Examples
+    from jepa_text.evaluation.members import grid
+    from jepa_text.evaluation.sets.task import Examples
     from jepa_text.kinds import labels, predicting
 
     texts, told = sentences()

@@ -35,7 +35,7 @@ OTHERS = {
             yield {'text': f'{split} {words}'}
     """,
     'task': """
-        from jepa_text.evaluation import task
+        from jepa_text.evaluation.sets import task
 
         def make(metric='accuracy'):
             found = task.examples(['a', 'b', 'c', 'd'], target=[0, 1, 0, 1])

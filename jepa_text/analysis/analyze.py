@@ -25,7 +25,7 @@ from jepa_text.analysis import features, findings, measuring, page, telling
 from jepa_text.config import schema
 from jepa_text.config.schema import field
 from jepa_text.evaluation import controls, tasks
-from jepa_text.evaluation import task as examples
+from jepa_text.evaluation.sets import task as examples
 from jepa_text.files import atomic, checksums, paths
 from jepa_text.report import console
 from jepa_text.running import compilation, xla_flags

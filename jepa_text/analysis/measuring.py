@@ -11,7 +11,8 @@ import numpy as np
 from jepa_text.analysis import array_cache, features, probes, results, telling
 from jepa_text.analysis.results import Result
 from jepa_text.data import as_read
-from jepa_text.evaluation import controls, identity, lexical
+from jepa_text.evaluation import controls, identity
+from jepa_text.evaluation.controls import lexical
 from jepa_text.files import checksums
 from jepa_text.measures import similarity, trained_pooling
 from jepa_text.models import pooling

@@ -11,7 +11,8 @@ import math
 
 import numpy as np
 
-from jepa_text.evaluation import controls, lexical, words
+from jepa_text.evaluation import controls
+from jepa_text.evaluation.controls import lexical, words
 from jepa_text.measures import correlations, probes, ridge, statistics
 from jepa_text.measures.statistics import Interval
 

@@ -9,7 +9,7 @@ import functools
 
 import numpy as np
 
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation.sets import task as tasks
 from jepa_text.evaluation.tasks import build, section_of
 from jepa_text.kinds import base, labels, predicting
 from jepa_text.measures import probes

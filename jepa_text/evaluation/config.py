@@ -5,7 +5,7 @@ import dataclasses
 from jepa_text.config import ranges
 from jepa_text.config.schema import field, section
 from jepa_text.cost import hardware
-from jepa_text.evaluation import grid
+from jepa_text.evaluation.members import grid
 from jepa_text.kinds import base
 from jepa_text.models import pooling
 

@@ -1,7 +1,7 @@
 """`evaluate(config, workdir)`: models x tasks x learning rates x seeds, each fine-tuned.
 
 workdir/
-  results/        a line and a side file a member: results.py
+  results/        a line and a side file a member: results/lines.py
   claims/         which worker is at which group of members: running/claims.py
   lines.jsonl     all lines
   summary.json    what was chosen, its mean and interval, verdicts
@@ -22,22 +22,13 @@ import jax
 from jepa_text import load
 from jepa_text.config import schema
 from jepa_text.cost import hardware
-from jepa_text.evaluation import (
-    comparing,
-    controls,
-    examiner,
-    grid,
-    member_cost,
-    page,
-    published,
-    result_tables,
-    results,
-    selection,
-    summary,
-    telling,
-    zero_shot,
-)
+from jepa_text.evaluation import controls, examiner, telling, zero_shot
 from jepa_text.evaluation.config import Config
+from jepa_text.evaluation.members import cost as member_cost
+from jepa_text.evaluation.members import grid
+from jepa_text.evaluation.results import comparing, page, published, selection, summary
+from jepa_text.evaluation.results import lines as results
+from jepa_text.evaluation.results import tables as result_tables
 from jepa_text.files import atomic, checksums, paths
 from jepa_text.running import claims, xla_flags
 

@@ -8,19 +8,19 @@ import numpy as np
 
 from jepa_text import load
 from jepa_text.evaluation import (
-    baselines,
     controls,
     finetune,
     identity,
-    results,
-    retrieval,
     retrieving,
     search,
-    word_ranking,
     zero_shot,
 )
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation.controls import baselines
+from jepa_text.evaluation.controls import ranking as word_ranking
 from jepa_text.evaluation.metrics import ranking
+from jepa_text.evaluation.results import lines as results
+from jepa_text.evaluation.sets import retrieval
+from jepa_text.evaluation.sets import task as tasks
 from jepa_text.evaluation.tasks import build
 from jepa_text.files import checksums
 

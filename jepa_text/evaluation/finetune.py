@@ -12,7 +12,8 @@ import time
 import jax
 import numpy as np
 
-from jepa_text.evaluation import examination, fitting, grid, identity
+from jepa_text.evaluation import examination, identity
+from jepa_text.evaluation.members import fitting, grid
 from jepa_text.evaluation.metrics import classes, scores, spans, tags
 from jepa_text.kinds import kept, predicting
 

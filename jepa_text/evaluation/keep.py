@@ -11,8 +11,11 @@ from pathlib import Path
 from jepa_text import load
 from jepa_text.config import schema
 from jepa_text.config.schema import field, section
-from jepa_text.evaluation import examiner, grid, results, selection, zero_shot
+from jepa_text.evaluation import examiner, zero_shot
 from jepa_text.evaluation.config import Finetuning
+from jepa_text.evaluation.members import grid
+from jepa_text.evaluation.results import lines as results
+from jepa_text.evaluation.results import selection
 from jepa_text.files import paths
 from jepa_text.kinds import kept, vectors
 from jepa_text.running import xla_flags

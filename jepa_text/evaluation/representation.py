@@ -17,8 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from jepa_text.config import resolve
-from jepa_text.evaluation import controls, sentence_sets
-from jepa_text.evaluation.paragraphs import paragraphs
+from jepa_text.evaluation import controls
+from jepa_text.evaluation.sets import sentences as sentence_sets
+from jepa_text.evaluation.sets.paragraphs import paragraphs
 from jepa_text.evaluation.tasks import sentences
 from jepa_text.measures import probes as probing
 

@@ -12,9 +12,11 @@ import time
 
 import numpy as np
 
-from jepa_text.evaluation import cloze, examination, finetune, grid, identity, targets
+from jepa_text.evaluation import cloze, examination, finetune, identity
+from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.metrics import base, classes, scores
 from jepa_text.evaluation.metrics import cloze as ranks
+from jepa_text.evaluation.sets import targets
 from jepa_text.kinds import predicting
 from jepa_text.measures import probes
 

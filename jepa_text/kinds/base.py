@@ -118,7 +118,7 @@ def asked(kind, first, second=None):
 class Kind:
     """The whole contract; a kind is a frozen dataclass, and its fields are JSON.
 
-    name            of tasks of this kind: evaluation/task.py
+    name            of tasks of this kind: evaluation/sets/task.py
     rows(reader, examples)      [Row] of Examples; their targets may be None
     modules(encoder)            {'task_head': the module on the hidden states}; {}: none
     outputs(network, params, batch, rngs)  what the head makes of a batch, a float array

@@ -18,7 +18,7 @@ from jepa_text import load, main
 from jepa_text.analysis import analyze, features, page, probes
 from jepa_text.analysis import results as measured
 from jepa_text.data import pipeline
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation.sets import task as tasks
 from jepa_text.parallel import sharding
 from jepa_text.report import console
 from jepa_text.running import metrics

@@ -20,7 +20,7 @@ from jepa_text.analysis import (
     results as measured,
 )
 from jepa_text.evaluation import controls
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation.sets import task as tasks
 from jepa_text.measures import correlations, statistics
 
 

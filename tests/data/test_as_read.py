@@ -11,7 +11,7 @@ from jepa_text import load
 from jepa_text.analysis import analyze
 from jepa_text.data import as_read
 from jepa_text.evaluation import controls
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation.sets import task as tasks
 
 pytest.importorskip('sklearn')
 pytest.importorskip('matplotlib')

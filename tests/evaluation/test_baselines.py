@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from member_lines import CONFIG
 
-from jepa_text.evaluation import baselines, controls, results, word_ranking
-from jepa_text.evaluation.task import Examples, Task
+from jepa_text.evaluation import controls
+from jepa_text.evaluation.controls import baselines
+from jepa_text.evaluation.controls import ranking as word_ranking
+from jepa_text.evaluation.results import lines as results
+from jepa_text.evaluation.sets.task import Examples, Task
 
 pytest.importorskip('sklearn')
 

@@ -10,10 +10,12 @@ import pytest
 import tiny
 from test_hf_export import imported
 
-from jepa_text.evaluation import baselines, cloze, evaluate, examiner, results, zero_shot
+from jepa_text.evaluation import cloze, evaluate, examiner, zero_shot
 from jepa_text.evaluation import config as settings
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation.controls import baselines
 from jepa_text.evaluation.metrics import cloze as ranks
+from jepa_text.evaluation.results import lines as results
+from jepa_text.evaluation.sets import task as tasks
 from jepa_text.training import train
 
 PLACES = ('sea', 'land', 'war', 'house')

@@ -15,8 +15,10 @@ import pytest
 from jepa_text import load
 from jepa_text.config import config_file
 from jepa_text.evaluation import config as settings
-from jepa_text.evaluation import evaluate, examiner, finetune, grid, keep, results
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation import evaluate, examiner, finetune, keep
+from jepa_text.evaluation.members import grid
+from jepa_text.evaluation.results import lines as results
+from jepa_text.evaluation.sets import task as tasks
 from jepa_text.kinds import kept
 
 FAST = dict(steps=4, batch_size=8)

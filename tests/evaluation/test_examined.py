@@ -9,16 +9,11 @@ import pytest
 from member_lines import CONFIG, lines, outcome
 
 from jepa_text.data import as_read
-from jepa_text.evaluation import (
-    comparing,
-    controls,
-    page,
-    page_figures,
-    page_run,
-    results,
-    selection,
-    summary,
-)
+from jepa_text.evaluation import controls
+from jepa_text.evaluation.results import comparing, page, selection, summary
+from jepa_text.evaluation.results import figures as page_figures
+from jepa_text.evaluation.results import lines as results
+from jepa_text.evaluation.results import run as page_run
 
 pytest.importorskip('matplotlib')
 RATES = (1e-5, 1e-4, 1e-3)

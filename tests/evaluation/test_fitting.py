@@ -7,7 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from jepa_text.evaluation import evaluate, fitting, grid
+from jepa_text.evaluation import evaluate
+from jepa_text.evaluation.members import fitting, grid
 from jepa_text.kinds import labels, predicting
 from jepa_text.running import compilation
 

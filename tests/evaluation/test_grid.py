@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jepa_text.evaluation import config, grid
-from jepa_text.evaluation.task import Examples
+from jepa_text.evaluation import config
+from jepa_text.evaluation.members import grid
+from jepa_text.evaluation.sets.task import Examples
 from jepa_text.kinds import base, labels, predicting, spans, tags, vectors
 
 KIND = labels.Labels(labels=('land', 'sea'), dropout=0.1)

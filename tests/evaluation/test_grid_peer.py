@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jepa_text import load
-from jepa_text.evaluation import grid
+from jepa_text.evaluation.members import grid
 from jepa_text.kinds import labels, predicting
 
 pytestmark = pytest.mark.peer

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from jepa_text.evaluation import lexical, words
+from jepa_text.evaluation.controls import lexical, words
 from jepa_text.measures import correlations, statistics
 
 RNG = np.random.default_rng(0)

@@ -11,8 +11,10 @@ import pytest
 from test_retrieving import task as ranking
 
 from jepa_text import pretrained
-from jepa_text.evaluation import config, finetune, grid, member_cost, retrieving
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation import config, finetune, retrieving
+from jepa_text.evaluation.members import cost as member_cost
+from jepa_text.evaluation.members import grid
+from jepa_text.evaluation.sets import task as tasks
 from jepa_text.kinds import base, labels, predicting
 from jepa_text.models import modernbert, transformer
 from jepa_text.models.network import Network

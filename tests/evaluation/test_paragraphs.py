@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jepa_text.evaluation.paragraphs import paragraphs
+from jepa_text.evaluation.sets.paragraphs import paragraphs
 
 
 def sentence(words, end='.'):

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from jepa_text.evaluation import published, selection
+from jepa_text.evaluation.results import published, selection
 
 FIRST, SECOND = '2507.00994', '2606.05173'
 ROWS = published.rows()

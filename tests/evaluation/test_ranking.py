@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from jepa_text.evaluation import retrieval, tasks
+from jepa_text.evaluation import tasks
+from jepa_text.evaluation.sets import retrieval
 
 CORPUS = {f'd{n}': (f'Title {n}', f'document number {n}') for n in range(12)}
 QUERIES = {f'q{n}': f'query number {n}' for n in range(12)}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from member_lines import CONFIG, outcome
 
-from jepa_text.evaluation import results
+from jepa_text.evaluation.results import lines as results
 
 
 @pytest.mark.parametrize('key', [k for k in results.CONFIG if k != 'model'])

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from jepa_text.evaluation import config as settings
-from jepa_text.evaluation import evaluate, grid, retrieving
-from jepa_text.evaluation.retrieval import Retrieval
+from jepa_text.evaluation import evaluate, retrieving
+from jepa_text.evaluation.members import grid
+from jepa_text.evaluation.sets.retrieval import Retrieval
 from jepa_text.kinds import base, predicting, vectors
 from jepa_text.losses import info_nce
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from jepa_text.evaluation import retrieval, search
+from jepa_text.evaluation import search
+from jepa_text.evaluation.sets import retrieval
 
 
 class Encoder:

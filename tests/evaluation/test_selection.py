@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jepa_text.evaluation import comparing, results, selection
+from jepa_text.evaluation.results import comparing, selection
+from jepa_text.evaluation.results import lines as results
 from jepa_text.measures import statistics
 
 RATES = (1e-5, 5e-5, 5e-4)

@@ -5,7 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from jepa_text.evaluation import sentence_sets, words
+from jepa_text.evaluation.controls import words
+from jepa_text.evaluation.sets import sentences as sentence_sets
 
 RNG = np.random.default_rng(0)
 NAMES = [f'noun{i}' for i in range(40)]

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from jepa_text.evaluation import task as examples
 from jepa_text.evaluation import tasks
+from jepa_text.evaluation.sets import task as examples
 
 CONTEXT = 'Ann met Bob. Bob met Ann in Oslo.'
 QUESTIONS = [('Where?', [(28, 'Oslo')]), ('Who met Bob?', [(0, 'Ann'), (21, 'Ann')])]

@@ -10,7 +10,8 @@ import pytest
 from member_lines import CONFIG, lines, outcome
 from scipy import stats
 
-from jepa_text.evaluation import result_tables, selection, summary
+from jepa_text.evaluation.results import selection, summary
+from jepa_text.evaluation.results import tables as result_tables
 
 RATES = (1e-5, 1e-4, 1e-3)
 MODELS = {'mlm': (0.9, 1e-4), 'jepa_small': (0.8, 1e-5)}

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from jepa_text.analysis import analyze
-from jepa_text.evaluation import retrieval
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation.sets import retrieval
+from jepa_text.evaluation.sets import task as tasks
 
 
 def labeled(count, repeat=1):

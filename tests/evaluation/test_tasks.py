@@ -6,8 +6,9 @@ import json
 import pytest
 
 from jepa_text.data import tables
-from jepa_text.evaluation import targets, tasks
-from jepa_text.evaluation import task as examples
+from jepa_text.evaluation import tasks
+from jepa_text.evaluation.sets import targets
+from jepa_text.evaluation.sets import task as examples
 
 TEXTS = [f'Sentence number {n} says "this".' for n in range(10)]
 

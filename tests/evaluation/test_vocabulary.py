@@ -5,8 +5,8 @@ import jax
 import numpy as np
 import pytest
 
-from jepa_text.evaluation import grid, vocabulary
-from jepa_text.evaluation.task import Examples
+from jepa_text.evaluation.members import grid, vocabulary
+from jepa_text.evaluation.sets.task import Examples
 from jepa_text.kinds import labels, predicting, vectors
 
 MEMBERS = [grid.Member(rate, seed) for rate in (1e-2, 1e-3) for seed in (0, 1)]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jepa_text.evaluation import words
+from jepa_text.evaluation.controls import words
 
 TEXTS = [
     'The whale sank the ship.',

@@ -11,16 +11,10 @@ from scipy import stats
 
 from jepa_text import export, load
 from jepa_text.evaluation import config as settings
-from jepa_text.evaluation import (
-    evaluate,
-    examiner,
-    finetune,
-    keep,
-    member_cost,
-    selection,
-    zero_shot,
-)
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation import evaluate, examiner, finetune, keep, zero_shot
+from jepa_text.evaluation.members import cost as member_cost
+from jepa_text.evaluation.results import selection
+from jepa_text.evaluation.sets import task as tasks
 from jepa_text.kinds import kept
 
 NOUNS = ('whale', 'law', 'ship', 'tax', 'war', 'sea', 'old', 'people', 'house', 'hand')

@@ -9,8 +9,9 @@ import pytest
 
 from jepa_text import load
 from jepa_text.config import resolve, schema
-from jepa_text.evaluation import config, finetune, grid, keep
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation import config, finetune, keep
+from jepa_text.evaluation.members import grid
+from jepa_text.evaluation.sets import task as tasks
 from jepa_text.kinds import labels, predicting, spans, tags
 from jepa_text.models.network import Network
 

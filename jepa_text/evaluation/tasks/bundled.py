@@ -1,8 +1,8 @@
 """Who wrote this paragraph of the bundled corpus? It needs no file, so it always runs."""
 
 from jepa_text.data.sources import bundled
-from jepa_text.evaluation import task as tasks
-from jepa_text.evaluation.paragraphs import paragraphs
+from jepa_text.evaluation.sets import task as tasks
+from jepa_text.evaluation.sets.paragraphs import paragraphs
 
 
 def make(title='bundled'):

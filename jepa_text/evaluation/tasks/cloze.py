@@ -5,7 +5,7 @@
 
 from jepa_text.data import tables
 from jepa_text.evaluation import cloze
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation.sets import task as tasks
 
 SEPARATOR = '|'  # of candidates in a cell
 

@@ -1,8 +1,8 @@
 """Any texts with a class each, or pairs: .jsonl, .tsv, .csv or .parquet, or a folder."""
 
 from jepa_text.data import tables
-from jepa_text.evaluation import targets
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation.sets import targets
+from jepa_text.evaluation.sets import task as tasks
 
 
 def make(

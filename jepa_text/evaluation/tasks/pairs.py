@@ -3,8 +3,8 @@
 import numpy as np
 
 from jepa_text.data import tables
-from jepa_text.evaluation import targets
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation.sets import targets
+from jepa_text.evaluation.sets import task as tasks
 
 
 def make(

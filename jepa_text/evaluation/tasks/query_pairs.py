@@ -5,14 +5,14 @@ paired with.
 """
 
 from jepa_text.data import tables
-from jepa_text.evaluation import task as tasks
-from jepa_text.evaluation.retrieval import Retrieval
+from jepa_text.evaluation.sets import task as tasks
+from jepa_text.evaluation.sets.retrieval import Retrieval
 
 
 def make(path, query='query', document='document', title='', seed=0):
     """`query` and `document` name the fields; the pairs of the training split are learned
     from. Of one file, 40 % are the test set, dealt by `seed` so that no text is on both
-    sides; without a validation set, 5 % of the others are it, as task.py says."""
+    sides; without a validation set, 5 % of the others are it, as sets/task.py says."""
     title = title or tables.stem(path)
 
     def side(rows, split):

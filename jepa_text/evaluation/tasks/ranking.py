@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from jepa_text.config import resolve
 from jepa_text.data import tables
-from jepa_text.evaluation import judged
-from jepa_text.evaluation.retrieval import Retrieval, dealt
-from jepa_text.evaluation.task import VALIDATION_SEED, VALIDATION_SHARE
+from jepa_text.evaluation.sets import judged
+from jepa_text.evaluation.sets.retrieval import Retrieval, dealt
+from jepa_text.evaluation.sets.task import VALIDATION_SEED, VALIDATION_SHARE
 
 PROTOCOLS = ('full', 'paper')
 
@@ -48,7 +48,7 @@ def make(
     seed=0,
 ):
     """`task` is one of TASKS, or '' for a set of one's own, which is at `path`: a folder
-    as of judged.py, or a name on the hub with the configs corpus and queries.
+    as of sets/judged.py, or a name on the hub with the configs corpus and queries.
 
     `qrels` are in path/qrels, or where this says. `document` and `query` make a text of
     the fields of a row ('': '{title} {text}' and '{text}', or as `protocol` says).

@@ -4,8 +4,8 @@ pairs.py is for pairs whose vectors are to be as similar as the number says.
 """
 
 from jepa_text.data import tables
-from jepa_text.evaluation import targets
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation.sets import targets
+from jepa_text.evaluation.sets import task as tasks
 
 
 def make(

@@ -7,9 +7,9 @@ import numpy as np
 from jepa_text.config import resolve
 from jepa_text.data import reading, tables
 from jepa_text.data.sources import bundled
-from jepa_text.evaluation import sentence_sets
-from jepa_text.evaluation import task as tasks
-from jepa_text.evaluation.paragraphs import paragraphs
+from jepa_text.evaluation.sets import sentences as sentence_sets
+from jepa_text.evaluation.sets import task as tasks
+from jepa_text.evaluation.sets.paragraphs import paragraphs
 from jepa_text.files import listing
 
 SETS = {
@@ -26,7 +26,7 @@ SEEDED = ('bigram_shift', 'word_order', 'odd_word')
 
 
 def make(made, path='', text='text', max_texts=6000, seed=0, title=''):
-    """`made` is one of SETS (see sentence_sets.py), from the texts at `path`, dealt by
+    """`made` is one of SETS (see sets/sentences.py), from the texts at `path`, dealt by
     `seed`; or from paragraphs of the bundled corpus: to learn from, of its training
     documents, to be scored on, of those held out. Of at most so many texts. `title`:
     `made`."""

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from jepa_text.config import resolve
 from jepa_text.data import tables
-from jepa_text.evaluation import targets
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation.sets import targets
+from jepa_text.evaluation.sets import task as tasks
 
 
 class _Set(NamedTuple):

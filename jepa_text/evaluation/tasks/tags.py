@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from jepa_text.config import resolve
 from jepa_text.data import columns, tables
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation.sets import task as tasks
 
 WORDS, TAGS = ('tokens', 'words'), ('tags', 'ner_tags', 'ner', 'labels')
 SCHEMES = ('iob2', 'iob1', 'bioes')

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from jepa_text.data import hub, reading, tables
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation.sets import task as tasks
 from jepa_text.files import paths
 
 

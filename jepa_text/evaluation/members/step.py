@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from jepa_text import losses
-from jepa_text.evaluation import partition
+from jepa_text.evaluation.members import partition
 from jepa_text.kinds import base
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation.sets import task as tasks
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

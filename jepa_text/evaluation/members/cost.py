@@ -19,16 +19,11 @@ import numpy as np
 from jepa_text import pretrained
 from jepa_text.cost import flops
 from jepa_text.data import batching
-from jepa_text.evaluation import (
-    finetune,
-    grid,
-    member_step,
-    partition,
-    retrieval,
-    retrieving,
-    zero_shot,
-)
-from jepa_text.evaluation import task as tasks
+from jepa_text.evaluation import finetune, retrieving, zero_shot
+from jepa_text.evaluation.members import grid, partition
+from jepa_text.evaluation.members import step as member_step
+from jepa_text.evaluation.sets import retrieval
+from jepa_text.evaluation.sets import task as tasks
 from jepa_text.kinds import base, predicting, vectors
 from jepa_text.models.network import Network
 

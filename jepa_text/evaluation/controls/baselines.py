@@ -11,7 +11,7 @@ cloze     the answer that is the commonest, of the candidates if there are
 
 Each learns from `train`, chooses on `validation`, and answers as the metrics take it, so
 that it is measured as the models are. The texts are those of the task: where a model
-reads less, give the task as data/as_read.py cuts it. Of retrieval, see word_ranking.py.
+reads less, give the task as data/as_read.py cuts it. Of retrieval, see ranking.py.
 """
 
 import re
@@ -21,7 +21,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jepa_text.evaluation import controls, identity, word_features, words
+from jepa_text.evaluation import controls, identity
+from jepa_text.evaluation.controls import features as word_features
+from jepa_text.evaluation.controls import words
 from jepa_text.evaluation.metrics import base, classes, cloze, scores, spans, tags
 from jepa_text.measures import probes
 

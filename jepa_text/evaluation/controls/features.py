@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from jepa_text.evaluation import controls, words
+from jepa_text.evaluation import controls
+from jepa_text.evaluation.controls import words
 from jepa_text.evaluation.metrics import base
 from jepa_text.measures import probes
 

@@ -16,7 +16,7 @@ import functools
 import jax
 import numpy as np
 
-from jepa_text.evaluation import words
+from jepa_text.evaluation.controls import words
 
 UNTRAINED, BAG, TF_IDF = 'untrained', 'bag of embeddings', 'TF-IDF'
 WHOLE = 'TF-IDF of the whole texts'

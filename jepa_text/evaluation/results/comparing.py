@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from jepa_text.evaluation import selection
+from jepa_text.evaluation.results import selection
 from jepa_text.measures import statistics
 
 NO_VERDICT, NO_DIFFERENCE = 'no verdict', 'no difference shown'

@@ -12,7 +12,8 @@ import math
 import re
 from pathlib import Path
 
-from jepa_text.evaluation import comparing, results
+from jepa_text.evaluation.results import comparing
+from jepa_text.evaluation.results import lines as results
 from jepa_text.files import atomic
 
 HUB_FOLDER = '.eval_results'

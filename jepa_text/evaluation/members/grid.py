@@ -17,7 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text.evaluation import member_step, partition, vocabulary
+from jepa_text.evaluation.members import partition, vocabulary
+from jepa_text.evaluation.members import step as member_step
 from jepa_text.kinds import base, predicting
 from jepa_text.models import transformer
 from jepa_text.models.network import Network, key_of

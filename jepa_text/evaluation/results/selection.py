@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 
-from jepa_text.evaluation import results
+from jepa_text.evaluation.results import lines as results
 from jepa_text.measures import statistics
 
 # What selects where a line names no `metric` of its own.

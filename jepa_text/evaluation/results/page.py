@@ -4,8 +4,9 @@ import dataclasses
 import math
 from collections import Counter
 
-from jepa_text.evaluation import comparing, page_run, result_tables, summary
-from jepa_text.evaluation import page_figures as figures
+from jepa_text.evaluation.results import comparing, figures, summary
+from jepa_text.evaluation.results import run as page_run
+from jepa_text.evaluation.results import tables as result_tables
 from jepa_text.measures import statistics
 from jepa_text.report import page
 
@@ -20,7 +21,7 @@ class Examined:
     compared     of comparing.compare
     shared       [(task, test examples, how many of them have a text that was trained
                  on, or None where that was not counted)]
-    published    rows of published.rows, as in result_tables.table
+    published    rows of published.rows, as in tables.table
     troubles     {what: why, in words}: members that raised, and damaged files
     cuts         as_read.Cut of each task and model
     instances    {(model, task): interval} of summary.over_instances

@@ -12,7 +12,8 @@ import math
 
 import numpy as np
 
-from jepa_text.evaluation import controls, selection
+from jepa_text.evaluation import controls
+from jepa_text.evaluation.results import selection
 from jepa_text.report import plots
 
 _TICKS = 8  # that have room

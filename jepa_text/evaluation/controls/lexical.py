@@ -8,7 +8,7 @@ paper_*              the measures of arXiv 2606.05173, for comparison with its t
 
 import numpy as np
 
-from jepa_text.evaluation import words
+from jepa_text.evaluation.controls import words
 from jepa_text.measures import correlations, ridge, statistics
 
 _RANKS = 10  # how far in rank of frequency a negative word may be

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jepa_text.evaluation import words
+from jepa_text.evaluation.controls import words
 
 
 class SentenceSet(NamedTuple):

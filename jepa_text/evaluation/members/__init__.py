@@ -1,0 +1,1 @@
+"""Members of a grid: one fine-tuning each, trained by one program."""

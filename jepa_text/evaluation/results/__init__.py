@@ -1,0 +1,1 @@
+"""Result lines of members: what they choose, how they compare, and how they are shown."""
