@@ -53,11 +53,19 @@ def tree(folder, order=()):
 
 
 def modules():
-    """Dotted names of all files with something public in them."""
+    """(dotted name, file) of all files with something public in them."""
     for path in sorted(PACKAGE.rglob('*.py')):
         parts = path.relative_to(ROOT).with_suffix('').parts
         if parts[-1] != '__init__':
-            yield '.'.join(parts)
+            yield '.'.join(parts), path
+        elif defines(path):
+            yield '.'.join(parts[:-1]), path
+
+
+def defines(path):
+    """Does a file define functions or classes?"""
+    body = ast.parse(path.read_text(encoding='utf-8')).body
+    return any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in body)
 
 
 def write(name, text):
@@ -73,10 +81,8 @@ def main():
     write(
         'design.md', text.replace('<!-- tree -->', f'```text\njepa_text/\n{lines}\n```')
     )
-    names = list(modules())
     rows = []
-    for name in names:
-        path = ROOT / f'{name.replace(".", "/")}.py'
+    for name, path in modules():
         short = name.removeprefix('jepa_text.')
         rows.append(f'| [`{short}`](reference/{short}.md) | {first_sentence(path)} |')
         write(f'reference/{short}.md', f'# {short}\n\n::: {name}\n')

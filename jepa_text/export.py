@@ -19,8 +19,8 @@ import jax
 import numpy as np
 
 from jepa_text import load as loading
-from jepa_text.data import brought, rows
 from jepa_text.data import section as reads
+from jepa_text.data.rows import brought, stored
 from jepa_text.files import addresses, atomic, checksums, paths, transfer
 from jepa_text.hf import card, files, load, outgoing, sentence, shards, vocabulary
 from jepa_text.kinds import base, exported, kept
@@ -135,7 +135,7 @@ def _manifest(folder):
     """That of prepared rows, here or at an address; None where they are gone."""
     if not brought.is_there(folder):
         return None
-    return checksums.read_json(brought.here(folder, shards=False) / rows.MANIFEST)
+    return checksums.read_json(brought.here(folder, shards=False) / stored.MANIFEST)
 
 
 def _json(path):

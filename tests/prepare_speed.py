@@ -15,7 +15,7 @@ import tempfile
 import time
 
 from jepa_text.data import prepare, tokenizers
-from jepa_text.data import work as works
+from jepa_text.data.preparing import work as works
 
 
 def timed(call):

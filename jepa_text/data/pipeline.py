@@ -14,10 +14,10 @@ from fractions import Fraction
 from array_record.python.array_record_data_source import ArrayRecordDataSource
 
 from jepa_text.config import resolve, schema
-from jepa_text.data import brought, section, tokenizers
 from jepa_text.data import mixture as mixtures
-from jepa_text.data import rows as rows_on_disk
+from jepa_text.data import section, tokenizers
 from jepa_text.data.cleaning import settings as cleaning
+from jepa_text.data.rows import brought, stored
 from jepa_text.files import checksums
 
 
@@ -68,20 +68,20 @@ class Rows:
 
     `rows[i]` is a dict of tokens, segment_ids (from 1; 0 is padding) and positions, int32
     [L] each. Opening checks the manifest and the sizes of the files; `verify(folder)`
-    reads them whole. Those at an address are copied to this machine first (data/brought).
-    Raises FileNotFoundError without a manifest, ValueError for another
+    reads them whole. Those at an address are copied to this machine first
+    (rows/brought.py). Raises FileNotFoundError without a manifest, ValueError for another
     split or a damaged folder.
     """
 
     def __init__(self, folder, split):
         self.folder, self.split = brought.here(folder), split
-        self.manifest = rows_on_disk.read_manifest(self.folder)
+        self.manifest = stored.read_manifest(self.folder)
         if split not in self.manifest['splits']:
             known = self.manifest['splits']
             raise ValueError(
                 f'{folder} has no split {split!r}.{resolve.nearest(str(split), known)}'
             )
-        rows_on_disk.check_sizes(self.folder, self.manifest, [split])
+        stored.check_sizes(self.folder, self.manifest, [split])
         self.row_length = self.manifest['row_length']
         entries = self.manifest['splits'][split]['files']
         self._paths = [str(self.folder / entry['name']) for entry in entries]
@@ -99,13 +99,13 @@ class Rows:
         except RuntimeError as error:
             raise ValueError(
                 f'{self._damaged()} cannot be opened, it is damaged ({error}). '
-                f'{rows_on_disk.REMEDY}'
+                f'{stored.REMEDY}'
             ) from error
         if len(records) != len(self):
             raise ValueError(
                 f'{self._damaged()} is damaged: the shards of {self.split!r} hold '
                 f'{len(records)} rows, the manifest says {len(self)}. '
-                f'{rows_on_disk.REMEDY}'
+                f'{stored.REMEDY}'
             )
         return records
 
@@ -123,7 +123,7 @@ class Rows:
     def __getitem__(self, index):
         index = range(len(self))[operator.index(index)]
         try:
-            return rows_on_disk.from_record(
+            return stored.from_record(
                 self._records[index],
                 self.row_length,
                 self.manifest['dtype'],
@@ -133,7 +133,7 @@ class Rows:
             path = self._paths[bisect.bisect_right(self._ends, index)]
             raise ValueError(
                 f'Row {index} cannot be read: the shard {path} is damaged ({error}). '
-                f'{rows_on_disk.REMEDY}'
+                f'{stored.REMEDY}'
             ) from error
 
 
@@ -143,8 +143,8 @@ def verify(folder):
     Returns the manifest. Raises ValueError that names the first file that differs.
     """
     folder = brought.here(folder)
-    manifest = rows_on_disk.read_manifest(folder)
-    rows_on_disk.check_sums(folder, manifest)
+    manifest = stored.read_manifest(folder)
+    stored.check_sums(folder, manifest)
     return manifest
 
 
@@ -152,7 +152,7 @@ def prepared_otherwise(asked, folder):
     """What the rows in a folder were prepared with, and a config's `prepare` asks for
     otherwise, each in words. What that leaves out, or leaves empty, asks for nothing."""
     folder = brought.here(folder, shards=False)
-    before = _flat(rows_on_disk.read_manifest(folder)['settings'])
+    before = _flat(stored.read_manifest(folder)['settings'])
     now = _flat(json.loads(json.dumps(asked)))
     for key in ('workers', 'engine', 'beam'):  # which change no byte
         now.pop(key, None)

@@ -17,10 +17,11 @@ import pathlib
 import shutil
 
 from jepa_text.config import resolve, schema
-from jepa_text.data import packing as packings
-from jepa_text.data import processes, row_writer, rows, shards, unit
-from jepa_text.data import work as works
 from jepa_text.data.cleaning import settings as cleaning
+from jepa_text.data.preparing import processes, unit
+from jepa_text.data.preparing import work as works
+from jepa_text.data.rows import packing as packings
+from jepa_text.data.rows import shards, stored, writing
 from jepa_text.files import partial as partial_files
 from jepa_text.files import paths
 
@@ -151,13 +152,13 @@ def _finished(folder, settings):
     """The manifest of a finished folder of these settings; None when there is none."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return None
-    if not (folder / rows.MANIFEST).is_file():
+    if not (folder / stored.MANIFEST).is_file():
         raise FileExistsError(
             f'{folder} exists and holds something other than prepared rows. Name another '
             'folder, or move what is there out of the way.'
         )
-    manifest = rows.read_manifest(folder)
-    rows.check_sizes(folder, manifest)
+    manifest = stored.read_manifest(folder)
+    stored.check_sizes(folder, manifest)
     before = manifest['settings']
     changed = [
         f'{key} was {before.get(key)!r} and is now {settings.get(key)!r}'
@@ -188,7 +189,7 @@ def _engine(engine, workers, flags):
     if engine == 'local':
         return functools.partial(processes.run, workers=workers)
     try:
-        from jepa_text.data import beam
+        from jepa_text.data.preparing import beam
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "prepare.engine='beam' needs Apache Beam, here and on its workers: pip "
@@ -212,7 +213,7 @@ def _write(partial, corpora, tokenizer, do):
     do(work, 'prepare', [n for n in numbers if n not in done])
     shutil.rmtree(partial / unit.FINGERPRINTS, ignore_errors=True)
     with shards.clear_disk_errors(partial):
-        return rows.write_manifest(partial, _manifest(work))
+        return stored.write_manifest(partial, _manifest(work))
 
 
 def _manifest(work):
@@ -220,15 +221,15 @@ def _manifest(work):
     settings, tokenizer = work.settings, work.tokenizer
     parts = [made for _, made in sorted(partial_files.marked(work.folder).items())]
     manifest = {
-        'format': rows.FORMAT,
+        'format': stored.FORMAT,
         'settings': settings,
         'tokenizer_fingerprint': tokenizer.fingerprint,
         'vocab_size': tokenizer.vocab_size,
         'pad_id': tokenizer.pad_id,
-        'dtype': rows.dtype_for(tokenizer.vocab_size, settings['row_length']),
+        'dtype': stored.dtype_for(tokenizer.vocab_size, settings['row_length']),
         'row_length': settings['row_length'],
         'packing': settings['packing'],
-        'files': [rows.entry(work.folder / works.TOKENIZER)],
+        'files': [stored.entry(work.folder / works.TOKENIZER)],
         'left_out': _sum(part['left_out'] for part in parts),
         'changed': _sum(part['changed'] for part in parts),
         'examples': _examples(part['examples'] for part in parts),
@@ -257,7 +258,7 @@ def _together(counts):
     longest = max(len(one['lengths']) for one in counts)
     lengths = [one['lengths'] + [0] * (longest - len(one['lengths'])) for one in counts]
     return {
-        **{key: sum(one[key] for one in counts) for key in row_writer.COUNTED},
+        **{key: sum(one[key] for one in counts) for key in writing.COUNTED},
         'lengths': [sum(column) for column in zip(*lengths)],
         'text_sha256': digests[0]
         if len(digests) == 1

@@ -19,7 +19,8 @@ import numpy as np
 import tokenizers as backend_library
 
 from jepa_text.config import ranges, resolve
-from jepa_text.data import tokenizer_roles, tokenizers
+from jepa_text.data import tokenizers
+from jepa_text.data.tokenizers import roles
 
 HEADS = ('keep', 'tied', 'copy', 'new')
 WINDOWS = ('two_sided', 'none')
@@ -94,7 +95,7 @@ def with_mask(tokenizer, where, mask):
         raise ValueError(
             f'adapt: mask={mask!r}, but {where} has {MASK} already: take mask={MASK!r}.'
         )
-    content = tokenizer_roles.renamed(json.loads(tokenizer.content), mask, MASK)
+    content = roles.renamed(json.loads(tokenizer.content), mask, MASK)
     return tokenizers.parse(content, where), mask, 'reserved'
 
 

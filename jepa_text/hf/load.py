@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from jepa_text.data import tokenizers
-from jepa_text.data.tokenizer_check import PROBE
+from jepa_text.data.tokenizers.check import PROBE
 from jepa_text.hf import adapt as adapting
 from jepa_text.hf import files, layout, names, place, sentence, task_head
 from jepa_text.hf import source as source_of

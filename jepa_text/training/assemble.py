@@ -11,7 +11,8 @@ from pathlib import Path
 import jax
 
 from jepa_text.config import schema
-from jepa_text.data import brought, section, tokenizers
+from jepa_text.data import section, tokenizers
+from jepa_text.data.rows import brought
 from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
 from jepa_text.running import budget, identity, profiling

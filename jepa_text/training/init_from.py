@@ -23,7 +23,7 @@ import jax.numpy as jnp
 
 from jepa_text import load
 from jepa_text.config import schema
-from jepa_text.data import brought, rows
+from jepa_text.data.rows import brought, stored
 from jepa_text.files import atomic, checksums, paths
 from jepa_text.hf import adapt as adapting
 from jepa_text.hf import load as hf_load
@@ -178,7 +178,7 @@ def check_rows(source, wanted, place, folder):
         return
     if not brought.is_there(place):
         return
-    theirs = rows.read_manifest(brought.here(place, shards=False))[
+    theirs = stored.read_manifest(brought.here(place, shards=False))[
         'tokenizer_fingerprint'
     ]
     own = prepare.tokenizer_of(wanted, source).fingerprint

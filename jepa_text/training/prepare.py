@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from jepa_text.config import schema
-from jepa_text.data import brought, pipeline, rows, tokenizers
+from jepa_text.data import pipeline, tokenizers
 from jepa_text.data.prepare import Config, prepare
+from jepa_text.data.rows import brought, stored
 from jepa_text.files import addresses, cache, paths, transfer
 from jepa_text.hf import adapt, files
 from jepa_text.report import rows_page
@@ -29,7 +30,7 @@ def run(config, workdir, verify=False):
 
 def _verify(folder):
     manifest = pipeline.verify(brought.here(folder))
-    files = rows.files(manifest)
+    files = stored.files(manifest)
     size = sum(entry['bytes'] for _, entry in files)
     print(f'{folder}: {len(files):,} files, {size / 1e6:,.1f} MB, all as they were made')
     return manifest
@@ -47,7 +48,7 @@ def make(section, folder, source=None, budget=0):
         return _away(section, folder, source, budget)
     section = schema.resolved(Config, section, 'prepare')
     tokenizer = tokenizer_of(section.pop('tokenizer'), source)
-    was_there = Path(folder, rows.MANIFEST).exists()
+    was_there = Path(folder, stored.MANIFEST).exists()
     began = time.monotonic()
     manifest = prepare(tokenizer=tokenizer, folder=folder, **section)
     seconds = None if was_there else time.monotonic() - began
@@ -80,7 +81,7 @@ def _away(section, address, source, budget):
     held = cache.hold(f'making-{uuid.uuid4().hex[:8]}')
     try:
         manifest = make(section, str(held / 'rows'), source, budget)
-        transfer.folder(held / 'rows', address, rows.MANIFEST)
+        transfer.folder(held / 'rows', address, stored.MANIFEST)
     finally:
         shutil.rmtree(held)
     print(f'{address}: copied there')

@@ -14,14 +14,9 @@ from pathlib import Path
 
 from jepa_text.config import resolve, schema
 from jepa_text.config.schema import field, section
-from jepa_text.data import (
-    sampling,
-    tokenizer_formats,
-    tokenizer_measures,
-    tokenizer_roles,
-    tokenizer_training,
-    tokenizers,
-)
+from jepa_text.data import tokenizers
+from jepa_text.data.corpora import sampling
+from jepa_text.data.tokenizers import formats, measures, roles, training
 from jepa_text.files import atomic, paths
 from jepa_text.hf import files
 from jepa_text.report import tokenizer_pages
@@ -34,16 +29,14 @@ FEW = 10_000  # bytes of held-out text say nothing
 class Training:
     """The section `train`."""
 
-    kind: str = field('bpe', 'of the model', choices=tuple(tokenizer_training.KINDS))
+    kind: str = field('bpe', 'of the model', choices=tuple(training.KINDS))
     vocab_size: int = field(32768, 'entries, specials included', minimum=1)
     min_frequency: int = field(
         2, 'a pair is merged that occurs so often; not of unigram', minimum=1
     )
     lowercase: bool = field(False, 'wordpiece: lower case without accents, as BERT')
     alphabet: int = field(1000, 'wordpiece: characters that are no <unk>', minimum=1)
-    reserved: int = field(
-        tokenizer_training.RESERVED, 'special tokens for later use', minimum=0
-    )
+    reserved: int = field(training.RESERVED, 'special tokens for later use', minimum=0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,7 +97,7 @@ def run(config, workdir):
 def opened(name, pattern=''):
     """The Tokenizer of a name as the config has it, with the special tokens it has."""
     content, _ = _read(name, pattern)
-    return tokenizers.parse(content, name, tokenizer_roles.ROLES)
+    return tokenizers.parse(content, name, roles.ROLES)
 
 
 def documents(source, split):
@@ -135,7 +128,7 @@ def _make(asked, partial, folder, others):
     """Writes tokenizer.json, and returns what a report says."""
     if asked.tokenizer:
         content, said = _read(asked.tokenizer, asked.pattern)
-        content, done = tokenizer_roles.completed(content, asked.tokenizer)
+        content, done = roles.completed(content, asked.tokenizer)
         tokenizer, trained_on = tokenizers.parse(content, asked.tokenizer), None
         said = [*said, *done]
     else:
@@ -145,9 +138,7 @@ def _make(asked, partial, folder, others):
             f'training on {trained_on.bytes:,} of {trained_on.read["bytes"]:,} bytes',
             flush=True,
         )
-        tokenizer = tokenizer_training.train(
-            trained_on, **dataclasses.asdict(asked.train)
-        )
+        tokenizer = training.train(trained_on, **dataclasses.asdict(asked.train))
         said = _of_training(tokenizer, trained_on, asked.train)
     tokenizer.save(partial / FILE)
     text, what = _measured_on(asked, partial, trained_on)
@@ -160,7 +151,7 @@ def _make(asked, partial, folder, others):
         'tokenizers': {
             name: {
                 'vocab_size': one.vocab_size,
-                **tokenizer_measures.measure(one, text),
+                **measures.measure(one, text),
             }
             for name, one in measured.items()
         },
@@ -221,7 +212,7 @@ def _read(name, pattern):
     if name == 'bundled':
         name = str(tokenizers.BUNDLED)
     if not name.startswith(paths.MODEL):
-        return tokenizer_formats.read(name, pattern)
+        return formats.read(name, pattern)
     place = paths.local('The tokenizer', name, model=True).removeprefix(paths.MODEL)
     revision = None
     if not Path(place).is_dir():

@@ -10,15 +10,9 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from jepa_text.data import (
-    packing,
-    pipeline,
-    prepare,
-    rows,
-    shards,
-    tokenizer_training,
-    tokenizers,
-)
+from jepa_text.data import pipeline, prepare, tokenizers
+from jepa_text.data.rows import packing, shards, stored
+from jepa_text.data.tokenizers import training
 from jepa_text.training import prepare as preparing
 
 
@@ -129,7 +123,7 @@ def test_rows_are_shuffled(make, tmp_path):
 
 
 def test_wide_vocabularies_and_rows_take_four_bytes(make, tmp_path, ours):
-    assert rows.dtype_for(2048, 512) == '<u2' and rows.dtype_for(65536, 512) == '<u4'
+    assert stored.dtype_for(2048, 512) == '<u2' and stored.dtype_for(65536, 512) == '<u4'
     make('narrow')
     manifest = make('wide', row_length=70_000)
     assert manifest['dtype'] == '<u4'
@@ -154,7 +148,7 @@ def test_other_settings_are_refused_and_named(make, tmp_path, ours):
     make()
     with pytest.raises(FileExistsError, match=r'row_length was 32 and is now 64; seed'):
         make(row_length=64, seed=1)
-    other = tokenizer_training.train(['a b a b'], 300)
+    other = training.train(['a b a b'], 300)
     with pytest.raises(FileExistsError, match=f"tokenizer was '{ours.fingerprint}'"):
         make(tokenizer=other)
     assert pipeline.verify(tmp_path / 'rows')['row_length'] == 32
@@ -164,7 +158,7 @@ def test_rows_that_were_prepared_otherwise_are_told(make, corpus, tmp_path, caps
     make(tokenizer=tokenizers.load(tokenizers.BUNDLED))
     asked = {'source': corpus | {'path': str(corpus['path'])}, 'tokenizer': 'bundled'}
     words = tmp_path / 'tokenizer.json'
-    tokenizer_training.train(['a b a b'], 300).save(words)
+    training.train(['a b a b'], 300).save(words)
 
     def changed(**changes):
         return pipeline.prepared_otherwise(asked | changes, tmp_path / 'rows')

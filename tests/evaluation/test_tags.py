@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from jepa_text.data import columns
+from jepa_text.data.sets import columns
 from jepa_text.evaluation import tasks
 from jepa_text.evaluation.sets import task as examples
 from jepa_text.evaluation.tasks import tags

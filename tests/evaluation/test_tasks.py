@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from jepa_text.data import tables
+from jepa_text.data.sets import tables
 from jepa_text.evaluation import tasks
 from jepa_text.evaluation.sets import targets
 from jepa_text.evaluation.sets import task as examples

@@ -10,7 +10,8 @@ import tiny
 
 from jepa_text import export, load, main
 from jepa_text.analysis import analyze
-from jepa_text.data import pipeline, prepare, tables, tokenizers
+from jepa_text.data import pipeline, prepare, tokenizers
+from jepa_text.data.sets import tables
 from jepa_text.data.sources import jsonl, parquet, text, tfds
 from jepa_text.files import paths
 from jepa_text.hf import files

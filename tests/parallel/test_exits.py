@@ -33,9 +33,9 @@ def test_our_own_refusal_is_a_config_error_and_stays_what_it_was():
 
 
 def missing_rows():
-    from jepa_text.data import rows
+    from jepa_text.data.rows import stored
 
-    rows.read_manifest('nowhere')
+    stored.read_manifest('nowhere')
 
 
 def exits_of_this_package(function):

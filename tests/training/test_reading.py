@@ -9,7 +9,9 @@ import pytest
 import tiny
 
 from jepa_text import load
-from jepa_text.data import pipeline, prepare, rows, stream, tokenizer_training, tokenizers
+from jepa_text.data import pipeline, prepare, stream, tokenizers
+from jepa_text.data.rows import stored
+from jepa_text.data.tokenizers import training
 from jepa_text.running import metrics
 from jepa_text.training import assemble, reading, train
 from jepa_text.training import config as settings
@@ -91,7 +93,7 @@ def test_rows_of_another_length(folder):
 
 
 def test_two_tokenizers(folder, tmp_path):
-    own = tokenizer_training.train((folder / 'text.txt').read_text().split('\n\n'), 300)
+    own = training.train((folder / 'text.txt').read_text().split('\n\n'), 300)
     source = {'name': 'text', 'path': folder / 'text.txt', 'heldout_every': 9}
     prepare.prepare(source, own, tmp_path / 'small', row_length=tiny.LENGTH)
     parts = [*both(folder), dict(folder=str(tmp_path / 'small'))]
@@ -107,8 +109,8 @@ def test_ids_beyond_the_vocabulary(folder, tmp_path):
     """Of rows whose manifest says less than they hold: the embedding would read another
     token's row in silence."""
     shutil.copytree(folder / 'rows', tmp_path / 'rows')
-    rows.write_manifest(
-        tmp_path / 'rows', rows.read_manifest(tmp_path / 'rows') | {'vocab_size': 100}
+    stored.write_manifest(
+        tmp_path / 'rows', stored.read_manifest(tmp_path / 'rows') | {'vocab_size': 100}
     )
     data = pipeline.Rows(tmp_path / 'rows', 'train')
     with pytest.raises(ValueError, match=r'the id \d+, the vocabulary has 100'):

@@ -15,7 +15,8 @@ import tokenizers as library
 
 from jepa_text import main
 from jepa_text.config import config_file
-from jepa_text.data import prepare, tokenizer_training, tokenizers
+from jepa_text.data import prepare, tokenizers
+from jepa_text.data.tokenizers import training
 from jepa_text.parallel import exits
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +43,7 @@ def report(workdir):
     return json.loads((workdir / 'report.json').read_text(encoding='utf-8'))
 
 
-@pytest.mark.parametrize('kind', list(tokenizer_training.KINDS))
+@pytest.mark.parametrize('kind', list(training.KINDS))
 def test_a_folder_of_text_becomes_a_tokenizer(kind, texts, tmp_path, capsys):
     out = tmp_path / 'out'
     every = f"--config.source={{'name': 'text', 'path': '{texts}', 'heldout_every': 5}}"
@@ -205,7 +206,7 @@ def test_a_name_on_the_hub(tmp_path):
     hub = tmp_path / 'hub'
     foreign(hub / 'lab' / 'small' / 'main' / 'tokenizer.json')
     other = foreign(hub / 'lab' / 'small' / 'v1' / 'tokenizer.json')
-    whole = tokenizer_training.train(['the sea'] * 9, 300)
+    whole = training.train(['the sea'] * 9, 300)
     whole.save(other)
     (hub / 'lab' / 'old' / 'main').mkdir(parents=True)
     (hub / 'lab' / 'old' / 'main' / 'spiece.model').write_text('x')

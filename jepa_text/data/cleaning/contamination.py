@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from jepa_text.data import tables
 from jepa_text.data.cleaning import phrases, words
+from jepa_text.data.sets import tables
 from jepa_text.files import paths
 
 

@@ -9,7 +9,7 @@ line where the source has them (an address is one block).
     heldout     27 documents   0.48 MB   the addresses from 2014 on, the last tenth of the
                                          chapters of Moby Dick and of Pride and Prejudice
 
-`jepa_text/data/corpus_build.py` made the two files, and says from what.
+`jepa_text/data/corpora/bundling.py` made the two files, and says from what.
 """
 
 import gzip

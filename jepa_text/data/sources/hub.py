@@ -4,7 +4,7 @@
         name='hub', path='hub:HuggingFaceFW/fineweb-edu/sample-100BT')
 
 Its path is written as that of any set of the hub, with its config and revision
-(data/hub.py), so that a name means one set in tables, in mixtures and here.
+(data/sets/hub.py), so that a name means one set in tables, in mixtures and here.
 
 The revision is looked up once and becomes a commit, which is in the address of every
 file: hf://datasets/NAME@COMMIT/FILE. A plan of `prepare` holds these addresses, so all
@@ -16,7 +16,8 @@ nothing of the two is mixed. The manifest tells the commit.
 import dataclasses
 import functools
 
-from jepa_text.data import corpus, hub, hub_card, reading
+from jepa_text.data.corpora import corpus, reading
+from jepa_text.data.sets import card, hub
 from jepa_text.data.sources import jsonl, parquet
 from jepa_text.files import addresses, listing
 
@@ -29,7 +30,7 @@ def make(split, path, field='text', splits=('train',), columns=(), heldout_every
     """The documents of a split: the rows of the set's own `splits`, `text` from `field`.
 
     Of Parquet, of other columns only `columns` are read. About one in `heldout_every` is
-    held out, by its text (see data/reading.py). Raises ValueError for a config or split
+    held out, by its text (corpora/reading.py). Raises ValueError for a config or split
     that there is not, FileNotFoundError for such a set or revision, or when the hub must
     not be asked (HF_HUB_OFFLINE), PermissionError for a set whose terms must be accepted,
     ModuleNotFoundError without huggingface_hub, addresses.AddressError without a network;
@@ -75,14 +76,14 @@ def _files(name, revision, patterns):
     """The _Listed of the files that patterns mean: {split, or None: [pattern, ...]}."""
     said = _said(name, revision)
     top, entries = f'hf://datasets/{said.id}@{said.sha}', {}
-    for folder in {hub_card.top_of(one) for some in patterns.values() for one in some}:
+    for folder in {card.top_of(one) for some in patterns.values() for one in some}:
         for entry in _tree(name, said.sha, folder):
             # A folder has no size.
             if (size := getattr(entry, 'size', None)) is not None:
                 address = f'{top}/{entry.path}'
                 file = addresses.File(address, size, entry.blob_id)
                 entries[entry.path] = file
-    splits, left = hub_card.sort(entries, patterns, SUFFIXES)
+    splits, left = card.sort(entries, patterns, SUFFIXES)
     splits = {split: [entries[one] for one in some] for split, some in splits.items()}
     return _Listed(top, said.sha, splits, [entries[one].path for one in left])
 

@@ -7,7 +7,7 @@ One line is one document; what it says besides the text (author, year, label) is
 
 import functools
 
-from jepa_text.data import corpus, reading
+from jepa_text.data.corpora import corpus, reading
 
 SUFFIXES = tuple(f'.{kind}{end}' for kind in ('jsonl', 'ndjson') for end in reading.ENDS)
 
@@ -15,7 +15,7 @@ SUFFIXES = tuple(f'.{kind}{end}' for kind in ('jsonl', 'ndjson') for end in read
 def make(split, path, field='text', heldout_every=100):
     """The documents of a split: the objects of the lines, `text` taken from `field`.
 
-    About one in `heldout_every` is held out, by its text (see data/reading.py); blank
+    About one in `heldout_every` is held out, by its text (corpora/reading.py); blank
     lines are passed over. Raises FileNotFoundError for a missing path, and ValueError
     with file and line for what is not JSON, not an object, or has no text in `field`.
     """

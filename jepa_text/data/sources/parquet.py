@@ -7,7 +7,7 @@ One row is one document; what its other columns say is kept.
 
 import functools
 
-from jepa_text.data import corpus, reading
+from jepa_text.data.corpora import corpus, reading
 
 SUFFIXES = ('.parquet',)
 
@@ -16,7 +16,7 @@ def make(split, path, field='text', columns=(), heldout_every=100):
     """The documents of a split: the rows, `text` taken from `field`.
 
     Of the other columns only `columns` are read (none by default: they may be large).
-    About one in `heldout_every` is held out, by its text (see data/reading.py). Rows are
+    About one in `heldout_every` is held out, by its text (corpora/reading.py). Rows are
     read a few at a time. Raises FileNotFoundError for a missing path, and ValueError with
     the file for what is not Parquet, has no such column, or a row without text.
     """

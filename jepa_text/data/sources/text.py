@@ -7,7 +7,7 @@ import functools
 import itertools
 import os
 
-from jepa_text.data import corpus, reading
+from jepa_text.data.corpora import corpus, reading
 
 SUFFIXES = tuple(f'.txt{end}' for end in reading.ENDS)
 DOCUMENTS = ('blank_line', 'file')
@@ -17,7 +17,7 @@ def make(split, path, documents='blank_line', heldout_every=100):
     """The documents of a split: dicts of text and title (the file's name).
 
     A document is what lies between blank lines, or a whole file (`documents='file'`).
-    About one in `heldout_every` is held out, by its text (see data/reading.py). Files
+    About one in `heldout_every` is held out, by its text (corpora/reading.py). Files
     are read line by line. Raises FileNotFoundError for a missing path, ValueError for
     bytes that are not UTF-8.
     """

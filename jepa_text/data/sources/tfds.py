@@ -4,13 +4,13 @@
     config.prepare.source = dict(name='tfds', path='~/tensorflow_datasets/lm1b/1.1.0')
 
 It is made once, anywhere, by `tfds build --file_format=array_record lm1b`; of a corpus of
-your own by data/tfds_corpus.py. A name is looked for in TFDS_DATA_DIR, or
+your own by data/corpora/tfds_builder.py. A name is looked for in TFDS_DATA_DIR, or
 ~/tensorflow_datasets.
 """
 
 from pathlib import Path
 
-from jepa_text.data import reading
+from jepa_text.data.corpora import reading
 from jepa_text.files import paths
 
 NAMED = 'tfds:'
@@ -20,7 +20,7 @@ def make(split, path, field='text', splits=('train',), heldout_every=100):
     """The documents of a split: the examples of all of the data set's own `splits`.
 
     `text` is taken from `field`; other features are left out. About one in
-    `heldout_every` is held out, by its text (see data/reading.py). Raises
+    `heldout_every` is held out, by its text (corpora/reading.py). Raises
     FileNotFoundError for a folder or name of no prepared data set, and ValueError for
     another file format, an unknown split or field, and text that is not UTF-8.
     """

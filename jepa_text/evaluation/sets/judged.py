@@ -4,7 +4,7 @@
     queries.jsonl   {"_id": "q1", "text": "..."}
     qrels/test.tsv  query-id, corpus-id, score; and train.tsv, dev.tsv
 
-Files may end in .gz, or be of another kind of table (data/tables.py).
+Files may end in .gz, or be of another kind of table (data/sets/tables.py).
 """
 
 import warnings
@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jepa_text.config import resolve
-from jepa_text.data import hub, reading, tables
+from jepa_text.data.corpora import reading
+from jepa_text.data.sets import hub, tables
 from jepa_text.files import paths
 
 IDS, QUERY_IDS = ('_id', 'id', 'docid'), ('query-id', 'query_id', 'qid')

@@ -2,11 +2,11 @@
 
 `name` in the section chooses the file, or one of the named tasks that a file has in its
 TASKS; the rest is what `make` takes, mostly `path`: a folder or file on this machine, or
-'hub:NAME/CONFIG@REVISION'; jepa_text/data/tables.py says which are read.
+'hub:NAME/CONFIG@REVISION'; jepa_text/data/sets/tables.py says which are read.
 """
 
 from jepa_text.config import resolve
-from jepa_text.data import tables
+from jepa_text.data.sets import tables
 from jepa_text.evaluation.tasks import glue, ranking, spans, tags
 
 FOLDER = 'evaluation/tasks'

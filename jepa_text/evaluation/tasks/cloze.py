@@ -3,7 +3,7 @@
 {"text": "The whale is [MASK].", "answer": "white", "candidates": ["white", "red"]}
 """
 
-from jepa_text.data import tables
+from jepa_text.data.sets import tables
 from jepa_text.evaluation import cloze
 from jepa_text.evaluation.sets import task as tasks
 

@@ -18,7 +18,7 @@ import functools
 from typing import NamedTuple
 
 from jepa_text.config import resolve
-from jepa_text.data import tables
+from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import targets
 from jepa_text.evaluation.sets import task as tasks
 

@@ -1,6 +1,6 @@
 """Any texts with a class each, or pairs: .jsonl, .tsv, .csv or .parquet, or a folder."""
 
-from jepa_text.data import tables
+from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import targets
 from jepa_text.evaluation.sets import task as tasks
 

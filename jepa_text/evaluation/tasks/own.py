@@ -7,7 +7,8 @@ dict(name='labeled', path='mine.csv', text='review', label='stars').
 from pathlib import Path
 
 from jepa_text.config import resolve
-from jepa_text.data import hub, reading, tables
+from jepa_text.data.corpora import reading
+from jepa_text.data.sets import hub, tables
 from jepa_text.evaluation.tasks import tags
 
 # A file has a field of each of these; the first kind that fits is taken.

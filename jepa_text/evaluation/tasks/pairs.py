@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jepa_text.data import tables
+from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import targets
 from jepa_text.evaluation.sets import task as tasks
 

@@ -4,7 +4,7 @@ The corpus is all texts of all splits, each once; a query's answers are those th
 paired with.
 """
 
-from jepa_text.data import tables
+from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.evaluation.sets.retrieval import Retrieval
 

@@ -13,7 +13,7 @@ a seed. Its encoders learn from pairs='hub:hgissbkh/msmarco-pairs'.
 from typing import NamedTuple
 
 from jepa_text.config import resolve
-from jepa_text.data import tables
+from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import judged
 from jepa_text.evaluation.sets.retrieval import Retrieval, dealt
 from jepa_text.evaluation.sets.task import VALIDATION_SEED, VALIDATION_SHARE

@@ -3,7 +3,7 @@
 pairs.py is for pairs whose vectors are to be as similar as the number says.
 """
 
-from jepa_text.data import tables
+from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import targets
 from jepa_text.evaluation.sets import task as tasks
 

@@ -5,7 +5,8 @@ import math
 import numpy as np
 
 from jepa_text.config import resolve
-from jepa_text.data import reading, tables
+from jepa_text.data.corpora import reading
+from jepa_text.data.sets import tables
 from jepa_text.data.sources import bundled
 from jepa_text.evaluation.sets import sentences as sentence_sets
 from jepa_text.evaluation.sets import task as tasks

@@ -4,14 +4,14 @@ squad       questions on Wikipedia                          Rajpurkar et al. 201
 squad_v2    the same, and some that it does not answer      Rajpurkar et al. 2018
 record      news with an entity left out of a sentence      Zhang et al. 2018
 
-Files: SQuAD's and ReCoRD's own JSON, or a question a row (data/tables.py).
+Files: SQuAD's and ReCoRD's own JSON, or a question a row (data/sets/tables.py).
 """
 
 import warnings
 from typing import NamedTuple
 
 from jepa_text.config import resolve
-from jepa_text.data import tables
+from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import targets
 from jepa_text.evaluation.sets import task as tasks
 

@@ -4,15 +4,15 @@ conll2003    four types of entities in news           Tjong Kim Sang & De Meulde
 ontonotes5   eighteen types in six genres             Weischedel et al. 2013
 uner         three types, English, of the web         Mayhew et al. 2024
 
-Files have a word a line (data/columns.py), or a sentence a row with a list of words and
-one of tags (data/tables.py).
+Files have a word a line (data/sets/columns.py), or a sentence a row with a list of words
+and one of tags (data/sets/tables.py).
 """
 
 import re
 from typing import NamedTuple
 
 from jepa_text.config import resolve
-from jepa_text.data import columns, tables
+from jepa_text.data.sets import columns, tables
 from jepa_text.evaluation.sets import task as tasks
 
 WORDS, TAGS = ('tokens', 'words'), ('tags', 'ner_tags', 'ner', 'labels')

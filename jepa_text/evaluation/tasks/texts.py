@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from jepa_text.data import hub, reading, tables
+from jepa_text.data.corpora import reading
+from jepa_text.data.sets import hub, tables
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.files import paths
 

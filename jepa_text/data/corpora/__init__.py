@@ -1,0 +1,1 @@
+"""What a corpus is, and how its files are read."""

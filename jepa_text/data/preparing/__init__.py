@@ -1,0 +1,1 @@
+"""Units of a corpus to rows, by who is free."""

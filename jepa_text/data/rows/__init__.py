@@ -1,0 +1,1 @@
+"""Rows: packed, in a folder on disk, brought from elsewhere."""

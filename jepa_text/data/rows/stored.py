@@ -1,0 +1,164 @@
+"""A folder of rows on disk: what the writer and the reader must agree on.
+
+    rows/manifest.json                        settings, counts, checksums; sealed
+         tokenizer.json
+         train-00000-of-00004.array_record    one record = one row
+         ...
+
+A record is little-endian unsigned integers, `dtype` of the manifest: L tokens, then the
+lengths of the pieces of documents in the row. What the lengths leave is padding:
+
+    tokens       17 4 9 2 17 5 2 0 | 4 3
+    segment_ids   1 1 1 1  2 2 2 0          0 = padding
+    positions     0 1 2 3  0 1 2 0
+"""
+
+import json
+import pathlib
+
+import numpy as np
+
+from jepa_text.data.rows import packing
+from jepa_text.files import atomic, checksums, paths
+
+FORMAT = 1
+MANIFEST = 'manifest.json'
+CHUNK = 2**22  # tokens that are laid out at once
+REMEDY = 'Delete the folder and run `jepa-text prepare` again, or copy it anew.'
+
+
+def dtype_for(vocab_size, row_length):
+    """The smaller dtype that holds every id and every length: '<u2' or '<u4'."""
+    return '<u2' if max(vocab_size, row_length) < 65536 else '<u4'
+
+
+def records(ids, starts, packed, order, pad_id, row_length):
+    """The records of rows `order` of a packing.Packed; document d begins at
+    ids[starts[d]]."""
+    step = max(1, CHUNK // row_length)
+    for begin in range(0, len(order), step):
+        count, document, start, length = packed.rows(order[begin : begin + step])
+        ends = np.cumsum(length)
+        row = np.repeat(np.arange(len(count)), count)
+        # Where in its row a piece begins: tokens before it, without those of other rows.
+        before = ends - length
+        first = before[np.cumsum(count) - count]
+        place = row * row_length + before - first[row]
+        tokens = np.full(len(count) * row_length, pad_id, ids.dtype)
+        source = packing.ranges(starts[document] + start, length)
+        tokens[packing.ranges(place, length)] = ids[source]
+        lengths = np.split(length.astype(ids.dtype), np.cumsum(count)[:-1])
+        for tokens_L, lengths_P in zip(tokens.reshape(-1, row_length), lengths):
+            yield tokens_L.tobytes() + lengths_P.tobytes()
+
+
+def from_record(record, row_length, dtype, vocab_size=None):
+    """tokens, segment_ids and positions of a record, int32 [L] each.
+
+    Raises ValueError when the bytes cannot be a row of this length, and for an id that
+    is not below `vocab_size`.
+    """
+    values = np.frombuffer(record, dtype)
+    lengths = values[row_length:].astype(np.int64)
+    ends = np.cumsum(lengths)
+    if not len(ends) or ends[-1] > row_length:
+        raise ValueError(f'{len(record)} bytes are not a row of {row_length} tokens')
+    tokens_L = values[:row_length].astype(np.int32)
+    if vocab_size is not None and (highest := tokens_L.max()) >= vocab_size:
+        raise ValueError(f'it holds the id {highest}, the vocabulary has {vocab_size}')
+    segment_ids_L = np.zeros(row_length, np.int32)
+    positions_L = np.zeros(row_length, np.int32)
+    filled = ends[-1]
+    numbers = np.arange(1, len(lengths) + 1, dtype=np.int32)
+    segment_ids_L[:filled] = np.repeat(numbers, lengths)
+    starts = (ends - lengths).astype(np.int32)
+    np.subtract(
+        np.arange(filled, dtype=np.int32),
+        np.repeat(starts, lengths),
+        out=positions_L[:filled],
+    )
+    return {
+        'tokens': tokens_L,
+        'segment_ids': segment_ids_L,
+        'positions': positions_L,
+    }
+
+
+def shard_name(split, number, count):
+    """Such as train-00000-of-00004.array_record."""
+    return f'{split}-{number:05d}-of-{count:05d}.array_record'
+
+
+def entry(path):
+    """What the manifest says about a file: name, bytes, sha256."""
+    return {'name': path.name, **checksums.described(path)}
+
+
+def write_manifest(folder, manifest):
+    """Writes manifest.json, with its checksum, and returns it as read back."""
+    whole = manifest | {'checksum': checksums.checksum(manifest)}
+    atomic.write(pathlib.Path(folder, MANIFEST), json.dumps(whole, indent=2) + '\n')
+    return json.loads(json.dumps(manifest))
+
+
+def read_manifest(folder):
+    """The manifest of a folder of rows, checked to be whole.
+
+    Raises FileNotFoundError when there is none, ValueError when it was changed or is of
+    another format.
+    """
+    path = pathlib.Path(paths.local('The folder of rows', folder), MANIFEST)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f'There are no prepared rows in {folder}: it has no {MANIFEST}. Make them '
+            'with `jepa-text prepare`, or name the folder that has it.'
+        )
+    try:
+        manifest = json.loads(path.read_text(encoding='utf-8'))
+        is_whole = manifest.pop('checksum') == checksums.checksum(manifest)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        is_whole = False
+    if not is_whole:
+        raise ValueError(
+            f'{path} is damaged or was edited: its content does not match its checksum. '
+            f'{REMEDY}'
+        )
+    if manifest['format'] != FORMAT:
+        raise ValueError(
+            f'{path} has format {manifest["format"]}, this version of jepa_text reads '
+            f'{FORMAT}. Prepare the rows again with this version.'
+        )
+    return manifest
+
+
+def files(manifest, splits=None):
+    """(name, entry) of the tokenizer and of the shards of `splits` (None: of all)."""
+    entries = [*manifest['files']]
+    for split in manifest['splits'] if splits is None else splits:
+        entries += manifest['splits'][split]['files']
+    return [(entry['name'], entry) for entry in entries]
+
+
+def check_sizes(folder, manifest, splits=None):
+    """Raises ValueError, naming the file, when one is missing, cut or grown."""
+    for name, entry in files(manifest, splits):
+        path = pathlib.Path(folder, name)
+        if not path.is_file():
+            raise ValueError(f'{path} is missing, but the manifest lists it. {REMEDY}')
+        if path.stat().st_size != entry['bytes']:
+            raise ValueError(
+                f'{path} has {path.stat().st_size} bytes, the manifest says '
+                f'{entry["bytes"]}: it was cut or replaced. {REMEDY}'
+            )
+
+
+def check_sums(folder, manifest):
+    """Raises ValueError, naming the file, when one's sha256 is not the manifest's."""
+    check_sizes(folder, manifest)
+    for name, entry in files(manifest):
+        found = checksums.sha256(pathlib.Path(folder, name))
+        if found != entry['sha256']:
+            raise ValueError(
+                f'{pathlib.Path(folder, name)} is damaged: its sha256 is {found[:16]}...'
+                f', the manifest says {entry["sha256"][:16]}.... {REMEDY}'
+            )

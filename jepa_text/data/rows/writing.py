@@ -1,0 +1,108 @@
+"""The rows of one split of a unit: gathered into windows, packed, shuffled, written.
+
+    ids --> window of some millions of tokens --packed, shuffled--> rows --> shards
+
+So memory is bounded however long the unit is. What is written depends on the documents,
+the settings and the unit's number alone.
+"""
+
+import collections
+import hashlib
+
+import numpy as np
+
+from jepa_text.data.rows import packing, shards, stored
+
+WINDOW = 2**24  # tokens
+BUFFERED = 2**12  # documents whose ids are arrays of their own
+SAMPLED = 16  # one document in that many: its words are counted
+COUNTED = ('documents', 'bytes', 'sampled_words', 'sampled_tokens', 'tokens', 'rows')
+
+
+class Writer:
+    """Writes the shards of a split, `share` of them at most, into a folder.
+
+    `seed` is that of the order of rows: numbers, the last one being the unit's.
+    """
+
+    def __init__(self, folder, split, seed, share, tokenizer, settings):
+        self._folder, self._split, self._share = folder, split, share
+        self._seed, self._pad_id = seed, tokenizer.pad_id
+        self._length, self._pack = settings['row_length'], settings['packing']
+        self._dtype = stored.dtype_for(tokenizer.vocab_size, self._length)
+        self._before = np.array([tokenizer.bos_id] * settings['add_bos'], self._dtype)
+        self._after = np.array([tokenizer.eos_id] * settings['add_eos'], self._dtype)
+        self._buffer, self._ids, self._lengths, self._held = [], [], [], 0
+        self._digest, self._writers, self._windows = hashlib.sha256(), [], 0
+        self._counts = collections.Counter(dict.fromkeys(COUNTED, 0))
+        self._histogram = np.zeros(64, np.int64)
+
+    def add(self, text, ids):
+        """Takes a document in."""
+        data = text.encode('utf-8')
+        self._digest.update(data + b'\0')
+        if self._counts['documents'] % SAMPLED == 0:
+            words = len(text.split())
+            self._counts.update(sampled_words=words, sampled_tokens=len(ids))
+        self._counts.update(documents=1, bytes=len(data))
+        self._buffer += [self._before, ids.astype(self._dtype), self._after]
+        length = len(self._before) + len(ids) + len(self._after)
+        self._lengths.append(length)
+        self._held += length
+        if len(self._buffer) >= 3 * BUFFERED:
+            self._ids, self._buffer = [*self._ids, np.concatenate(self._buffer)], []
+        if self._held >= WINDOW:
+            self._write()
+
+    def _write(self):
+        """Packs what is held, and shares its rows, shuffled, among the shards."""
+        ids = np.concatenate([*self._ids, *self._buffer])
+        lengths = np.array(self._lengths, np.int64)
+        self._buffer, self._ids, self._lengths, self._held = [], [], [], 0
+        rng = np.random.default_rng([*self._seed, self._windows])
+        packed = packing.PACKINGS[self._pack](lengths, self._length, rng)
+        # Full rows come first out of the packing: shuffled, every shard is alike and the
+        # first n rows are a fair sample.
+        order = rng.permutation(len(packed))
+        self._windows += 1
+        # A record costs about 100 bytes beside its values, a file 64 KiB blocks.
+        values = len(packed) * self._length + len(packed.length)
+        needed = values * ids.itemsize + 100 * len(packed) + 2**18 * self._share
+        shards.check_free_space(self._folder, needed)
+        if not self._writers:
+            self._writers = [
+                shards.Writer(self._folder / f'{self._split}.{self._seed[-1]}.{number}')
+                for number in range(min(self._share, len(order)))
+            ]
+        starts = np.cumsum(lengths) - lengths
+        for writer, part in zip(
+            self._writers, np.array_split(order, len(self._writers)), strict=True
+        ):
+            made = stored.records(ids, starts, packed, part, self._pad_id, self._length)
+            writer.extend(made)
+        self._counts.update(tokens=packed.tokens, rows=len(packed))
+        self._histogram += np.bincount(np.frexp(lengths)[1] - 1, minlength=64)
+
+    def close(self, first, count):
+        """Counts of the split, and its files: shards `first` and on of `count`."""
+        if self._lengths:
+            self._write()
+        # A corpus of one unit has no more shards than rows.
+        if first == 0 and count == self._share:
+            count = max(len(self._writers), 1)
+        files = []
+        for number, writer in enumerate(self._writers):
+            name = stored.shard_name(self._split, first + number, count)
+            writer.close(name)
+            files.append(stored.entry(self._folder / name) | {'rows': writer.rows})
+        return {
+            **self._counts,
+            'lengths': np.trim_zeros(self._histogram, 'b').tolist(),
+            'text_sha256': self._digest.hexdigest(),
+            'files': files,
+        }
+
+    def abandon(self):
+        """Ends the shards, if `close` did not."""
+        for writer in self._writers:
+            writer.abandon()

@@ -1,0 +1,1 @@
+"""Labeled sets, and sets by name."""

@@ -1,0 +1,230 @@
+"""Text to ids and back: byte-level BPE, and what else a tokenizer.json may hold.
+
+    'Call me Ishmael.'  -> C all Ġme ĠIsh ma el .     (Ġ is a space)
+                        -> int32 ids, specials not added: packing adds <bos> and <eos>
+
+Text is never read as a special token, even when it says `<mask>`: what a document
+contains cannot hide or end anything.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import pathlib
+
+import numpy as np
+import tokenizers as backend_library
+from tokenizers import decoders
+
+from jepa_text.data.tokenizers import check
+from jepa_text.files import atomic, paths
+
+BUNDLED = pathlib.Path(__file__).parents[1] / 'bundled' / 'tokenizer.json'
+
+# What others call them, the commonest first; found by name, never by position.
+NAMES = {
+    'pad': (
+        *('<pad>', '[PAD]', '<|pad|>', '<|padding|>', '<|finetune_right_pad_id|>'),
+        # Decoders often have none. Any will do: padding is told by its segment.
+        *('<|end_of_text|>', '<|endoftext|>', '</s>'),
+    ),
+    'bos': ('<bos>', '[CLS]', '<s>', '<|begin_of_text|>', '<|bos|>', '<|endoftext|>'),
+    'eos': ('<eos>', '[SEP]', '</s>', '<|end_of_text|>', '<|eos|>', '<|endoftext|>'),
+    'mask': ('<mask>', '[MASK]', '<|mask|>', '<|mask_token|>'),
+}
+
+# Of tokenizers in other formats.
+OLDER = ('tokenizer.model', 'spiece.model', 'sentencepiece.bpe.model', 'vocab.txt')
+
+CONTRACTIONS = ("'s", "'t", "'d", "'m", "'re", "'ve", "'ll")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Tokenizer:
+    """A tokenizer of the `tokenizers` library and the ids that the models need.
+
+    `vocab_size` is the largest id + 1, so embeddings of that many rows always fit.
+    `fingerprint` is the sha256 of the tokenizer.json, whatever the order of its keys.
+    """
+
+    backend: backend_library.Tokenizer
+    content: str
+    vocab_size: int
+    pad_id: int
+    bos_id: int
+    eos_id: int
+    mask_id: int
+    special_ids: tuple
+    fingerprint: str
+
+    def encode(self, text):
+        """ids of a text, int32 [n], without specials."""
+        ids = self.backend.encode(text, add_special_tokens=False).ids
+        return np.array(ids, np.int32)
+
+    def encode_masked(self, text):
+        """ids of a text in which '<mask>' is the mask token, int32 [n].
+
+        As in an exported model: the mask takes the space before it, and what comes after
+        does not begin a text. Other special tokens stay text.
+        """
+        text = text.replace('<mask>', self.backend.id_to_token(self.mask_id))
+        ids = self._seeing_masks.encode(text, add_special_tokens=False).ids
+        return np.array(ids, np.int32)
+
+    @functools.cached_property
+    def _seeing_masks(self):
+        content = json.loads(self.content)
+        added = {token['id']: token for token in content.get('added_tokens') or ()}
+        plain = dict(single_word=False, rstrip=False, normalized=False)
+        name = self.backend.id_to_token(self.mask_id)
+        mask = plain | added.get(self.mask_id, {'id': self.mask_id, 'content': name})
+        # The library finds tokens in a text that are not special.
+        added[self.mask_id] = mask | {'lstrip': True, 'special': False}
+        content['added_tokens'] = [added[i] for i in sorted(added)]
+        backend = backend_library.Tokenizer.from_str(json.dumps(content))
+        backend.encode_special_tokens = True
+        return backend
+
+    def encode_many(self, texts):
+        """A list of int32 [n_i]; uses all cores (RAYON_NUM_THREADS limits them)."""
+        encodings = self.backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [np.array(encoding.ids, np.int32) for encoding in encodings]
+
+    def decode(self, ids):
+        """The text of ids; specials are left out, broken UTF-8 becomes U+FFFD."""
+        return self.backend.decode([int(i) for i in ids], skip_special_tokens=True)
+
+    def save(self, path):
+        """Writes the tokenizer.json; `load` of it has the same fingerprint."""
+        atomic.write(path, self.content)
+
+    @functools.cached_property
+    def starts_word(self):
+        """bool [V]: does a token begin a word? For whole-word masking.
+
+        True for tokens that begin with a space, for punctuation and for specials;
+        False for what continues a word, and for the 's and 't of contractions. A word
+        that follows punctuation without a space, as in `"Aye`, counts as going on from
+        the punctuation (not so in WordPiece, where only ## goes on).
+        """
+        content = json.loads(self.content)
+        if 'ByteLevel' in json.dumps(content.get('decoder')):
+            starts = _starts_word_in_bytes
+        elif content['model'].get('type') == 'WordPiece':
+            starts = _starts_word_in_wordpiece
+        else:
+            starts = _starts_word_in_metaspace
+        starts_V = np.ones(self.vocab_size, bool)
+        for token, i in self.backend.get_vocab(with_added_tokens=True).items():
+            starts_V[i] = i in self.special_ids or starts(token)
+        starts_V.setflags(write=False)
+        return starts_V
+
+
+def load(path, optional=()):
+    """The Tokenizer of a tokenizer.json, or of a folder with one, ours or another's.
+
+    Padding and truncation that the file may have switched on are switched off. Raises
+    FileNotFoundError, and ValueError for a file that is not a tokenizer, that is broken
+    (check.py), or that lacks one of the four special tokens. Of these, the
+    `optional` ones ('mask') may be None.
+    """
+    content, path = read(path)
+    return parse(content, str(path), optional)
+
+
+def read(path):
+    """(content of a tokenizer.json, its path); raises as `load` does, before `parse`."""
+    path = pathlib.Path(paths.local('The tokenizer', path))
+    path = path / BUNDLED.name if path.is_dir() else path
+    if not path.is_file():
+        raise FileNotFoundError(f'No tokenizer at {path}. {_remedy(path.parent)}')
+    try:
+        return json.loads(path.read_text(encoding='utf-8')), path
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f'{path} is not a tokenizer.json: it is not JSON in UTF-8 ({error}). '
+            'Give the file that the `tokenizers` library writes, whole; of a '
+            'SentencePiece or tiktoken file `jepa-text tokenizer` makes one.'
+        ) from error
+
+
+def _remedy(folder):
+    found = [name for name in OLDER if (folder / name).is_file()]
+    if not found:
+        return (
+            "Give the path of a tokenizer.json, or 'bundled', or make one: jepa-text "
+            'tokenizer --config=configs/tokenizer.py:bpe,32768,texts/ --workdir=tokenizer'
+        )
+    return (
+        f'The folder has {", ".join(found)}; in transformers, '
+        f"AutoTokenizer.from_pretrained('{folder}').save_pretrained('{folder}') writes "
+        'tokenizer.json with the ids of its model.'
+    )
+
+
+def parse(content, where, optional=()):
+    """The Tokenizer of the content of a tokenizer.json; `where` names it in errors."""
+    if not isinstance(content, dict) or 'model' not in content:
+        raise ValueError(
+            f'{where} is not a tokenizer.json: it has no "model". Give the file that the '
+            '`tokenizers` library writes, not tokenizer_config.json or vocab.json.'
+        )
+    content = content | {'padding': None, 'truncation': None}
+    text = json.dumps(content, ensure_ascii=False, indent=1) + '\n'
+    try:
+        backend = backend_library.Tokenizer.from_str(text)
+    except Exception as error:  # The library raises bare Exception for any bad content.
+        raise ValueError(
+            f'{where} cannot be read by tokenizers {backend_library.__version__}: '
+            f'{error}. Write it again with this version, or install the one that wrote '
+            'it.'
+        ) from error
+    # Text that spells a special token stays text.
+    backend.encode_special_tokens = True
+    vocabulary = backend.get_vocab(with_added_tokens=True)
+    ids = {f'{r}_id': _find(r, vocabulary, where, r in optional) for r in NAMES}
+    added = backend.get_added_tokens_decoder().items()
+    check.check(backend, content, ids, where)
+    special_ids = {i for i, token in added if token.special} | {*ids.values()}
+    special_ids -= {None}
+    canonical = json.dumps(content, sort_keys=True, ensure_ascii=True)
+    return Tokenizer(
+        backend=backend,
+        content=text,
+        vocab_size=max(vocabulary.values()) + 1,
+        special_ids=tuple(sorted(special_ids)),
+        fingerprint=hashlib.sha256(canonical.encode()).hexdigest(),
+        **ids,
+    )
+
+
+def _find(role, vocabulary, where, optional):
+    for name in NAMES[role]:
+        if name in vocabulary:
+            return vocabulary[name]
+    if optional:
+        return None
+    raise ValueError(
+        f'{where} has no {role} token (looked for {", ".join(NAMES[role])}). Add one: '
+        'jepa-text tokenizer --config=configs/tokenizer.py --config.tokenizer=PATH '
+        '--workdir=NEW'
+    )
+
+
+def _starts_word_in_bytes(token):
+    text = decoders.ByteLevel().decode([token])
+    if text in CONTRACTIONS:
+        return False
+    # A first byte that is no whole character may be the middle of a word.
+    return text[:1] != '\ufffd' and not text[:1].isalnum()
+
+
+def _starts_word_in_wordpiece(token):
+    return not token.startswith('##')
+
+
+def _starts_word_in_metaspace(token):
+    return token[:1] == '▁' or not token[:1].isalnum()

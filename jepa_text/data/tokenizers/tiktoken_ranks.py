@@ -1,0 +1,186 @@
+r"""tiktoken's ranks -> the content of a tokenizer.json with the same ids.
+
+    IQ== 0          a line of a .tiktoken file: the bytes of a token in base64, its rank
+
+The rank is the id, and the order in which pairs are merged: those become tokens of a low
+rank first. A file has no regular expression and no special tokens; both are part of the
+encoding, which the package `tiktoken` knows by name.
+"""
+
+import base64
+import binascii
+import re
+
+from jepa_text.data.tokenizers import roles
+
+# Of a file by its name; they say the same as those of `tiktoken` 0.14.
+GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
+CL100K = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+"
+    r'| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s'
+)
+_UPPER, _LOWER = r'\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}', r'\p{Ll}\p{Lm}\p{Lo}\p{M}'
+_ENDING = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+O200K = (
+    rf'[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]*[{_LOWER}]+{_ENDING}'
+    rf'|[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]+[{_LOWER}]*{_ENDING}'
+    r'|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+'
+)
+PATTERNS = {'gpt2': GPT2, 'r50k_base': GPT2, 'p50k_base': GPT2, 'p50k_edit': GPT2}
+PATTERNS |= {'cl100k_base': CL100K, 'o200k_base': O200K}
+
+
+def read(path, pattern=''):
+    """(content of a tokenizer.json, lines) of a .tiktoken file.
+
+    `pattern` cuts a text; '' stands for that of the encoding the file is named after.
+    Raises ValueError for what is no such file, and where nothing says the pattern.
+    """
+    if not pattern and path.stem not in PATTERNS:
+        raise ValueError(
+            f'{path} does not say by which regular expression a text is cut: give it as '
+            '--config.pattern=..., or name the file after its encoding '
+            f'({", ".join(PATTERNS)}).'
+        )
+    what = f'{path}: tiktoken, cut as {"config.pattern says" if pattern else path.stem}'
+    return _content(_ranks(path), {}, pattern or PATTERNS[path.stem], what)
+
+
+def named(name):
+    """(content of a tokenizer.json, lines) of an encoding that tiktoken knows by name.
+
+    It is taken from tiktoken's cache, or downloaded. Raises ModuleNotFoundError without
+    the package, ValueError for a name that it does not know, OSError where it is not in
+    the cache and cannot be downloaded.
+    """
+    try:
+        import tiktoken
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f'For the encoding {name!r} tiktoken is needed: pip install tiktoken. A '
+            '.tiktoken file is read without it.'
+        ) from error
+    if name not in tiktoken.list_encoding_names():
+        known = ', '.join(sorted(tiktoken.list_encoding_names()))
+        raise ValueError(f'tiktoken has no encoding {name!r}; there are: {known}.')
+    try:
+        found = tiktoken.get_encoding(name)
+    except OSError as error:  # requests' errors are such
+        raise OSError(
+            f"{name!r} is not in tiktoken's cache (TIKTOKEN_CACHE_DIR), and could not be "
+            f'downloaded ({type(error).__name__}): go online once, or give the path of '
+            f'{name}.tiktoken.'
+        ) from error
+    what = f'tiktoken {tiktoken.__version__}: {name}'
+    special = found._special_tokens
+    return _content(found._mergeable_ranks, special, found._pat_str, what)
+
+
+def _content(ranks, special, pattern, what):
+    spelled = {bytes([b]): c for b, c in zip(_bytes_in_order(), _letters())}
+    texts = {
+        token: ''.join(spelled[token[i : i + 1]] for i in range(len(token)))
+        for token in ranks
+    }
+    vocabulary = {texts[token]: rank for token, rank in ranks.items()}
+    added = _added(special, set(ranks.values()))
+    # Ids that come before the end of the ranks must be among the entries.
+    vocabulary |= {name: i for i, name in added if i <= max(ranks.values())}
+    merges = [
+        (rank, at, texts[token[:at]], texts[token[at:]])
+        for token, rank in ranks.items()
+        for at in range(1, len(token))
+        if token[:at] in ranks and token[at:] in ranks
+    ]
+    content = {
+        'version': '1.0',
+        'truncation': None,
+        'padding': None,
+        'added_tokens': [roles.special(i, name) for i, name in added],
+        'normalizer': None,
+        'pre_tokenizer': _pre_tokenizer(pattern),
+        'post_processor': None,
+        'decoder': _BYTES | {'trim_offsets': True},
+        'model': {
+            'type': 'BPE',
+            'dropout': None,
+            'unk_token': None,
+            'continuing_subword_prefix': None,
+            'end_of_word_suffix': None,
+            'fuse_unk': False,
+            'byte_fallback': False,
+            # A word that is a token is that token, whatever its pairs.
+            'ignore_merges': True,
+            'vocab': dict(sorted(vocabulary.items(), key=lambda one: one[1])),
+            'merges': [[left, right] for *_, left, right in sorted(merges)],
+        },
+    }
+    return content, [f'read from {what}, {len(ranks):,} ranks']
+
+
+def _added(special, taken):
+    """[(id, name)] of special tokens, with reserved ones in the gaps between ids."""
+    names = {i: name for name, i in special.items()}
+    free = (set(range(max([*taken, *names]))) - taken) - set(names)
+    names |= {i: f'<|reserved_special_token_{n}|>' for n, i in enumerate(sorted(free))}
+    return sorted(names.items())
+
+
+_BYTES = {'type': 'ByteLevel', 'add_prefix_space': False, 'use_regex': False}
+
+
+def _pre_tokenizer(pattern):
+    cut = {
+        'type': 'Split',
+        'pattern': {'Regex': _in_oniguruma(pattern)},
+        'behavior': 'Isolated',
+        'invert': False,
+    }
+    steps = [cut, _BYTES | {'trim_offsets': True}]
+    return {'type': 'Sequence', 'pretokenizers': steps}
+
+
+def _in_oniguruma(pattern):
+    r"""A regular expression of Rust's fancy-regex as the `tokenizers` library reads it.
+
+    There {1,3}+ repeats {1,3}, and $ is the end of a line.
+
+    >>> _in_oniguruma(r'\p{N}{1,3}+|\s++$')
+    '(?>\\p{N}{1,3})|\\s++\\z'
+    """
+    one = r'(\\[pP]\{\^?\w+\}|\\.|\[(?:\\.|[^\]\\])*\]|[^\\()\[\]{}|+*?])'
+    pattern = re.sub(one + r'(\{\d+(?:,\d*)?\})\+', r'(?>\1\2)', pattern)
+    return re.sub(r'(\\.|\[(?:\\.|[^\]\\])*\])|\$', lambda m: m[1] or r'\z', pattern)
+
+
+def _bytes_in_order():
+    """The bytes in the order of their letters: GPT-2's, printable ones first."""
+    first = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    return [*first, *(byte for byte in range(256) if byte not in first)]
+
+
+def _letters():
+    first = [chr(byte) for byte in _bytes_in_order()[:188]]
+    return [*first, *(chr(256 + n) for n in range(256 - len(first)))]
+
+
+def _ranks(path):
+    """{bytes: rank} of a file."""
+    ranks = {}
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            token, rank = line.split()
+            ranks[base64.b64decode(token, validate=True)] = int(rank)
+        except (ValueError, binascii.Error) as error:
+            raise ValueError(
+                f'{path}, line {number} is not a rank: {error}. A line of a .tiktoken '
+                'file is a token in base64, a space and its rank.'
+            ) from error
+    missing = {bytes([byte]) for byte in range(256)} - set(ranks)
+    if missing or len(set(ranks.values())) < len(ranks):
+        raise ValueError(
+            f'{path} has no rank for {len(missing)} of the 256 bytes, and '
+            f'{len(ranks) - len(set(ranks.values()))} ranks twice: it is not a .tiktoken '
+            'file, or cut.'
+        )
+    return ranks

@@ -1,0 +1,117 @@
+"""What `prepare` leaves out: poor texts, copies, texts of evaluation sets."""
+
+import json
+
+import numpy as np
+import pytest
+
+from jepa_text.data import pipeline, prepare, tokenizers
+from jepa_text.data.corpora import corpus
+from jepa_text.data.rows import stored
+
+
+@pytest.fixture(scope='module')
+def ours():
+    return tokenizers.load(tokenizers.BUNDLED)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Files of 20 texts of their own, 20 that all have, and near copies of these."""
+    monkeypatch.setattr(corpus, 'SMALLEST', 3000)
+    monkeypatch.setattr(corpus, 'LARGEST', 3000)
+    rng = np.random.default_rng(0)
+    words = np.array([f'word{n}' for n in range(2000)])
+    shared = [' '.join(rng.choice(words, 60)) for _ in range(20)]
+    place = tmp_path / 'texts'
+    place.mkdir()
+    for number in range(3):
+        own = [' '.join(rng.choice(words, 60)) for _ in range(20)]
+        near = [f'{text} and one more {number}' for text in shared]
+        texts = [*own, *shared, *near, f'{{ {number}', 'é' if number else 'e\u0301']
+        lines = [json.dumps({'text': text}) for text in texts]
+        (place / f'{number}.jsonl').write_text('\n'.join([*lines, '{"text": " "}']))
+    return place
+
+
+def made(folder, name, tokenizer, workers=1, **clean):
+    """(texts in the rows, manifest)"""
+    source = {'name': 'jsonl', 'path': str(folder), 'heldout_every': 6}
+    place = folder.parent / name
+    manifest = prepare.prepare(
+        source, tokenizer, place, row_length=2048, clean=clean, workers=workers
+    )
+    found = {}
+    for split in ('train', 'heldout'):
+        data = pipeline.Rows(place, split)
+        found[split] = sorted(
+            tokenizer.decode(row['tokens'][row['segment_ids'] == number])
+            for row in (data[i] for i in range(len(data)))
+            for number in range(1, row['segment_ids'].max() + 1)
+        )
+    return found, manifest
+
+
+def test_by_default_only_blank_documents_are_left_out(folder, ours):
+    found, manifest = made(folder, 'rows', ours)
+    assert manifest['left_out'] == {'blank': 3} and manifest['changed'] == {}
+    assert 'clean' not in manifest['settings']
+    assert sum(map(len, found.values())) == 3 * 62
+
+
+def test_copies_are_left_out_and_counted(folder, ours):
+    before, _ = made(folder, 'all', ours)
+    found, manifest = made(folder, 'rows', ours, exact_duplicates=True)
+    for split in found:
+        assert found[split] == sorted(set(before[split]))
+    assert manifest['left_out'] == {'blank': 3, 'exact duplicate': 41}
+    assert manifest['settings']['clean'] == {'exact_duplicates': True}
+    kept = sum(counts['documents'] for counts in manifest['splits'].values())
+    assert kept == sum(map(len, found.values())) == 3 * 62 - 41
+
+
+def test_near_copies_are_left_out_whoever_finds_them(folder, ours):
+    asked = dict(near_duplicates=0.8, normalize='NFC')
+    one, manifest = made(folder, 'one', ours, **asked)
+    assert manifest['left_out'] == {
+        'blank': 3,
+        'exact duplicate': 42,
+        'near duplicate': 60,
+    }
+    assert manifest['changed'] == {'normalized': 1}
+    assert len(manifest['examples']['near duplicate']) == 2
+    two, other = made(folder, 'two', ours, workers=2, **asked)
+    assert one == two and manifest == other
+    assert len(stored.files(manifest)) > 6
+    assert not list(folder.parent.glob('.*')) and not list(folder.parent.glob('*/f*'))
+
+
+def test_poor_texts_and_texts_of_evaluation_sets_are_left_out(folder, ours, tmp_path):
+    text = json.loads((folder / '0.jsonl').read_text().splitlines()[0])['text']
+    (tmp_path / 'quiz.jsonl').write_text(json.dumps({'question': text}))
+    quiz = {'path': str(tmp_path / 'quiz.jsonl')}
+    found, manifest = made(folder, 'rows', ours, min_chars=4, decontaminate=(quiz,))
+    expected = {'blank': 3, 'contaminated: quiz': 1, 'too short': 6}
+    assert manifest['left_out'] == expected
+    assert manifest['examples']['contaminated: quiz'] == [text[:80]]
+    assert text not in found['train'] + found['heldout']
+
+
+def test_a_wrong_key_and_a_missing_set_cost_nothing(folder, ours, tmp_path):
+    with pytest.raises(ValueError, match="prepare.clean has no key 'qualty'"):
+        made(folder, 'rows', ours, qualty=('c4',))
+    with pytest.raises(FileNotFoundError, match='quiz'):
+        made(folder, 'rows', ours, decontaminate=({'path': str(tmp_path / 'quiz')},))
+    assert not list(tmp_path.glob('*rows*'))
+
+
+def test_rows_that_were_cleaned_otherwise_are_told(folder, ours, tmp_path):
+    made(folder, 'rows', ours, min_chars=4)
+    asked = {'source': {'name': 'jsonl'}, 'clean': {'min_chars': 4, 'max_chars': 0}}
+    assert pipeline.prepared_otherwise(asked, tmp_path / 'rows') == []
+    asked['clean'] = {'min_chars': 5, 'normalize': 'NFC'}
+    told = pipeline.prepared_otherwise(asked, tmp_path / 'rows')
+    assert told == [
+        "clean.normalize was '' and is now 'NFC'",
+        'clean.min_chars was 4 and is now 5',
+    ]

@@ -1,0 +1,258 @@
+"""Long documents go through the tokenizer in pieces, and nobody can tell."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tokenizers as library
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import models, normalizers, pre_tokenizers, trainers
+
+from jepa_text.data import tokenizers
+from jepa_text.data.preparing import tokenizing
+
+ROOT = Path(__file__).parents[3]
+LLAMA = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r'| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+'
+)
+SPECIALS = ['<pad>', '<s>', '</s>', '<mask>']
+TEXTS = [
+    "The whale, the sea; 1851's end. don't! 城市在海边。",
+    'a b c the  sea\n\n\twhales é',
+] * 9
+
+
+def split(*stages):
+    return pre_tokenizers.Sequence(list(stages))
+
+
+# How known families begin: (normalizer, pre-tokenizer, model, trainer).
+BYTES = pre_tokenizers.ByteLevel
+FAMILIES = {
+    'gpt2': (None, BYTES(add_prefix_space=False), models.BPE, trainers.BpeTrainer),
+    'roberta': (None, BYTES(add_prefix_space=True), models.BPE, trainers.BpeTrainer),
+    'modernbert': (
+        normalizers.NFC(),
+        BYTES(add_prefix_space=False),
+        models.BPE,
+        trainers.BpeTrainer,
+    ),
+    'llama3': (
+        None,
+        split(
+            pre_tokenizers.Split(library.Regex(LLAMA), 'isolated'),
+            BYTES(add_prefix_space=False, use_regex=False),
+        ),
+        models.BPE,
+        trainers.BpeTrainer,
+    ),
+    'bert': (
+        normalizers.BertNormalizer(),
+        pre_tokenizers.BertPreTokenizer(),
+        models.WordPiece,
+        trainers.WordPieceTrainer,
+    ),
+    'xlm_roberta': (
+        normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(' {2,}', ' ')]),
+        pre_tokenizers.Metaspace(),
+        models.Unigram,
+        trainers.UnigramTrainer,
+    ),
+    'first_metaspace': (
+        None,
+        pre_tokenizers.Metaspace(prepend_scheme='first'),
+        models.BPE,
+        trainers.BpeTrainer,
+    ),
+    'words': (
+        normalizers.Lowercase(),
+        pre_tokenizers.WhitespaceSplit(),
+        models.WordPiece,
+        trainers.WordPieceTrainer,
+    ),
+    # What gets in the way of cuts: each piece would begin, or end, as a text does.
+    'prepended': (
+        normalizers.Prepend('▁'),
+        pre_tokenizers.WhitespaceSplit(),
+        models.BPE,
+        trainers.BpeTrainer,
+    ),
+    'unsplit': (
+        normalizers.Replace(' ', '▁'),
+        pre_tokenizers.Metaspace(split=False),
+        models.Unigram,
+        trainers.UnigramTrainer,
+    ),
+}
+
+
+def made(family):
+    """A tiny tokenizer of a family; of modernbert with its runs of spaces as tokens."""
+    normalizer, pre_tokenizer, model, trainer = FAMILIES[family]
+    backend = library.Tokenizer(
+        model() if model is models.Unigram else model(unk_token='<unk>')
+    )
+    if normalizer is not None:
+        backend.normalizer = normalizer
+    backend.pre_tokenizer = pre_tokenizer
+    given = dict(vocab_size=350, special_tokens=['<unk>', *SPECIALS], show_progress=False)
+    if model is not models.WordPiece:
+        given['initial_alphabet'] = (
+            BYTES.alphabet() if 'Byte' in str(pre_tokenizer) else []
+        )
+    if model is models.Unigram:
+        given['unk_token'] = '<unk>'
+    backend.train_from_iterator(TEXTS, trainer(**given))
+    if family == 'modernbert':
+        backend.add_tokens([library.AddedToken(' ' * n) for n in (2, 3, 4)])
+    return tokenizers.parse(json.loads(backend.to_str()), family)
+
+
+MADE = {}
+
+
+def tokenizer_of(family):
+    if family not in MADE:
+        bundled = family == 'bundled'
+        MADE[family] = tokenizers.load(tokenizers.BUNDLED) if bundled else made(family)
+    return MADE[family]
+
+
+@pytest.fixture
+def small(monkeypatch):
+    for name, value in (('PIECE', 12), ('AROUND', 24), ('LONGEST', 400)):
+        monkeypatch.setattr(tokenizing, name, value)
+
+
+WORDS = st.sampled_from(
+    [
+        'the',
+        'whale',
+        "don't",
+        '1851',
+        '3.14',
+        'é',
+        'e\u0301',
+        '城市',
+        '海。',
+        '😀',
+        "'",
+        '"',
+    ]
+    + [
+        'a.b',
+        ' ',
+        '  ',
+        '\n',
+        '\n\n',
+        '\t',
+        '\r\n',
+        '\u3000',
+        ',',
+        '!?',
+        '—',
+        '  the',
+        'Σ',
+    ]
+)
+TEXT = st.lists(WORDS | st.text(max_size=3), min_size=20, max_size=90)
+
+
+@settings(max_examples=150, deadline=None)
+@given(family=st.sampled_from(['bundled', *FAMILIES]), words=TEXT, joined=st.booleans())
+def check_pieces(family, words, joined):
+    text = (' ' if joined else '').join(words)
+    tokenizer = tokenizer_of(family)
+    pieces = list(tokenizing.pieces(text, tokenizer))
+    assert ''.join(pieces) == text
+    whole = tokenizer.encode(text)
+    of_pieces = np.concatenate([*tokenizer.encode_many(pieces), np.zeros(0, int)])
+    np.testing.assert_array_equal(of_pieces, whole)
+
+
+def test_ids_of_pieces_are_the_ids_of_the_whole(small):
+    check_pieces()
+
+
+@pytest.mark.parametrize('family', ['bundled', *FAMILIES])
+def test_where_text_is_cut(family, small):
+    text = 'the whale and the sea ' * 40
+    if family in ('prepended', 'unsplit'):
+        with pytest.raises(ValueError, match='cannot be cut'):
+            list(tokenizing.pieces(text, tokenizer_of(family)))
+        return
+    pieces = list(tokenizing.pieces(text, tokenizer_of(family)))
+    assert max(map(len, pieces)) <= 12 + 24 + 6 and len(pieces) > 40
+
+
+def test_what_cannot_be_cut_is_refused_before_memory_ends(small):
+    tokenizer = tokenizer_of('bundled')
+    for text in ('x' * 1000, 'a b ' * 5 + 'x' * 1000):
+        with pytest.raises(ValueError, match='begins with.*Split the document'):
+            list(tokenizing.pieces(text, tokenizer))
+    assert list(tokenizing.pieces('x' * 400, tokenizer)) == ['x' * 400]
+
+
+def test_documents_are_tokenized_as_if_they_were_short(small, monkeypatch):
+    tokenizer = tokenizer_of('bundled')
+    texts = ['the sea. ' * 50, 'a whale', 'of 1851, ' * 80, 'x']
+    documents = [{'text': text} for text in texts]
+    monkeypatch.setattr(tokenizing, 'BATCH', 100)
+    found = list(tokenizing.encoded(iter(documents), tokenizer))
+    assert [document for document, _ in found] == documents
+    for text, (_, ids) in zip(texts, found):
+        np.testing.assert_array_equal(ids, tokenizer.encode(text))
+
+
+def test_no_call_encodes_more_than_a_batch(monkeypatch):
+    tokenizer, seen = tokenizer_of('bundled'), []
+    encode = tokenizers.Tokenizer.encode_many
+
+    def encode_many(self, texts):
+        seen.append(sum(map(len, texts)))
+        return (
+            [np.zeros(1, np.int32) for _ in texts]
+            if len(texts) > 3
+            else encode(self, texts)
+        )
+
+    monkeypatch.setattr(tokenizers.Tokenizer, 'encode_many', encode_many)
+    long = {'text': 'the whale and the sea ' * 200_000}
+    assert len(list(tokenizing.encoded([long] * 2, tokenizer))) == 2
+    assert max(seen) <= tokenizing.BATCH + tokenizing.PIECE + 2 * tokenizing.AROUND
+    assert sum(seen) >= 2 * len(long['text'])
+
+
+PEAK = """
+import resource, sys
+from jepa_text.data import tokenizers
+from jepa_text.data import prepare
+tokenizer = tokenizers.load(tokenizers.BUNDLED)
+prepare.prepare(
+    dict(name='text', path=sys.argv[1], heldout_every=2), tokenizer, sys.argv[2],
+    row_length=512,
+)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+@pytest.mark.slow
+def test_one_long_line_takes_little_more_memory_than_its_text(tmp_path):
+    peaks = []
+    for megabytes in (2, 12):
+        line = 'The whale and the sea, 1851; ' * (megabytes * 10**6 // 29)
+        short = '\n\n'.join(f'a short document {n}' for n in range(50))
+        path = tmp_path / f'{megabytes}.txt'
+        path.write_text(f'{short}\n\n{line}')
+        command = [sys.executable, '-c', PEAK, str(path), str(tmp_path / f'r{megabytes}')]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+        assert done.returncode == 0, done.stderr
+        peaks.append(float(re.findall(r'[\d.]+', done.stdout)[-1]))
+    # At once it was 170 bytes a character.
+    assert peaks[1] - peaks[0] < 20 * 10

@@ -1,0 +1,371 @@
+"""Large corpora are prepared in units, by processes that may be killed."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from jepa_text.data import pipeline, prepare, tokenizers
+from jepa_text.data.corpora import corpus, reading
+from jepa_text.data.preparing import processes, unit
+from jepa_text.data.preparing import work as works
+from jepa_text.data.rows import packing, stored, writing
+from jepa_text.data.sources import jsonl, text
+from jepa_text.data.sources import parquet as parquet_source
+from jepa_text.files import partial
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope='module')
+def ours():
+    return tokenizers.load(tokenizers.BUNDLED)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Units of 2,000 bytes."""
+    monkeypatch.setattr(corpus, 'SMALLEST', 2000)
+    monkeypatch.setattr(corpus, 'LARGEST', 2000)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Five files of 60 short documents each."""
+    place = tmp_path / 'texts'
+    place.mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(5):
+        lines = [
+            ' '.join(rng.choice(['the', 'whale', 'sea', 'é'], rng.integers(3, 30)))
+            for _ in range(60)
+        ]
+        (place / f'{number}.txt').write_text('\n\n'.join(lines), encoding='utf-8')
+    return place
+
+
+def made(folder, name, tokenizer, **changed):
+    """(checksums of the shards, manifest) of small rows."""
+    source = {'name': 'text', 'path': str(folder), 'heldout_every': 5}
+    given = dict(row_length=32, workers=1) | changed
+    manifest = prepare.prepare(source, tokenizer, folder.parent / name, **given)
+    sums = [entry['sha256'] for _, entry in stored.files(manifest)]
+    return sums, manifest
+
+
+# Units.
+
+LINES = st.lists(
+    st.sampled_from(['', ' ', 'a', 'the whale', 'é\u2028x', '\u3000', '\r', '\x1c']),
+    max_size=40,
+)
+
+
+@given(lines=LINES, size=st.integers(1, 40), bom=st.booleans(), end=st.booleans())
+@settings(max_examples=150, deadline=None)
+def check_blocks(place, lines, size, bom, end):
+    data = ('\ufeff' if bom else '') + '\n'.join(lines) + '\n' * end
+    place.write_bytes(data.encode())
+    one = text.make('train', place)
+    pieces = [piece for piece, _ in one.cut(one.found.files[0], size)]
+    together = [document for piece in pieces for document in one.read(piece)]
+    assert together == list(one.read(corpus.Piece(str(place))))
+
+
+def test_pieces_of_a_file_hold_its_documents_in_order(tmp_path):
+    check_blocks(tmp_path / 'a.txt')
+
+
+def test_a_large_file_is_cut_and_small_ones_are_put_together(folder, small):
+    (folder / 'x.txt').write_text('\n\n'.join('a short one' for _ in range(2000)))
+    (folder / 'y.txt').write_text('alone')
+    one = text.make('train', folder)
+    units = one.units()
+    files = [{Path(piece.path).name for piece in pieces} for pieces in units]
+    assert {'x.txt'} in files and files[-1] == {'x.txt', 'y.txt'}
+    assert max(map(len, files)) <= 2
+    read = [d['text'] for u in units for piece in u for d in one.read(piece)]
+    whole = [d['text'] for f in one.found.files for d in one.read(corpus.piece_of(f))]
+    assert read == whole and len(read) == 2301
+
+
+@pytest.mark.parametrize('documents', text.DOCUMENTS)
+def test_files_as_documents_are_never_cut(folder, small, documents):
+    one = text.make('train', folder, documents=documents)
+    pieces = [piece for pieces in one.units() for piece in pieces]
+    assert (len(pieces) > 5) == (documents == 'blank_line')
+
+
+def test_lines_of_json_are_cut_and_told_where(tmp_path):
+    path = tmp_path / 'a.jsonl'
+    path.write_text(''.join(f'{{"text": "number {n}"}}\n' for n in range(50)) + '[]\n')
+    one = jsonl.make('train', path)
+    *pieces, (last, _) = one.cut(one.found.files[0], 200)
+    assert len(pieces) > 4
+    found = [document['text'] for piece, _ in pieces for document in one.read(piece)]
+    assert found == [f'number {n}' for n in range(len(found))]
+    told = rf'line \d+ after byte {last.start:,} is a JSON list'
+    with pytest.raises(ValueError, match=told):
+        list(one.read(last))
+
+
+def test_row_groups_are_cut_and_told_where(tmp_path):
+    path = tmp_path / 'a.parquet'
+    texts = [f'number {n}' for n in range(90)] + [None]
+    parquet.write_table(pyarrow.table({'text': texts}), path, row_group_size=10)
+    one = parquet_source.make('train', path)
+    pieces = [piece for piece, _ in one.cut(one.found.files[0], 1)]
+    assert [piece[1:3] for piece in pieces] == [(n, n + 1) for n in range(10)]
+    assert [d['text'] for d in one.read(pieces[3])] == texts[30:40]
+    with pytest.raises(ValueError, match='row 91: the column'):
+        list(one.read(pieces[-1]))
+
+
+def test_zstandard_is_read_and_a_cut_file_is_told(tmp_path):
+    data = ''.join(f'{{"text": "number {n}"}}\n' for n in range(9000)).encode()
+    packed = pyarrow.compress(data, codec='zstd', asbytes=True)
+    (tmp_path / 'a.jsonl.zst').write_bytes(packed)
+    one = jsonl.make('train', tmp_path / 'a.jsonl.zst', heldout_every=10**6)
+    assert len(list(one)) == 9000
+    (tmp_path / 'a.jsonl.zst').write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(ValueError, match='damaged or cut zstd file.*zstd -t'):
+        list(one)
+
+
+@pytest.mark.parametrize('name', ['a.txt', 'a.txt.gz'])
+def test_an_endless_line_is_refused_before_it_fills_memory(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(reading, 'LONGEST', 100)
+    data = b'a short one\n\n' + b'x' * 101 + b'\n'
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith('.gz') else data)
+    with pytest.raises(ValueError, match="more than 100 bytes, that begins with b'xxx"):
+        list(text.make('train', tmp_path / name))
+
+
+# Rows.
+
+
+@pytest.mark.parametrize('name', packing.PACKINGS)
+def test_records_at_once_are_those_one_by_one(name, monkeypatch):
+    monkeypatch.setattr(stored, 'CHUNK', 50)
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(0, 40, 60)
+    ids = rng.integers(1, 2000, lengths.sum()).astype('<u2')
+    starts = np.cumsum(lengths) - lengths
+    packed = packing.PACKINGS[name](lengths, 32, rng)
+    order = rng.permutation(len(packed))
+    found = list(stored.records(ids, starts, packed, order, 0, 32))
+    for row, record in zip(order, found, strict=True):
+        pieces = [ids[starts[d] + s :][:n] for d, s, n in packed[row]]
+        values = [*np.concatenate(pieces)]
+        values += [0] * (32 - len(values)) + [len(piece) for piece in pieces]
+        assert record == np.array(values, '<u2').tobytes()
+
+
+def test_windows_hold_every_token_once(folder, ours, monkeypatch):
+    one, whole = made(folder, 'whole', ours)
+    monkeypatch.setattr(writing, 'WINDOW', 500)
+    monkeypatch.setattr(writing, 'BUFFERED', 7)
+    two, windows = made(folder, 'windows', ours)
+    assert one != two
+    for split in ('train', 'heldout'):
+        before, after = whole['splits'][split], windows['splits'][split]
+        for key in ('documents', 'tokens', 'bytes', 'lengths', 'text_sha256'):
+            assert before[key] == after[key]
+        counted = []
+        for name in ('whole', 'windows'):
+            data = pipeline.Rows(folder.parent / name, split)
+            read = [data[i] for i in range(len(data))]
+            tokens = [row['tokens'][row['segment_ids'] > 0] for row in read]
+            counted.append(np.bincount(np.concatenate(tokens), minlength=2048))
+        np.testing.assert_array_equal(*counted)
+
+
+def test_lengths_are_counted_by_powers_of_two(folder, ours):
+    _, manifest = made(folder, 'rows', ours, row_length=4096)
+    counts = manifest['splits']['train']
+    data = pipeline.Rows(folder.parent / 'rows', 'train')
+    found = np.concatenate(
+        [np.bincount(data[i]['segment_ids'])[1:] for i in range(len(data))]
+    )
+    found = found[found > 0]
+    expected = [((found >= 2**n) & (found < 2 ** (n + 1))).sum() for n in range(20)]
+    assert counts['lengths'] == np.trim_zeros(expected, 'b')
+    assert sum(counts['lengths']) == counts['documents']
+
+
+# Processes.
+
+
+def test_workers_make_the_same_bytes(folder, ours, small):
+    one, manifest = made(folder, 'one', ours)
+    assert (
+        len({Path(name).name[:11] for name, _ in stored.files(manifest, ['train'])}) > 4
+    )
+    two, other = made(folder, 'two', ours, workers=2)
+    assert one == two and manifest == other
+    assert pipeline.verify(folder.parent / 'two') == other
+    assert not list(folder.parent.glob('.*'))
+    assert sorted(path.name for path in (folder.parent / 'two').iterdir()) == sorted(
+        [*(name for name, _ in stored.files(manifest)), stored.MANIFEST]
+    )
+
+
+KILLED = """
+import os, random, signal, sys, threading, time
+from jepa_text.data import prepare, tokenizers
+from jepa_text.data.corpora import corpus
+corpus.SMALLEST = corpus.LARGEST = 2000
+threading.Timer(float(sys.argv[3]), os.kill, (os.getpid(), signal.SIGKILL)).start()
+source = {'name': 'text', 'path': sys.argv[1], 'heldout_every': 5}
+prepare.prepare(source, tokenizers.load(tokenizers.BUNDLED), sys.argv[2], row_length=32,
+                workers=2)
+os._exit(0)
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_and_called_again_it_is_the_same(folder, ours, small):
+    straight, manifest = made(folder, 'straight', ours)
+    target, wait, codes = folder.parent / 'killed', 0.3, []
+    while not target.exists():
+        command = [sys.executable, '-c', KILLED, str(folder), str(target), str(wait)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        codes.append(done.returncode)
+        wait += 0.25
+    assert codes[0] == -signal.SIGKILL
+    assert made(folder, 'killed', ours) == (straight, manifest)
+
+
+def test_what_is_done_is_not_done_again(folder, ours, small, monkeypatch):
+    straight, manifest = made(folder, 'straight', ours)
+    real, numbers = unit.make, []
+
+    def make(work, number):
+        numbers.append(number)
+        if len(numbers) == 4:
+            raise KeyboardInterrupt
+        real(work, number)
+
+    monkeypatch.setitem(processes.TASKS, 'prepare', make)
+    with pytest.raises(KeyboardInterrupt):
+        made(folder, 'rows', ours)
+    assert len(partial.marked(folder.parent / '.rows.partial')) == 3
+    assert made(folder, 'rows', ours) == (straight, manifest)
+    assert numbers[3:] == [3, *range(3, max(numbers) + 1)]
+
+
+def test_another_plan_begins_anew(folder, ours, small, monkeypatch):
+    real = unit.make
+
+    def make(*given):
+        real(*given)
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(processes.TASKS, 'prepare', make)
+    with pytest.raises(KeyboardInterrupt):
+        made(folder, 'rows', ours)
+    monkeypatch.undo()
+    assert list(folder.parent.glob('.rows.partial/train*'))
+    found, manifest = made(folder, 'rows', ours, seed=1)
+    assert (found, manifest) == made(folder, 'straight', ours, seed=1)
+
+
+@pytest.mark.parametrize('workers', [1, 2])
+def test_a_bad_file_is_told_and_what_is_done_stays(folder, ours, small, workers):
+    good = (folder / '4.txt').read_bytes()
+    (folder / '4.txt').write_bytes(b'\xff' + good[1:])
+    with pytest.raises(ValueError, match='4.txt is not UTF-8: byte 0xff at byte off'):
+        made(folder, 'rows', ours, workers=workers)
+    kept = partial.marked(folder.parent / '.rows.partial')
+    assert kept
+    (folder / '4.txt').write_bytes(good)
+    straight = made(folder, 'straight', ours)
+    assert made(folder, 'rows', ours) == straight
+
+
+def test_a_worker_that_is_killed_is_told(folder, ours, small, monkeypatch):
+    real = processes._started
+
+    def started(*given):
+        worker = real(*given)
+        worker.kill()
+        worker.wait()
+        return worker
+
+    monkeypatch.setattr(processes, '_started', started)
+    with pytest.raises(RuntimeError, match='ended by signal 9.*workers=1'):
+        made(folder, 'rows', ours, workers=2)
+    assert not list(folder.parent.glob('.*'))
+
+
+@pytest.mark.parametrize(
+    'raised, expected',
+    [
+        (ValueError('of this'), ValueError),
+        (json.JSONDecodeError('of this', 'x', 0), ValueError),
+        (FileNotFoundError('of this'), FileNotFoundError),
+        (OSError(28, 'of this', 'a'), OSError),
+        (PermissionError(13, 'of this', 'a'), PermissionError),
+        (ZeroDivisionError('of this'), RuntimeError),
+    ],
+)
+def test_errors_come_back_from_a_worker_as_they_are(raised, expected):
+    told = processes.told(raised)
+    found = processes.error_of(json.loads(json.dumps(told)))
+    assert type(found) is expected
+    assert getattr(found, 'errno', None) == getattr(raised, 'errno', None)
+    if expected is not RuntimeError:
+        assert 'of this' in str(found)
+
+
+def test_two_at_once_end_with_one_folder(folder, ours, small):
+    results, began = [], threading.Barrier(2)
+
+    def call():
+        began.wait()
+        results.append(made(folder, 'rows', ours))
+
+    threads = [threading.Thread(target=call) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(results) == 2 and results[0] == results[1]
+    assert not list(folder.parent.glob('.*'))
+
+
+def test_a_second_process_waits_for_the_first(tmp_path, capfd):
+    order = []
+
+    def second():
+        with pytest.raises(FileExistsError), partial.filled(tmp_path / 'a', {}):
+            order.append('wrong')
+        order.append('second')
+
+    thread = threading.Thread(target=second)
+    with partial.filled(tmp_path / 'a', {}) as here:
+        thread.start()
+        while 'waiting for it' not in capfd.readouterr().err:
+            time.sleep(0.01)
+        (here / 'x').write_text('x')
+        order.append('first')
+    thread.join(60)
+    assert order == ['first', 'second']
+    assert os.listdir(tmp_path) == ['a'] and os.listdir(tmp_path / 'a') == ['x']
+
+
+def test_a_source_without_files_is_one_unit(ours, tmp_path):
+    found = works.corpora({'source': {'name': 'bundled'}, 'splits': ['train', 'heldout']})
+    assert works.units(found) == [None]

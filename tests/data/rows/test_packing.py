@@ -1,0 +1,145 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jepa_text.data import tokenizers
+from jepa_text.data.rows import packing
+from jepa_text.data.sources import bundled
+
+LENGTHS = st.lists(st.integers(0, 70), max_size=60)
+DOCUMENTS = ('best_fit', 'concat', 'one_per_row')  # a piece is of one document
+EACH = pytest.mark.parametrize('pack', [packing.PACKINGS[name] for name in DOCUMENTS])
+
+
+@EACH
+@settings(max_examples=200, deadline=None)
+@given(lengths=LENGTHS, row_length=st.integers(1, 33))
+def test_every_token_once_in_order_and_no_row_too_long(pack, lengths, row_length):
+    packed = pack(lengths, row_length)
+    found = {document: [] for document in range(len(lengths))}
+    for row in range(len(packed)):
+        pieces = packed[row]
+        assert 1 <= len(pieces) <= row_length
+        assert sum(n for _, _, n in pieces) <= row_length
+        for document, start, n in pieces:
+            assert n > 0
+            found[document].append((start, n))
+    for document, length in enumerate(lengths):
+        # Sorted by start, the pieces of a document follow each other without a gap.
+        at = 0
+        for start, n in sorted(found[document]):
+            assert start == at
+            at += n
+        assert at == length
+    assert packed.tokens == sum(lengths)
+
+
+@settings(max_examples=100, deadline=None)
+@given(lengths=LENGTHS, row_length=st.integers(1, 33))
+def test_best_fit_cuts_only_what_is_longer_than_a_row(lengths, row_length):
+    packed = packing.best_fit(lengths, row_length)
+    assert (packed.start % row_length == 0).all()
+    pieces = np.bincount(packed.document, minlength=len(lengths))
+    np.testing.assert_array_equal(pieces, -(-np.array(lengths, int) // row_length))
+
+
+@settings(max_examples=100, deadline=None)
+@given(lengths=LENGTHS, row_length=st.integers(1, 33))
+def test_best_fit_leaves_no_two_rows_that_would_fit_in_one(lengths, row_length):
+    packed = packing.best_fit(lengths, row_length)
+    used = sorted(sum(n for *_, n in packed[row]) for row in range(len(packed)))
+    assert len(used) < 2 or used[0] + used[1] > row_length
+
+
+def test_best_fit_takes_the_place_with_the_least_room():
+    # Rows after the 7 and the 6 have 1 and 2 left: the 2 goes to the 6, the 1 to the 7.
+    packed = packing.best_fit([6, 7, 1, 2], 8)
+    assert [packed[row] for row in range(2)] == [
+        [(1, 0, 7), (2, 0, 1)],
+        [(0, 0, 6), (3, 0, 2)],
+    ]
+
+
+@settings(max_examples=100, deadline=None)
+@given(lengths=LENGTHS, row_length=st.integers(1, 33))
+def test_concat_is_the_stream_cut_into_rows(lengths, row_length):
+    stream = [(d, i) for d, length in enumerate(lengths) for i in range(length)]
+    packed = packing.concat(lengths, row_length)
+    for row in range(len(packed)):
+        tokens = [(d, start + i) for d, start, n in packed[row] for i in range(n)]
+        assert tokens == stream[row * row_length : (row + 1) * row_length]
+    assert len(packed) == -(-len(stream) // row_length)
+
+
+def test_the_example_of_the_docstring():
+    best = packing.best_fit([19, 4, 3, 2], 8)
+    assert [best[row] for row in range(len(best))] == [
+        [(0, 0, 8)],
+        [(0, 8, 8)],
+        [(1, 0, 4), (0, 16, 3)],
+        [(2, 0, 3), (3, 0, 2)],
+    ]
+    stream = packing.concat([19, 4, 3, 2], 8)
+    assert stream[2] == [(0, 16, 3), (1, 0, 4), (2, 0, 1)]
+
+
+@EACH
+def test_nothing_to_pack(pack):
+    for lengths in ([], [0, 0]):
+        packed = pack(lengths, 8)
+        assert len(packed) == packed.tokens == 0
+
+
+@pytest.mark.parametrize('row_length', [64, 128, 256, 512])
+def test_next_to_no_padding_on_the_bundled_corpus(row_length):
+    ours = tokenizers.load(tokenizers.BUNDLED)
+    texts = [document['text'] for document in bundled.make('heldout')]
+    lengths = [len(ids) + 2 for ids in ours.encode_many(texts)]
+    for pack in (packing.best_fit, packing.concat):
+        packed = pack(lengths, row_length)
+        assert packed.tokens / (len(packed) * row_length) > 0.99
+
+
+@settings(max_examples=200, deadline=None)
+@given(lengths=LENGTHS, row_length=st.integers(24, 40), seed=st.integers(0, 9))
+def test_sequences_of_the_paper_are_the_stream(lengths, row_length, seed):
+    packed = packing.paper(lengths, row_length, np.random.default_rng(seed))
+    starts = np.cumsum(lengths) - lengths
+    at = 0
+    for row in range(len(packed)):
+        pieces = packed[row]
+        assert len(pieces) == 2 or row == len(packed) - 1
+        for document, start, n in pieces:
+            assert starts[document] + start == at and lengths[document] > start
+            at += n
+        if row < len(packed) - 1:
+            assert sum(n for *_, n in pieces) == row_length
+            assert min(n for *_, n in pieces) >= packing.SHORTEST
+    assert at == sum(lengths) == packed.tokens
+
+
+def test_lengths_of_the_paper_are_those_it_tells():
+    rng = np.random.default_rng(0)
+    packed = packing.paper(rng.integers(100, 1500, 20_000), 2048, rng)
+    lengths = packed.length[:-2]
+    assert abs(lengths.mean() - 1024) < 1e-9
+    assert lengths.min() == 12 and lengths.max() == 2036
+    # Uniform: both halves of the range, and both ends of it.
+    assert abs((lengths <= 500).mean() - 489 / 2025) < 0.02
+    assert abs((lengths[::2] < lengths[1::2]).mean() - 0.5) < 0.02
+
+
+def test_rows_too_short_for_the_paper():
+    with pytest.raises(ValueError, match='row_length=20 must be at least 24'):
+        packing.paper([50], 20, np.random.default_rng(0))
+
+
+def test_one_per_row_is_a_row_for_each():
+    packed = packing.one_per_row([3, 0, 9, 8], 8)
+    assert [packed[row] for row in range(len(packed))] == [
+        [(0, 0, 3)],
+        [(2, 0, 8)],
+        [(2, 8, 1)],
+        [(3, 0, 8)],
+    ]

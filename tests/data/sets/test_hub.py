@@ -1,0 +1,201 @@
+"""Sets of a hub come by name over a real socket; what does not exist is said."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import hub_server
+import pytest
+
+from jepa_text.data.sets import hub
+
+pytest.importorskip('huggingface_hub')
+ROOT = Path(__file__).parents[3]
+CARD = """---
+configs:
+- config_name: sst2
+  data_files:
+  - split: train
+    path: sst2/train-*
+  - split: validation
+    path: [sst2/validation-*]
+- config_name: cola
+  data_files: cola/*.parquet
+- config_name: away
+  data_files: ../../secret.jsonl
+---
+A card.
+"""
+EACH = """
+    import json
+    from jepa_text.data.sets import hub
+
+    def show(name):
+        try:
+            found = hub.find(name)
+        except Exception as error:
+            return [type(error).__name__, str(error)]
+        splits = {k: [str(f.relative_to(found.folder)) for f in files]
+                  for k, files in sorted(found.splits.items())}
+        read = [f.read_text() for files in found.splits.values() for f in files]
+        return [found.commit, splits, read]
+"""
+
+
+def ask(address, cache, names, **environment):
+    """What hub.find says of each name, in a process of its own."""
+    program = textwrap.dedent(EACH)
+    program += f'print(json.dumps({{name: show(name) for name in {list(names)!r}}}))'
+    done = subprocess.run(
+        [sys.executable, '-c', program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ
+        | {'HF_ENDPOINT': address, 'HF_HOME': str(cache), 'HF_HUB_DISABLE_XET': '1'}
+        | {'HF_HUB_DISABLE_TELEMETRY': '1'}
+        | environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def write(folder, files):
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.fixture(scope='module')
+def sets(tmp_path_factory):
+    """A folder of sets for the server."""
+    top = tmp_path_factory.mktemp('hub')
+    parquet = [
+        f'{c}/{s}-0000{n}-of-00002.parquet'
+        for c in ('sst2', 'cola')
+        for s in ('train', 'validation')
+        for n in (0, 1)
+    ]
+    write(top / 'lab/glue/main', {'README.md': CARD} | {x: x for x in parquet})
+    write(top / 'lab/glue/v1', {'sst2/train.jsonl': 'old', 'sst2/dev.jsonl': 'old'})
+    plain = {'data/train.jsonl': 'a', 'test.jsonl': 'b', 'train.csv': 'the same again'}
+    about = {'dataset_infos.json': '{}', 'make.py': 'code', 'picture.png': 'large'}
+    write(top / 'lab/plain/main', plain | about)
+    write(top / 'lab/script/main', {'script.py': 'code', 'README.md': 'No header.'})
+    converted = {'en/train/0000.parquet': 'x', 'en/test/0000.parquet': 'y'}
+    converted |= {'de/train/0000.parquet': 'z', 'big/partial-train/0000.parquet': 'p'}
+    write(top / 'lab/script' / hub.CONVERTED.replace('/', '%'), converted)
+    named = ('my_train.csv', 'my_test.csv', 'dev/my.csv')
+    write(top / 'lab/named/main', dict.fromkeys(named, 'x'))
+    write(top / 'lab/nothing/main', {'script.py': 'code'})
+    write(top / 'lab/gated/main', {'train.jsonl': 'a'})
+    return top
+
+
+@pytest.fixture(scope='module')
+def told(sets, tmp_path_factory):
+    """What is said of every name below, and what was asked of the server."""
+    cache = tmp_path_factory.mktemp('cache')
+    names = ['lab/glue/sst2', 'lab/glue/cola', 'lab/glue/sst2@v1', 'lab/plain']
+    names += ['lab/script/en', 'lab/script/big', 'lab/script', 'lab/script/fr']
+    names += ['lab/glue', 'lab/glue/sst', 'lab/glue/sst2@v7', 'lab/none', 'lab/gated']
+    names += ['lab/named', 'lab/glue/away', 'lab/nothing', 'a//b', 'lab/..name', '']
+    names = ['hub:' + name for name in names]
+    with hub_server.serving(sets) as (address, asked):
+        commit = hub_server.commit('lab/glue', 'v1')
+        names.append(f'hub:lab/glue/sst2@{commit}')
+        made = ask(address, cache, names)
+    return {k.removeprefix('hub:'): v for k, v in made.items()}, asked, cache
+
+
+@pytest.mark.slow
+def test_a_card_says_which_files_a_config_has(told):
+    commit, splits, read = told[0]['lab/glue/sst2']
+    assert commit == hub_server.commit('lab/glue', 'main')
+    files = [
+        f'sst2/{s}-0000{n}-of-00002.parquet'
+        for s in ('train', 'validation')
+        for n in (0, 1)
+    ]
+    assert splits == {'train': files[:2], 'validation': files[2:]} and read == files
+    # Where it names no splits, the names of the files do.
+    assert list(told[0]['lab/glue/cola'][1]) == ['train', 'validation']
+
+
+def test_a_revision_is_a_name_or_a_commit(told):
+    commit = hub_server.commit('lab/glue', 'v1')
+    for name in ('lab/glue/sst2@v1', f'lab/glue/sst2@{commit}'):
+        found = told[0][name]
+        assert found[0] == commit and set(found[1]) == {'dev', 'train'}
+        assert found[2] == ['old', 'old']
+
+
+def test_without_a_card_one_kind_of_files_is_read_and_no_other_fetched(told):
+    assert told[0]['lab/plain'][1] == {
+        'train': ['data/train.jsonl'],
+        'test': ['test.jsonl'],
+    }
+    assert not [path for path in told[1] if path.endswith(('.png', '.py', '.bin'))]
+
+
+def test_a_split_may_be_anywhere_in_a_name(told):
+    splits = {'train': ['my_train.csv'], 'test': ['my_test.csv'], 'dev': ['dev/my.csv']}
+    assert told[0]['lab/named'][1] == splits
+
+
+def test_what_a_script_makes_is_taken_as_the_hub_converted_it(told):
+    commit, splits, read = told[0]['lab/script/en']
+    assert commit == hub_server.commit('lab/script', hub.CONVERTED)
+    assert splits == {
+        'test': ['en/test/0000.parquet'],
+        'train': ['en/train/0000.parquet'],
+    }
+    assert sorted(read) == ['x', 'y']
+
+
+@pytest.mark.parametrize(
+    ('name', 'kind', 'words'),
+    [
+        ('lab/glue', 'ValueError', 'several configs: away, cola, sst2. Say which'),
+        ('lab/glue/sst', 'ValueError', "no config 'sst'. Did you mean 'sst2'?"),
+        ('lab/script', 'ValueError', 'several configs: big, de, en'),
+        ('lab/script/fr', 'ValueError', "no config 'fr'. There are: big, de, en"),
+        ('lab/script/big', 'FileNotFoundError', 'of a part of it only (partial-train)'),
+        ('lab/glue/sst2@v7', 'FileNotFoundError', '@v7: no such revision on the hub.'),
+        ('lab/none', 'FileNotFoundError', 'is no data set on the hub'),
+        ('lab/gated', 'PermissionError', 'asks you to accept its terms first'),
+        ('lab/nothing', 'FileNotFoundError', 'made no parquet files of it'),
+        (
+            'lab/glue/away',
+            'ValueError',
+            "'../../secret.jsonl' lies elsewhere; only files of the set",
+        ),
+        ('a//b', 'ValueError', "write 'hub:NAME[/CONFIG][@REVISION]'"),
+        ('', 'ValueError', "write 'hub:NAME[/CONFIG][@REVISION]'"),
+        ('lab/..name', 'ValueError', 'can be no name on the hub'),
+    ],
+)
+def test_what_is_wrong_is_said(told, name, kind, words):
+    assert told[0][name][0] == kind and words in told[0][name][1]
+
+
+def test_without_a_network_the_cache_is_read(told, sets):
+    _, _, cache = told
+    names = ['hub:lab/glue/sst2', 'hub:lab/script/en', 'hub:lab/script/de']
+    found = ask('http://127.0.0.1:9', cache, names, HF_HUB_OFFLINE='1')
+    for name in names[:2]:
+        assert found[name] == told[0][name.removeprefix('hub:')]
+    # Never fetched, so it cannot be there.
+    kind, words = found[names[2]]
+    assert kind == 'FileNotFoundError' and 'not whole in the local cache' in words
+
+
+def test_without_the_package_the_remedy_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'huggingface_hub', None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'jepa-text\[hf\]'"):
+        hub.find('hub:lab/glue')

@@ -1,0 +1,93 @@
+"""Tables are read alike from files of any kind; what is none is said, with the line."""
+
+import functools
+import gzip
+import json
+
+import pytest
+
+from jepa_text.data.sets import tables
+
+ROWS = [{'text': f'He said "{n}",\nand left.', 'label': str(n)} for n in range(3)]
+
+
+def quoted(cell):
+    return '"' + cell.replace('"', '""') + '"'
+
+
+def write(path, text):
+    opener = gzip.open if path.name.endswith('.gz') else open
+    with opener(path, 'wt', encoding='utf-8') as file:
+        file.write(text)
+    return path
+
+
+CSV = 'text,label\n' + ''.join(f'{quoted(r["text"])},{r["label"]}\n' for r in ROWS)
+KINDS = {
+    'set.csv': CSV,
+    'windows.csv': '\ufeff'
+    + CSV.replace('\nand', '\0').replace('\n', '\r\n').replace('\0', '\nand'),
+    'set.csv.gz': CSV,
+    'set.json': json.dumps(ROWS),
+    'set.json.gz': json.dumps({'version': 1, 'data': ROWS}),
+    'set.jsonl': ''.join(json.dumps(row) + '\n' for row in ROWS),
+    'set.ndjson.gz': ''.join(json.dumps(row) + '\n' for row in ROWS),
+}
+
+
+@pytest.mark.parametrize('name', KINDS)
+def test_every_kind_of_file_gives_the_same_rows(name, tmp_path):
+    assert tables.read(write(tmp_path / name, KINDS[name])) == ROWS
+
+
+def test_columns_without_a_name_do_no_harm(tmp_path):
+    path = write(tmp_path / 'set.csv', 'text,label,,\nhello,1,,\n')
+    assert tables.read(path)[0] | {'': ''} == {'text': 'hello', 'label': '1', '': ''}
+
+
+def test_cells_of_a_tsv_are_never_quoted(tmp_path):
+    path = write(tmp_path / 'set.tsv.gz', 'text\tlabel\n"open\t1\n')
+    assert tables.read(path) == [{'text': '"open', 'label': '1'}]
+
+
+@pytest.mark.parametrize(
+    ('name', 'text', 'words'),
+    [
+        ('a.csv', 'x,y\n1,2\n1\n', 'line 3 has 1 cells, but there are 2 columns: x, y'),
+        ('a.csv', 'x,y\n1,2,3\n', 'line 2 has 3 cells'),
+        ('a.csv', 'x,x\n1,2\n', 'line 1 names a column twice: x, x'),
+        ('a.csv', 'x,y\n"a"b,2\n', 'line 2 is not CSV'),
+        ('a.csv', 'x,y\n"a,2\n', 'is not CSV: unexpected end'),
+        ('a.json', '{"a": 1}', 'must hold a JSON list of objects'),
+        ('a.json', '[1, 2]', 'must hold a JSON list of objects'),
+        ('a.json', '[{"a": 1]', 'is not JSON'),
+        ('a.json', '{"a": 1}\n{"a": 2}\n', 'is not JSON'),
+        ('a.jsonl', '{"a": 1}\n[2]\n', 'line 2 is a JSON list'),
+    ],
+)
+def test_what_is_no_table_is_said(name, text, words, tmp_path):
+    with pytest.raises(ValueError, match=words):
+        tables.read(write(tmp_path / name, text))
+
+
+def test_validation_is_the_test_set_where_there_is_no_other(tmp_path):
+    for split in ('train', 'dev'):
+        write(tmp_path / f'{split}-00000.csv', 'x\n' + split + '\n')
+    found = tables.splits(tmp_path)
+    assert found.validation is None and found.test == [{'x': 'dev'}]
+    write(tmp_path / 'test.csv', 'x\ntest\n')
+    found = tables.splits(tmp_path)
+    assert (found.validation, found.test) == ([{'x': 'dev'}], [{'x': 'test'}])
+    assert found.revision == '' and found.train == [{'x': 'train'}]
+
+
+def test_what_tensorflow_datasets_prepared_is_read(tmp_path, monkeypatch):
+    tfds = pytest.importorskip('tensorflow_datasets')
+    from words_set.builder import WordsSet
+
+    WordsSet(data_dir=tmp_path, file_format='array_record').download_and_prepare()
+    builder = functools.partial(tfds.builder, data_dir=tmp_path)
+    monkeypatch.setattr(tfds, 'builder', builder)
+    found = tables.splits('tfds:words_set')
+    assert (len(found.train), found.validation, len(found.test)) == (40, None, 10)
+    assert {'n': 39, 'text': 'Sentence number 39, é.'} in found.train

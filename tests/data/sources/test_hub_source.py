@@ -1,0 +1,314 @@
+"""A corpus on the hub is read by name over a real socket, as it was at one commit."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import hub_server
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from jepa_text.data import prepare, tokenizers
+from jepa_text.data.corpora import corpus
+from jepa_text.data.sets import card
+from jepa_text.data.sets import hub as names
+from jepa_text.data.sources import hub
+
+pytest.importorskip('huggingface_hub')
+ROOT = Path(__file__).parents[3]
+CARD = """---
+configs:
+- config_name: default
+  data_files:
+  - {split: train, path: data/*/*}
+- config_name: sample-10
+  data_files:
+  - {split: train, path: sample/10/*}
+- config_name: lines
+  data_files:
+  - {split: train, path: lines/train.*}
+  - {split: validation, path: lines/dev.*}
+- config_name: sheets
+  data_files: [{split: train, path: 'sheets/*'}]
+---
+"""
+BEGIN = """
+    import json
+    from jepa_text.data.corpora import corpus
+    from jepa_text.data.sources import hub
+    from jepa_text.files import addresses
+
+    addresses.PAUSE = 0
+
+    def texts(name, size=1500, **given):
+        corpus.SMALLEST = corpus.LARGEST = size
+        try:
+            found = hub.make('train', 'hub:' + name, heldout_every=10**9, **given)
+            rows = list(found)
+        except Exception as error:
+            return [type(error).__name__, str(error)]
+        units = [text['text'] for unit in found.units() for p in unit
+                 for text in found.read(p)]
+        return [str(found.found), rows, units, len(found.units())]
+
+    def show(made):
+        print(json.dumps(made))
+"""
+
+
+def ask(address, cache, program, **environment):
+    """What a program shows in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, '-c', textwrap.dedent(BEGIN) + textwrap.dedent(program)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ
+        | {'HF_ENDPOINT': address, 'HF_HOME': str(cache), 'HF_HUB_DISABLE_XET': '1'}
+        | {'HF_HUB_DISABLE_TELEMETRY': '1', 'PYTHONPATH': str(ROOT)}
+        | environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def sentences(seed, count=70):
+    rng = np.random.default_rng(seed)
+    words = ['the', 'whale', 'sea', 'é']
+    return [f'{seed} ' + ' '.join(rng.choice(words, 20)) for _ in range(count)]
+
+
+def packed(texts):
+    sink = pyarrow.BufferOutputStream()
+    table = pyarrow.table({'text': texts, 'id': range(len(texts))})
+    parquet.write_table(table, sink, row_group_size=20)
+    return sink.getvalue().to_pybytes()
+
+
+def lines(texts):
+    return ''.join(json.dumps({'text': t, 'n': 1}) + '\n' for t in texts).encode()
+
+
+@pytest.fixture(scope='module')
+def sets(tmp_path_factory):
+    top = tmp_path_factory.mktemp('hub')
+    files = {f'sample/10/{n}.parquet': packed(sentences(n)) for n in (0, 1)}
+    zst = pyarrow.compress(lines(sentences(6)), codec='zstd', asbytes=True)
+    web = files | {
+        'README.md': CARD.encode(),
+        'data/a/0.parquet': packed(sentences(2)),
+        'lines/train.0.json.gz': gzip.compress(lines(sentences(3))),
+        'lines/train.1.jsonl': lines(sentences(4, 9000)),
+        'lines/train.2.jsonl.zst': zst,
+        'lines/train.md': b'about the lines',
+        'lines/dev.jsonl': lines(sentences(5)),
+        'sheets/a.csv': b'text\nx\n',
+    }
+    newer = {'README.md': CARD.encode(), 'sample/10/0.parquet': packed(sentences(7))}
+    converted = {'en/train/0000.parquet': packed(sentences(8))}
+    plain = {'train.jsonl': lines(sentences(9)), 'train.csv': b'text\nx\n'}
+    made = {'web/main': web, 'web/v2': newer, 'script/main': {'a.py': b'code'}}
+    made['script/' + names.CONVERTED.replace('/', '%')] = converted
+    made |= {'gated/main': plain, 'plain/main': plain, 'nothing/main': {'a.py': b'x'}}
+    for place, held in made.items():
+        for name, data in held.items():
+            path = top / 'lab' / place / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+    return top
+
+
+READ = """
+    show({
+        'sample': texts('lab/web/sample-10', columns=['id']),
+        'default': texts('lab/web'),
+        'lines': texts('lab/web/lines', 500_000),
+        'dev': texts('lab/web/lines', 500_000, splits=['validation', 'train']),
+        'v2': texts('lab/web/sample-10@v2'),
+        'script': texts('lab/script/en'),
+        'plain': texts('lab/plain'),
+        'config': texts('lab/web/sample-11'),
+        'split': texts('lab/web', splits=['test']),
+        'letters': texts('lab/web', splits='train'),
+        'column': texts('lab/web/sample-10', field='body'),
+        'field': texts('lab/plain', field='body'),
+        'sheets': texts('lab/web/sheets'),
+        'revision': texts('lab/web@v7'),
+        'none': texts('lab/none'),
+        'gated': texts('lab/gated'),
+        'nothing': texts('lab/nothing'),
+        'bad': texts('a//b'),
+    })
+"""
+
+
+@pytest.fixture(scope='module')
+def told(sets, tmp_path_factory):
+    """What is read of every set below, what was asked of the server, and the cache."""
+    cache = tmp_path_factory.mktemp('cache')
+    with hub_server.serving(sets, faults=['train.1.jsonl']) as (address, asked):
+        return ask(address, cache, READ), asked, cache
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ('what', 'expected'),
+    [
+        ('sample', [0, 1]),
+        ('default', [2]),
+        ('v2', [7]),
+        ('script', [8]),
+        ('plain', [9]),
+    ],
+)
+def test_all_rows_of_a_config_come_in_order_from_a_commit(told, what, expected):
+    said, rows, units, count = told[0][what]
+    assert [row['text'] for row in rows] == units
+    assert units == [text for seed in expected for text in sentences(seed)]
+    assert count > len(expected)
+    name, revision = {
+        'script': ('lab/script', names.CONVERTED),
+        'plain': ('lab/plain', 'main'),
+        'v2': ('lab/web', 'v2'),
+    }.get(what, ('lab/web', 'main'))
+    commit = hub_server.commit(name, revision)
+    files = f'{len(expected)} file{"s" * (len(expected) > 1)} read of commit {commit}'
+    assert said.startswith(files)
+    assert set(rows[0]) == {'text': {'text'}}.get(
+        what, {'sample': {'text', 'id'}, 'plain': {'text', 'n'}}.get(what, {'text'})
+    )
+
+
+def test_lines_are_read_packed_or_not_and_what_is_left_out_is_counted(told):
+    said, _, units, _ = told[0]['lines']
+    wanted = sentences(3) + sentences(4, 9000) + sentences(6)
+    assert units == wanted
+    assert said.endswith('left out: 1 of another ending (lines/train.md)')
+    assert told[0]['dev'][2] == sentences(5) + wanted
+
+
+def test_a_connection_that_is_cut_goes_on_where_it_was(told):
+    _, asked, _ = told
+    cut = asked.index('train.1.jsonl cut')
+    before = int(asked[cut - 1].rpartition(' ')[2])
+    after = next(one for one in asked[cut:] if one.startswith('train.1.jsonl from'))
+    assert before > 0 and int(after.rpartition(' ')[2]) >= before
+
+
+def test_nothing_but_cards_is_downloaded(told):
+    kept = [
+        path for path in told[2].rglob('*') if path.is_file() and not path.is_symlink()
+    ]
+    held = {path.read_bytes() for path in kept if 'blobs' in path.parts}
+    assert held == {CARD.encode()}
+    assert sum(path.stat().st_size for path in kept) < 10_000
+
+
+@pytest.mark.parametrize(
+    ('what', 'kind', 'words'),
+    [
+        ('config', 'ValueError', "no config 'sample-11'. Did you mean 'sample-10'?"),
+        ('split', 'ValueError', "has no split 'test'; it has: train"),
+        ('letters', 'ValueError', "splits='train' must be a list such as ('train',)"),
+        ('column', 'ValueError', "0.parquet has no column 'body'; it has: text, id"),
+        ('field', 'ValueError', "train.jsonl, line 1 has no field 'body'"),
+        ('sheets', 'FileNotFoundError', 'no files that can be read here (.parquet, .js'),
+        ('revision', 'FileNotFoundError', '@v7: no such revision on the hub.'),
+        ('none', 'FileNotFoundError', 'is no data set on the hub; private ones need'),
+        ('gated', 'PermissionError', 'asks you to accept its terms first'),
+        ('nothing', 'FileNotFoundError', 'made no parquet files of it'),
+        ('bad', 'ValueError', "write 'hub:NAME[/CONFIG][@REVISION]'"),
+    ],
+)
+def test_what_is_wrong_is_said(told, what, kind, words):
+    assert told[0][what][0] == kind and words in told[0][what][1]
+
+
+@pytest.mark.slow
+def test_a_plan_keeps_its_commit_when_the_set_changes(sets, tmp_path):
+    heads = {}
+    with hub_server.serving(sets, heads=heads) as (address, _):
+        made = 'corpus.SMALLEST = corpus.LARGEST = 1500\n'
+        made += "found = hub.make('train', 'hub:lab/web/sample-10')\n"
+        plan = ask(address, tmp_path, made + 'show(found.units())')
+        heads['main'] = 'v2'
+        # As a worker does, or a process that goes on with it later.
+        read = f"""
+        show([[d['text'] for unit in {plan!r} for p in unit
+               for d in found.read(corpus.Piece(*p))],
+              [d['text'] for unit in found.units() for p in unit for d in found.read(p)]])
+        """
+        old, new = ask(address, tmp_path, made + textwrap.dedent(read))
+    assert old == sentences(0) + sentences(1) and new == sentences(7)
+
+
+@pytest.mark.slow
+def test_rows_are_those_of_the_same_files_here(sets, tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, 'SMALLEST', 1500)
+    monkeypatch.setattr(corpus, 'LARGEST', 1500)
+    settings = {'row_length': 32, 'workers': 1}
+    program = f"""
+    from jepa_text.data import prepare, tokenizers
+
+    corpus.SMALLEST = corpus.LARGEST = 1500
+    source = dict(name='hub', path='hub:lab/web/sample-10', heldout_every=5)
+    bundled = tokenizers.load(tokenizers.BUNDLED)
+    show(prepare.prepare(source, bundled, {str(tmp_path / 'there')!r}, **{settings!r}))
+    """
+    with hub_server.serving(sets) as (address, asked):
+        there = ask(address, tmp_path / 'cache', program)
+    here = prepare.prepare(
+        {'name': 'parquet', 'path': str(sets / 'lab/web/main/sample/10')}
+        | {'heldout_every': 5},
+        tokenizers.load(tokenizers.BUNDLED),
+        tmp_path / 'here',
+        **settings,
+    )
+    assert there['splits'] == here['splits'] and there['files'] == here['files']
+    commit = hub_server.commit('lab/web', 'main')
+    assert there['read'] == f'2 files read of commit {commit}'
+    # What is at a commit cannot change: the hub is not asked at every piece.
+    assert len(there['splits']['train']['files']) == 8
+    assert len([path for path in asked if path.startswith('/api/')]) < 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ('environment', 'kind', 'words'),
+    [
+        ({'HF_HUB_OFFLINE': '1'}, 'FileNotFoundError', 'HF_HUB_OFFLINE says not to ask'),
+        ({}, 'AddressError', 'could not be read in 7 attempts in a row'),
+    ],
+)
+def test_without_a_network_it_is_said(tmp_path, environment, kind, words):
+    asked = "show(texts('lab/web'))"
+    said = ask('http://127.0.0.1:9', tmp_path, asked, **environment)
+    assert said[0] == kind and words in said[1]
+
+
+def test_without_the_package_the_remedy_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'huggingface_hub', None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'jepa-text\[hf\]'"):
+        hub.make('train', 'hub:lab/web')
+
+
+@pytest.mark.parametrize(
+    ('pattern', 'folder'),
+    [
+        ('sample/100BT/*', 'sample/100BT'),
+        ('data/*/*', 'data'),
+        ('**/*', ''),
+        ('a.jsonl', ''),
+        ('[ab]/x/*.parquet', ''),
+        ('20231101.en/train-*', '20231101.en'),
+    ],
+)
+def test_only_the_folder_of_a_pattern_is_listed(pattern, folder):
+    assert card.top_of(pattern) == folder

@@ -1,0 +1,350 @@
+import gzip
+import json
+import pathlib
+import sys
+
+import pytest
+
+from jepa_text.data.corpora import bundling, reading
+from jepa_text.data.sets import tables
+from jepa_text.data.sources import bundled, jsonl, parquet, text, tfds
+
+
+def texts(documents):
+    return [document['text'] for document in documents]
+
+
+def both(make, **section):
+    """All documents, whichever split they are in."""
+    return texts(make('train', **section)) + texts(make('heldout', **section))
+
+
+# The bundled corpus.
+
+
+def test_bundled_documents_know_where_they_are_from():
+    train, heldout = bundled.make('train'), bundled.make('heldout')
+    assert (len(train), len(heldout)) == (291, 27)
+    for document in train + heldout:
+        assert set(document) == {'author', 'title', 'year', 'text'}
+        assert 1790 <= document['year'] <= 2021
+        assert document['text'] == document['text'].strip() != ''
+    assert not set(texts(train)) & set(texts(heldout))
+    assert 4e6 < sum(len(t.encode()) for t in texts(train + heldout)) < 5e6
+
+
+@pytest.mark.parametrize(
+    'author, year, words',
+    [
+        ('Abraham Lincoln', 1862, 'The dogmas of the quiet past are inadequate'),
+        ('George W Bush', 2002, 'axis of evil'),
+        ('George Washington', 1790, 'In meeting you again I feel much satisfaction'),
+        ('Franklin D Roosevelt', 1943, 'The Axis powers knew that they must win the war'),
+        ('Herman Melville', 1851, 'Call me Ishmael.'),
+        (
+            'Jane Austen',
+            1813,
+            'It is a truth universally acknowledged, that a single man',
+        ),
+        ('Jane Austen', 1811, 'The family of Dashwood had long been settled in Sussex.'),
+        ('Jane Austen', 1818, 'Sir Walter Elliot, of Kellynch Hall, in Somersetshire'),
+    ],
+)
+def test_bundled_metadata_is_right(author, year, words):
+    found = [d for d in bundled.make('train') if words in d['text']]
+    assert [(d['author'], d['year']) for d in found] == [(author, year)]
+
+
+def test_bundled_holds_out_the_last_of_each_kind():
+    train, heldout = bundled.make('train'), bundled.make('heldout')
+    spoken = [d['year'] for d in train if d['title'].startswith('State')]
+    assert max(spoken) < min(d['year'] for d in heldout if d['title'].startswith('State'))
+    assert heldout[-1]['text'].endswith('rolled on as it rolled five thousand years ago.')
+    assert {d['author'] for d in heldout} >= {'Herman Melville', 'Jane Austen'}
+    # Chapters run on from one split to the other.
+    moby = [d['title'] for d in train + heldout if d['title'].startswith('Moby Dick')]
+    numbers = [int(title.split('chapter ')[1].split(':')[0]) for title in moby]
+    assert numbers == list(range(1, 136))
+
+
+def test_bundled_text_is_paragraphs_in_one_typography():
+    everything = ''.join(texts(bundled.make('train') + bundled.make('heldout')))
+    assert not set('“”‘’\r\t') & set(everything)
+    assert '(applause' not in everything.lower() and '[laughter' not in everything.lower()
+    ishmael = next(d for d in bundled.make('train') if 'Loomings' in d['title'])
+    paragraphs = ishmael['text'].split('\n\n')
+    assert len(paragraphs) > 5
+    assert '\n' not in paragraphs[0]
+
+
+def test_bundled_errors(monkeypatch, tmp_path):
+    with pytest.raises(ValueError, match="no split 'test'"):
+        bundled.make('test')
+    monkeypatch.setattr(bundled, 'FOLDER', tmp_path)
+    with pytest.raises(FileNotFoundError, match='without its package data'):
+        bundled.make('train')
+
+
+def test_bundled_is_built_from_originals(tmp_path):
+    sotu = tmp_path / 'sotu'
+    sotu.mkdir()
+    for year in range(1970, 2022):
+        row = {
+            'year': year,
+            'name': 'A B',
+            'party': 'x',
+            'text': f'Of  {year} (Applause.).',
+        }
+        (sotu / f'{year}_a_b.json').write_text(json.dumps(row))
+    chapter = (
+        'CHAPTER {}. Name\nof it.\n\n“Hard\nwrapped”--_yes_.\n\n    Verse\n    two\n\n\n'
+    )
+    moby = tmp_path / 'moby.txt'
+    moby.write_text(''.join(chapter.format(n) for n in range(1, 21)), 'utf-8')
+    novel = ''.join(f'Chapter {n}\n\n\nText {n}.\n\n' for n in range(1, 11))
+    austen = tmp_path / 'austen.txt.gz'
+    titles = [*bundling.AUSTEN, 'EMMA']
+    novels = ''.join(f'{t}\n\nBy Jane\n\n{novel}\nTHE END\n\n' for t in titles)
+    austen.write_bytes(gzip.compress(novels.encode()))
+    arguments = [str(sotu), str(moby), str(austen)]
+    for out in ('one', 'two'):
+        bundling.main([*arguments, str(tmp_path / out)])
+    for split in ('train', 'heldout'):
+        one, two = (tmp_path / out / f'{split}.jsonl.gz' for out in ('one', 'two'))
+        assert one.read_bytes() == two.read_bytes()
+    lines = gzip.decompress(one.read_bytes()).decode().splitlines()
+    heldout = [json.loads(line) for line in lines]
+    # Eight addresses, a tenth of ten chapters, a tenth of twenty.
+    assert len(heldout) == 8 + 1 + 2
+    assert heldout[0]['text'] == 'Of 2014 .'
+    assert heldout[8]['text'] == 'Text 10.'
+    assert heldout[10]['title'] == 'Moby Dick, chapter 20: Name of it.'
+    assert heldout[10]['text'] == '"Hard wrapped"—yes.\n\nVerse\ntwo'
+
+
+def test_corpus_build_errors(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r'no \*.json files'):
+        bundling.addresses(tmp_path)
+    with pytest.raises(ValueError, match="no line 'PRIDE AND PREJUDICE'"):
+        bundling.austen('nothing')
+    with pytest.raises(ValueError, match='Moby Dick has no line that starts'):
+        bundling.chapters('nothing', 'Herman Melville', 'Moby Dick', 1851)
+
+
+# Text.
+
+
+def test_text_between_blank_lines(tmp_path):
+    path = tmp_path / 'a.txt'
+    path.write_bytes('\ufeffone\r\nline\r\n \r\n\r\ntwo é\n\n\nthree'.encode())
+    assert set(both(text.make, path=path)) == {'one\nline', 'two é', 'three'}
+
+
+def test_text_of_a_folder_one_document_a_file(tmp_path):
+    (tmp_path / 'b').mkdir()
+    (tmp_path / 'a.txt').write_text('one\n\ntwo\n')
+    (tmp_path / 'b' / 'c.txt.gz').write_bytes(gzip.compress(b'three'))
+    (tmp_path / 'ignored.md').write_text('four')
+    found = both(text.make, path=tmp_path, documents='file')
+    assert set(found) == {'one\n\ntwo', 'three'}
+
+
+@pytest.mark.parametrize('name', ['a.txt', 'a.txt.gz'])
+def test_bytes_that_are_not_utf8_are_found(tmp_path, name):
+    path = tmp_path / name
+    data = 'fine é\nsécond'.encode() + b' caf\xe9 !'
+    path.write_bytes(gzip.compress(data) if name.endswith('.gz') else data)
+    at = data.index(b'\xe9 !')
+    with pytest.raises(ValueError, match=rf'0xe9 at byte offset {at}.*line 2.*iconv'):
+        both(text.make, path=path)
+
+
+def test_a_byte_order_mark_counts_in_the_offset(tmp_path):
+    path = tmp_path / 'a.txt'
+    path.write_bytes(b'\xef\xbb\xbfab\xff')
+    with pytest.raises(ValueError, match='0xff at byte offset 5, line 1'):
+        both(text.make, path=path)
+
+
+@pytest.mark.parametrize('damage', [lambda b: b[:-12], lambda b: b'no' + b[2:]])
+def test_a_damaged_gzip_file_is_said(tmp_path, damage):
+    path = tmp_path / 'a.txt.gz'
+    path.write_bytes(damage(gzip.compress(b'some text\n' * 999)))
+    with pytest.raises(ValueError, match='damaged or cut gzip file'):
+        both(text.make, path=path)
+
+
+def test_text_errors(tmp_path):
+    with pytest.raises(FileNotFoundError, match='There is no file or folder at'):
+        text.make('train', path=tmp_path / 'none')
+    with pytest.raises(FileNotFoundError, match='has no file that ends in .txt'):
+        text.make('train', path=tmp_path)
+    (tmp_path / 'a.txt').write_text('a')
+    with pytest.raises(ValueError, match="documents='page'"):
+        text.make('train', path=tmp_path, documents='page')
+    with pytest.raises(ValueError, match="no split 'valid'"):
+        text.make('valid', path=tmp_path)
+    for every in (1, 0, 2.5, True):
+        with pytest.raises(ValueError, match='heldout_every='):
+            text.make('train', path=tmp_path, heldout_every=every)
+
+
+def test_the_held_out_rule_looks_only_at_the_text(tmp_path):
+    documents = [f'document {n}' for n in range(2000)]
+    (tmp_path / 'a.txt').write_text('\n\n'.join(documents))
+    (tmp_path / 'b.txt').write_text('\n\n'.join(documents[::-1] * 2))
+    section = dict(heldout_every=10)
+    one = texts(text.make('heldout', path=tmp_path / 'a.txt', **section))
+    rest = texts(text.make('train', path=tmp_path / 'a.txt', **section))
+    two = texts(text.make('heldout', path=tmp_path / 'b.txt', **section))
+    assert sorted(one + rest) == sorted(documents)
+    assert set(one) == set(two) and len(two) == 2 * len(one)
+    assert 140 < len(one) < 260
+    assert [t for t in documents if reading.in_split(t, 'heldout', 10)] == one
+
+
+# JSON lines.
+
+
+def test_jsonl_keeps_what_else_a_line_says(tmp_path):
+    path = pathlib.Path(tmp_path, 'a.jsonl.gz')
+    rows = [{'body': 'one é', 'year': 1}, {'body': 'half \ud83d pair', 'text': 'x'}]
+    path.write_bytes(gzip.compress('\n\n'.join(map(json.dumps, rows)).encode()))
+    found = [
+        document
+        for split in reading.SPLITS
+        for document in jsonl.make(split, path=path, field='body', heldout_every=2)
+    ]
+    found.sort(key=lambda document: document['text'], reverse=True)
+    assert found[0] == {'body': 'one é', 'year': 1, 'text': 'one é'}
+    assert found[1]['text'] == 'half \ufffd pair'
+
+
+@pytest.mark.parametrize(
+    'line, message',
+    [
+        ('{"text": ', 'line 2 is not JSON that can be read: .* column'),
+        ('["text"]', 'line 2 is a JSON list, not an object'),
+        ('{"body": "a", "year": 1}', "line 2 has no field 'text'; it has: body, year"),
+        ('{"text": 7}', "line 2: the field 'text' is int, not a string"),
+    ],
+)
+def test_jsonl_names_the_line(tmp_path, line, message):
+    path = tmp_path / 'a.jsonl'
+    path.write_text('{"text": "fine"}\n' + line + '\n')
+    with pytest.raises(ValueError, match=message):
+        both(jsonl.make, path=path)
+
+
+def test_jsonl_errors_come_before_reading(tmp_path):
+    with pytest.raises(FileNotFoundError, match='There is no file or folder at'):
+        jsonl.make('train', path=tmp_path / 'none.jsonl')
+    with pytest.raises(ValueError, match="no split 'test'"):
+        jsonl.make('test', path=tmp_path)
+
+
+# Parquet.
+
+
+def write_parquet(folder, **columns):
+    pyarrow = pytest.importorskip('pyarrow')
+    from pyarrow import parquet as writer
+
+    folder.mkdir(exist_ok=True)
+    path = folder / f'part-{len(list(folder.iterdir()))}.parquet'
+    writer.write_table(pyarrow.table(columns), path, row_group_size=7)
+    return path
+
+
+def test_parquet_gives_every_row_once(tmp_path):
+    first = [f'first {n}' for n in range(30)]
+    second = [f'second {n}' for n in range(20)]
+    write_parquet(tmp_path / 'set', body=first, label=list(range(30)))
+    write_parquet(tmp_path / 'set', body=second, label=list(range(20)))
+    section = dict(path=tmp_path / 'set', field='body', heldout_every=5)
+    assert sorted(both(parquet.make, **section)) == sorted(first + second)
+    assert 2 < len(list(parquet.make('heldout', **section))) < 20
+    (with_label, *_) = parquet.make('train', columns=['label'], **section)
+    assert with_label['body'] == with_label['text'] and 'label' in with_label
+
+
+def test_parquet_errors_are_named(tmp_path):
+    path = write_parquet(tmp_path / 'set', text=['one', None, 'three'])
+    with pytest.raises(ValueError, match="no column 'body'; it has: text"):
+        list(parquet.make('train', path, field='body'))
+    with pytest.raises(ValueError, match="row 2: the column 'text' is NoneType"):
+        both(parquet.make, path=path)
+    broken = tmp_path / 'broken.parquet'
+    broken.write_bytes(b'no parquet at all')
+    with pytest.raises(ValueError, match=r'broken\.parquet is not a Parquet file'):
+        list(parquet.make('train', broken))
+
+
+# TensorFlow Datasets.
+
+
+@pytest.fixture(scope='module')
+def words(tmp_path_factory):
+    from words_set.builder import WordsSet
+
+    folder = tmp_path_factory.mktemp('tfds')
+    builder = WordsSet(data_dir=folder, file_format='array_record')
+    builder.download_and_prepare()
+    return builder.data_path
+
+
+def test_tfds_reads_array_record_without_tensorflow(words):
+    section = dict(path=str(words), splits=('train', 'test'), heldout_every=5)
+    wanted = [f'Sentence number {n}, é.' for n in range(50)]
+    assert sorted(both(tfds.make, **section)) == sorted(wanted)
+    assert len(both(tfds.make, path=str(words), heldout_every=5)) == 40
+    assert 'tensorflow' not in sys.modules
+
+
+def test_tfds_errors_are_named(words, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r'no dataset_info\.json'):
+        tfds.make('train', tmp_path)
+    with pytest.raises(ValueError, match="no split 'dev'; it has: test, train"):
+        tfds.make('train', words, splits=('dev',))
+    with pytest.raises(ValueError, match="no feature 'body'; it has: n, text"):
+        tfds.make('train', words, field='body')
+    with pytest.raises(ValueError, match='not UTF-8 text'):
+        list(tfds.make('train', words, field='n'))
+
+
+def test_parquet_that_was_damaged_is_refused_with_its_name(tmp_path):
+    import pyarrow
+    from pyarrow import parquet as library
+
+    table = pyarrow.table({'text': [f'document {n} of the sea' for n in range(400)]})
+    path = tmp_path / 'a.parquet'
+    library.write_table(table, path, compression='none', write_page_checksum=True)
+    good = path.read_bytes()
+    expected = texts(parquet.make('train', path))
+    refused = 0
+    for at in range(0, len(good), len(good) // 97):
+        bad = bytearray(good)
+        bad[at] ^= 16
+        path.write_bytes(bad)
+        for read in (lambda: texts(parquet.make('train', path)), lambda: both_of(path)):
+            try:
+                found = read()
+            except ValueError as error:
+                assert str(path) in str(error)
+                refused += 1
+            else:
+                assert set(found) >= set(expected)
+    assert refused > 100
+
+
+def both_of(path):
+    return tables.column(tables.read(path), 'text', str(path))
+
+
+@pytest.mark.parametrize('depth', [100_000])
+def test_json_that_is_too_deep_is_refused(tmp_path, depth):
+    path = tmp_path / 'a.jsonl'
+    path.write_text('{"text": "a"}\n{"text": ' + '[' * depth + ']' * depth + '}\n')
+    for read in (lambda: texts(jsonl.make('train', path)), lambda: tables.read(path)):
+        with pytest.raises(ValueError, match='a.jsonl, line 2.*JSON'):
+            read()

@@ -1,0 +1,117 @@
+"""What is measured of a tokenizer, counted by hand and by other means."""
+
+import collections
+import json
+
+import numpy as np
+import pytest
+import tokenizers as library
+
+from jepa_text.data import tokenizers
+from jepa_text.data.sources import bundled
+from jepa_text.data.tokenizers import measures, training
+
+
+def words_of(vocabulary, unknown='<unk>'):
+    """A tokenizer of whole words between white space."""
+    names = [*training.ROLES, unknown, *vocabulary]
+    model = library.models.WordLevel({n: i for i, n in enumerate(names)}, unknown)
+    backend = library.Tokenizer(model)
+    backend.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()
+    backend.add_special_tokens(list(training.ROLES))
+    return tokenizers.parse(json.loads(backend.to_str()), 'words')
+
+
+def test_counts_by_hand():
+    found = measures.measure(
+        words_of(['the', 'sea', 'whale', 'è']), ['the sea\n the é', 'the é x']
+    )
+    assert found['counts'] == {
+        'documents': 2,
+        'bytes': 15 + 8,
+        'characters': 14 + 7,
+        'words': 7,
+        'tokens': 7,
+    }
+    assert found['fertility']['tokens_per_word'] == 1
+    assert found['fertility']['bytes_per_token'] == pytest.approx(23 / 7)
+    assert found['unknown']['count'] == 3
+    assert found['unknown']['share'] == pytest.approx(3 / 7)
+    assert found['unknown']['characters'] == [['é', 2], ['x', 1]]
+    assert found['vocabulary'] == {
+        'entries': 4,
+        'used': 2,
+        'share_used': 0.5,
+        'once': 1,
+        'unused': ['whale', 'è'],
+        'covering': {'0.5': 1, '0.9': 2, '0.99': 2},
+        'zipf': None,
+    }
+    assert found['longest'] == [['the', 3], ['sea', 1]]
+
+
+def test_an_unknown_word_is_known_by_its_unknown_characters():
+    tokenizer = training.train(['the sea and the whale'] * 5, 120, 'wordpiece')
+    found = measures.measure(tokenizer, ['the sea', 'zea zea ж'])['unknown']
+    assert found['count'] == 3 and found['kinds'] == 2
+    assert found['characters'] == [['z', 2], ['ж', 1]]
+
+
+def test_byte_level_has_no_unknowns():
+    ours = tokenizers.load(tokenizers.BUNDLED)
+    assert measures.unknown_id_of(ours) is None
+    found = measures.measure(ours, ['\u2603 ж \x00'])['unknown']
+    assert found == {'count': 0, 'share': 0, 'kinds': 0, 'characters': []}
+
+
+def test_an_unknown_of_number_0_is_counted():
+    """As T5 and many a SentencePiece model have it."""
+    model = library.models.Unigram([('<unk>', 0.0), ('▁a', -1.0), ('b', -2.0)], 0)
+    backend = library.Tokenizer(model)
+    backend.pre_tokenizer = library.pre_tokenizers.Metaspace()
+    backend.add_special_tokens(list(training.ROLES))
+    tokenizer = tokenizers.parse(json.loads(backend.to_str()), 'pieces')
+    found = measures.measure(tokenizer, ['ab axb'])
+    assert found['unknown']['count'] == 1
+    assert found['unknown']['characters'] == [['x', 1]]
+    assert found['vocabulary']['entries'] == 2
+
+
+def test_the_numbers_are_those_of_the_ids():
+    ours = tokenizers.load(tokenizers.BUNDLED)
+    texts = [document['text'] for document in bundled.make('heldout')][:6]
+    found = measures.measure(ours, iter(texts))
+    counts = collections.Counter(i for ids in ours.encode_many(texts) for i in ids)
+    assert found['counts']['tokens'] == counts.total()
+    use = found['vocabulary']
+    assert use['used'] == len(counts) and use['entries'] == 2040
+    assert use['once'] == sum(n == 1 for n in counts.values())
+    ranked = np.array(sorted(counts.values(), reverse=True))
+    for share, needed in use['covering'].items():
+        assert ranked[:needed].sum() >= float(share) * ranked.sum()
+        assert ranked[: needed - 1].sum() < float(share) * ranked.sum()
+    assert 0.5 < use['zipf'] < 1.2
+    length = [len(text) for text, _ in found['longest']]
+    assert length == sorted(length, reverse=True) and length[0] > 10
+    vocabulary = ours.backend.get_vocab()
+    assert not any(vocabulary[name] in counts for name in use['unused'])
+
+
+def test_a_law_of_zipf_is_found_again():
+    by_rank = (1e6 / np.arange(1, 2000) ** 0.9).astype(int)
+    assert measures._zipf(by_rank) == pytest.approx(0.9, abs=0.02)
+
+
+def test_batches_hold_a_little_of_the_text(monkeypatch):
+    monkeypatch.setattr(measures, 'BATCH', 20)
+    ours = tokenizers.load(tokenizers.BUNDLED)
+    texts = [f'a whale {n}' for n in range(40)]
+    assert max(len(batch) for batch in measures._batches(texts)) == 3
+    few = measures.measure(ours, texts)
+    monkeypatch.undo()
+    assert few == measures.measure(ours, texts)
+
+
+def test_no_text_is_an_error():
+    with pytest.raises(ValueError, match='no text to measure'):
+        measures.measure(tokenizers.load(tokenizers.BUNDLED), [])

@@ -1,0 +1,187 @@
+"""Special tokens are added without a change of what any text is."""
+
+import copy
+import functools
+import json
+
+import numpy as np
+import pytest
+import tokenizers as library
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
+
+from jepa_text.data import tokenizers
+from jepa_text.data.tokenizers import roles, training
+
+BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
+CHARACTERS = list('abdeikmnopsux0123_')
+
+
+def gpt2():
+    """One token for all ends, nothing reserved."""
+    vocabulary = {c: i for i, c in enumerate([*BYTES, 'ab', 'Ġa'])}
+    backend = library.Tokenizer(models.BPE(vocabulary, [('a', 'b'), ('Ġ', 'a')]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens(['<|endoftext|>'])
+    return backend
+
+
+def llama3():
+    """Reserved special tokens after the vocabulary."""
+    backend = gpt2()
+    backend = library.Tokenizer.from_str(
+        json.dumps(json.loads(backend.to_str()) | {'added_tokens': []})
+    )
+    reserved = [f'<|reserved_special_token_{n}|>' for n in range(3)]
+    backend.add_special_tokens(['<|begin_of_text|>', '<|end_of_text|>', *reserved])
+    return backend
+
+
+def bert():
+    """Unused entries of the vocabulary, which are not among the added tokens; its mask
+    and pad are left out."""
+    names = ['[UNK]', '[unused0]', '[unused1]', '[unused2]', '[CLS]', '[SEP]']
+    names += [*CHARACTERS, *(f'##{c}' for c in CHARACTERS), *'[]<>|', 'mask', 'pad']
+    model = models.WordPiece({n: i for i, n in enumerate(names)}, unk_token='[UNK]')
+    backend = library.Tokenizer(model)
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.add_special_tokens(['[UNK]', '[CLS]', '[SEP]'])
+    return backend
+
+
+def t5(characters='<>/'):
+    """Unigram, whose special tokens are entries like others; without bos and mask."""
+    names = ['<pad>', '</s>', '<unk>', '▁', *CHARACTERS, *characters, 'ab', '▁mask']
+    entries = [(n, 0.0 if n[0] == '<' and n[1:] else -2.0) for n in names]
+    entries += [(f'<extra_id_{n}>', 0.0) for n in range(3)]
+    backend = library.Tokenizer(models.Unigram(entries, 2))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    backend.add_special_tokens(
+        ['<pad>', '</s>', '<unk>', *(f'<extra_id_{n}>' for n in range(3))]
+    )
+    return backend
+
+
+def gemma():
+    """Reserved names that are plain tokens, which text can spell."""
+    backend = gpt2()
+    backend.add_tokens([AddedToken('<unused0>', normalized=False)])
+    return backend
+
+
+FAMILIES = {f.__name__: f for f in (gpt2, llama3, bert, t5, gemma)}
+FAMILIES['t5_without_brackets'] = functools.partial(t5, '')
+SPELT = ['<mask>', '<pad>', '<bos>', '</s>', '[unused1]', '<extra_id_0>', '<unused0>']
+SPELT += ['<|endoftext|>', '<|reserved_special_token_1|>', '[CLS]', '<unk>', ' ', 'ab']
+TEXT = st.lists(st.sampled_from(SPELT) | st.text(max_size=4), max_size=6).map(''.join)
+
+
+@functools.cache
+def before_and_after(family):
+    content = json.loads(FAMILIES[family]().to_str())
+    whole, said = roles.completed(copy.deepcopy(content), family)
+    before = tokenizers.parse(content, family, roles.ROLES)
+    return before, tokenizers.parse(whole, family), said
+
+
+@pytest.mark.parametrize('family', FAMILIES)
+def test_no_text_gets_other_ids(family):
+    before, after, _ = before_and_after(family)
+    is_unigram = family.startswith('t5')
+
+    @settings(max_examples=200, deadline=None)
+    @given(TEXT)
+    def check(text):
+        ids, now = before.encode(text), after.encode(text)
+        if is_unigram and np.isin(ids, [0, 1, *before.special_ids]).any():
+            # It spelled a special token and was read as one.
+            assert not np.isin(now, np.setdiff1d(after.special_ids, [2])).any()
+        else:
+            np.testing.assert_array_equal(ids, now)
+
+    check()
+
+
+@pytest.mark.parametrize('family', FAMILIES)
+def test_every_role_has_a_token_that_no_text_spells(family):
+    before, after, said = before_and_after(family)
+    ids = [after.pad_id, after.bos_id, after.eos_id, after.mask_id]
+    assert after.pad_id not in ids[1:] and after.mask_id not in ids[:3]
+    unknown = {after.backend.token_to_id(name) for name in ('<unk>', '[UNK]')}
+    for i in set(ids):
+        assert i in after.special_ids
+        found = set(after.encode(f'a {after.backend.id_to_token(i)} b').tolist())
+        assert not found & (set(after.special_ids) - unknown)
+    # What was there stays what it was.
+    for role in ('bos', 'eos'):
+        number = getattr(before, f'{role}_id')
+        assert number is None or number == getattr(after, f'{role}_id')
+    assert len(said) >= 1
+
+
+@pytest.mark.parametrize(
+    'family, expected',
+    [
+        ('gpt2', ['pad: <pad> is new, id 259', 'mask: <mask> is new, id 260']),
+        (
+            'llama3',
+            [
+                'pad: <pad> is the reserved token <|reserved_special_token_0|>, id 260',
+                'mask: <mask> is the reserved token <|reserved_special_token_1|>, id 261',
+            ],
+        ),
+        (
+            'bert',
+            [
+                'pad: <pad> is the reserved token [unused0], id 1',
+                'mask: <mask> is the reserved token [unused1], id 2',
+            ],
+        ),
+        (
+            't5',
+            [
+                'text that spells <pad>, </s>, <unk>, ... stays text',
+                'bos: <bos> is the reserved token <extra_id_0>',
+                'mask: <mask> is the reserved token <extra_id_1>',
+            ],
+        ),
+        ('gemma', ['pad: <pad> is new, id 260', 'mask: <mask> is new, id 261']),
+    ],
+)
+def test_reserved_tokens_come_first_and_it_is_said(family, expected):
+    before, after, said = before_and_after(family)
+    assert len(said) == len(expected)
+    for line, begins in zip(said, expected):
+        assert line.startswith(begins)
+    if family in ('llama3', 'bert', 't5'):
+        assert after.vocab_size == before.vocab_size
+
+
+def test_what_is_whole_stays_as_it_is():
+    for kind in training.KINDS:
+        whole = training.train(['the sea'] * 9, 400, kind)
+        content, said = roles.completed(json.loads(whole.content), kind)
+        assert said == ['nothing added: pad, bos, eos and mask are there']
+        assert tokenizers.parse(content, kind).fingerprint == whole.fingerprint
+
+
+def test_completed_twice_is_completed_once():
+    for family in FAMILIES:
+        _, after, _ = before_and_after(family)
+        again, said = roles.completed(json.loads(after.content), family)
+        assert tokenizers.parse(again, family).fingerprint == after.fingerprint
+        assert said == ['nothing added: pad, bos, eos and mask are there']
+
+
+def test_more_roles_than_reserved_tokens():
+    backend = gpt2()
+    content = json.loads(backend.to_str()) | {'added_tokens': []}
+    backend = library.Tokenizer.from_str(json.dumps(content))
+    backend.add_special_tokens(['<reserved_0>'])
+    content, said = roles.completed(json.loads(backend.to_str()), 'few')
+    found = tokenizers.parse(content, 'few')
+    assert found.pad_id == 258 and 'reserved token' in said[0]
+    assert [found.bos_id, found.eos_id, found.mask_id] == [259, 260, 261]

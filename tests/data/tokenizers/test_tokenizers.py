@@ -1,0 +1,232 @@
+import functools
+import json
+
+import numpy as np
+import pytest
+import tokenizers as library
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jepa_text.data import tokenizers
+from jepa_text.data.sources import bundled
+from jepa_text.data.tokenizers import training
+
+TEXTS = [
+    'the whale and the sea, 1851',
+    'the sea and the whale',
+    "don't, the sea; 1776",
+] * 9
+
+
+@functools.cache
+def _bundled():
+    return tokenizers.load(tokenizers.BUNDLED)
+
+
+@pytest.fixture
+def ours():
+    return _bundled()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text() | st.text(alphabet="<>pad bosmaskĠ' \n\t0129é😀“”—\u200b"))
+def test_any_text_survives(text):
+    ours = _bundled()
+    ids = ours.encode(text)
+    assert ours.decode(ids) == text
+    assert ids.dtype == np.int32
+    assert not np.isin(ids, ours.special_ids).any()
+
+
+def test_text_that_spells_a_special_token_stays_text(ours):
+    text = 'a <mask> and <eos>[MASK]<pad>'
+    (ids,) = ours.encode_many([text])
+    assert not set(ids.tolist()) & set(ours.special_ids)
+    assert ours.decode(ids) == text
+
+
+def test_encode_many_is_encode(ours):
+    texts = ['', 'Call me Ishmael.', 'the year 1851 — é']
+    for text, ids in zip(texts, ours.encode_many(texts)):
+        np.testing.assert_array_equal(ids, ours.encode(text))
+
+
+def test_decode_leaves_specials_out(ours):
+    ids = [ours.bos_id, *ours.encode('the sea'), ours.mask_id, ours.eos_id, ours.pad_id]
+    assert ours.decode(ids) == 'the sea'
+
+
+def test_the_bundled_one_is_what_its_docstring_says(ours):
+    texts = [document['text'] for document in bundled.make('train')]
+    assert training.train(texts, vocab_size=2048).fingerprint == ours.fingerprint
+    heldout = [document['text'] for document in bundled.make('heldout')]
+    size = sum(len(text.encode()) for text in heldout)
+    tokens = sum(len(ids) for ids in ours.encode_many(heldout))
+    assert f'{size / tokens:.2f}' == '3.18'
+    assert ours.vocab_size == 2048
+    assert ours.special_ids == tuple(range(8))
+    named = (ours.pad_id, ours.bos_id, ours.eos_id, ours.mask_id)
+    assert named == (0, 1, 2, 3)
+
+
+def test_saved_and_loaded_is_the_same(tmp_path, ours):
+    ours.save(tmp_path / 'a.json')
+    again = tokenizers.load(tmp_path / 'a.json')
+    assert again.fingerprint == ours.fingerprint
+    # The order of keys means nothing; a merge does.
+    content = json.loads((tmp_path / 'a.json').read_text())
+    turned = dict(reversed(content.items()))
+    (tmp_path / 'b.json').write_text(json.dumps(turned, indent=7))
+    assert tokenizers.load(tmp_path / 'b.json').fingerprint == ours.fingerprint
+    content['model']['merges'].pop()
+    (tmp_path / 'c.json').write_text(json.dumps(content))
+    assert tokenizers.load(tmp_path / 'c.json').fingerprint != ours.fingerprint
+
+
+def test_digits_go_in_threes_and_spaces_before_words():
+    trained = training.train(['in 1851 123 123 185 185 the sea the sea'] * 5, 300)
+    ids = trained.encode('the 18511851')
+    pieces = [trained.backend.id_to_token(int(i)) for i in ids]
+    assert max(len(piece) for piece in pieces if piece.isdigit()) <= 3
+    assert 'Ġsea' in trained.backend.get_vocab()
+
+
+def test_starts_word(ours):
+    text = 'Call me "Ishmael", don\'t unfathomably\n\n1851'
+    ids = ours.encode(text)
+    words, starts_V = [], ours.starts_word
+    for i in ids:
+        piece = ours.decode([i])
+        if starts_V[i] or not words:
+            words.append(piece)
+        else:
+            words[-1] += piece
+    assert ''.join(words) == text
+    assert " don't" in words
+    assert ' unfathomably' in words
+    assert starts_V.shape == (2048,) and starts_V.dtype == bool
+    assert starts_V[list(ours.special_ids)].all()
+    assert not starts_V.all()
+
+
+def _foreign(tmp_path, specials, model=None):
+    backend = library.Tokenizer(model or library.models.WordLevel({'[UNK]': 0}, '[UNK]'))
+    backend.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    backend.add_special_tokens(specials)
+    backend.enable_padding(length=128)
+    backend.enable_truncation(4)
+    path = tmp_path / 'tokenizer.json'
+    backend.save(str(path))
+    return path
+
+
+def test_a_foreign_one_is_read_without_its_padding_and_truncation(tmp_path):
+    vocabulary = {'[UNK]': 0, 'sea': 1, '##s': 2, 'the': 3}
+    model = library.models.WordPiece(vocabulary, unk_token='[UNK]')
+    path = _foreign(tmp_path, ['[PAD]', '[CLS]', '[SEP]', '[MASK]'], model)
+    theirs = tokenizers.load(path)
+    assert theirs.encode('the seas the seas the').tolist() == [3, 1, 2, 3, 1, 2, 3]
+    assert [len(ids) for ids in theirs.encode_many(['the', 'the sea'])] == [1, 2]
+    assert (theirs.pad_id, theirs.bos_id, theirs.eos_id, theirs.mask_id) == (4, 5, 6, 7)
+    assert theirs.starts_word[[1, 2, 3]].tolist() == [True, False, True]
+
+
+def test_words_of_a_metaspace_vocabulary(tmp_path):
+    vocabulary = {'[UNK]': 0, '▁sea': 1, 's': 2, ',': 3}
+    model = library.models.WordLevel(vocabulary, '[UNK]')
+    theirs = tokenizers.load(
+        _foreign(tmp_path, ['<pad>', '<s>', '</s>', '<mask>'], model)
+    )
+    assert theirs.starts_word[[1, 2, 3]].tolist() == [True, False, True]
+
+
+def test_a_missing_special_token_is_named(tmp_path):
+    path = _foreign(tmp_path, ['[PAD]', '[CLS]', '[SEP]'])
+    with pytest.raises(ValueError, match=r'has no mask token.*jepa-text tokenizer'):
+        tokenizers.load(path)
+
+
+def test_errors_of_load(tmp_path):
+    with pytest.raises(FileNotFoundError, match='No tokenizer at'):
+        tokenizers.load(tmp_path / 'none.json')
+    bad = tmp_path / 'bad.json'
+    bad.write_bytes(b'\xff\xfe{')
+    with pytest.raises(ValueError, match='not JSON in UTF-8'):
+        tokenizers.load(bad)
+    bad.write_text('{"a": 1}')
+    with pytest.raises(ValueError, match='has no "model"'):
+        tokenizers.load(bad)
+    bad.write_text('{"model": {"type": "Unheard"}}')
+    with pytest.raises(ValueError, match='cannot be read by tokenizers'):
+        tokenizers.load(bad)
+
+
+def _renumber(content, token, i):
+    content['model']['vocab'][token] = i
+    for entry in content['added_tokens']:
+        if entry['content'] == token:
+            entry['id'] = i
+
+
+def _drop_words(content):
+    vocabulary = content['model']['vocab'].items()
+    content['model'] |= {
+        'vocab': {t: i for t, i in vocabulary if t[0] == '<'},
+        'merges': [],
+    }
+
+
+def _vanish(content):
+    pattern = {'Regex': '[\\s\\S]*'}
+    content['normalizer'] = {'type': 'Replace', 'pattern': pattern, 'content': ''}
+
+
+def _without_unknown(content):
+    content['model'] = {'type': 'WordLevel', 'vocab': content['model']['vocab']}
+    content['model']['unk_token'] = '[UNK]'
+
+
+@pytest.mark.parametrize(
+    'break_it, words',
+    [
+        (lambda c: _renumber(c, '<mask>', 0), 'same id 0'),
+        (lambda c: _renumber(c, '<mask>', 2), 'same id 2'),
+        (lambda c: _renumber(c, 'Ġthe', 300), 'same id 300'),
+        (lambda c: c['added_tokens'][3].update(id=7), "'<mask>' has id 7, .* gives it 3"),
+        (lambda c: c['added_tokens'][3].update(id=10**8), "'<mask>' has id 100000000"),
+        (lambda c: _renumber(c, 'Ġthe', 50_000_000), "'Ġthe' has id 50,000,000"),
+        (lambda c: _renumber(c, 'new', 50_000_000), "'new' has id 50,000,000"),
+        (_drop_words, 'makes no token at all of'),
+        (_vanish, 'makes no token at all of'),
+        (_without_unknown, 'fails where it has no word'),
+    ],
+)
+def test_a_broken_tokenizer_is_refused(break_it, words, tmp_path):
+    content = json.loads(tokenizers.BUNDLED.read_text(encoding='utf-8'))
+    tokenizers.parse(content, 'whole')
+    break_it(content)
+    path = tmp_path / 'tokenizer.json'
+    path.write_text(json.dumps(content), encoding='utf-8')
+    for optional in ((), ('mask',)):
+        with pytest.raises(ValueError, match=f'(?s)tokenizer.json.*({words})'):
+            tokenizers.load(path, optional)
+
+
+@pytest.mark.parametrize('role', ['[PAD]', '[CLS]', '[SEP]'])
+def test_a_mask_that_is_another_special_token_is_refused(role, tmp_path, monkeypatch):
+    path = _foreign(tmp_path, ['[PAD]', '[CLS]', '[SEP]'])
+    monkeypatch.setitem(tokenizers.NAMES, 'mask', (role,))
+    with pytest.raises(ValueError, match='mask and ... are one token'):
+        tokenizers.load(path)
+
+
+def test_errors_of_train():
+    with pytest.raises(ValueError, match='vocab_size 100 is too small'):
+        training.train(TEXTS, 100)
+    with pytest.raises(ValueError, match='No text to train'):
+        training.train(['', ' \n'], 300)
+
+
+def test_training_repeats():
+    prints = {training.train(TEXTS, 300).fingerprint for _ in range(3)}
+    assert len(prints) == 1
