@@ -8,7 +8,6 @@ opened longest ago goes first, and none that a process holds. All of it may be d
 
 import contextlib
 import errno
-import fcntl
 import functools
 import hashlib
 import itertools
@@ -18,7 +17,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from jepa_text.files import atomic, streams
+from jepa_text.files import atomic, locks, streams
 
 _THREADS = 4  # files at once
 _CHUNK = 2**20
@@ -49,7 +48,7 @@ def _held(folder, attempt):
     """A descriptor with a lock, which this process never closes."""
     del attempt  # an earlier one may be of a folder that was deleted
     descriptor = os.open(folder / _USED, os.O_RDWR | os.O_CREAT, 0o644)
-    _flock(descriptor, fcntl.LOCK_SH)
+    locks.take(descriptor, shared=True)
     return descriptor
 
 
@@ -93,7 +92,8 @@ def put(name, file, content):
 def _alone(folder):
     """While one process fills the folder of a copy, the others wait."""
     with open(folder / _LOCK, 'ab') as lock:
-        _flock(lock, fcntl.LOCK_EX)
+        # Without locks two may copy the same, each to a name of its own.
+        locks.take(lock)
         yield
 
 
@@ -151,17 +151,8 @@ def _room(folder, bound):
 def _forget(folder):
     """Deletes a copy unless a process holds it."""
     with contextlib.suppress(OSError), open(folder / _USED, 'ab') as used:
-        fcntl.flock(used, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder)
-
-
-def _flock(file, kind):
-    try:
-        fcntl.flock(file, kind)
-    except OSError as error:
-        # A file system without locks: two processes may copy twice, each to its own name.
-        if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
-            raise
+        if locks.take(used, wait=False):
+            shutil.rmtree(folder)
 
 
 def _is_there(path, entry):

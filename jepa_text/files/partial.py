@@ -10,14 +10,13 @@ One process at a time fills it: a second one waits, then finds it whole.
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import shutil
 import sys
 from pathlib import Path
 
-from jepa_text.files import atomic
+from jepa_text.files import atomic, locks
 
 PLAN, LOCK, PART = 'plan.json', 'lock', 'part-'
 
@@ -116,11 +115,7 @@ def _locked(partial):
 
 def _take(descriptor, partial):
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        locks.take(descriptor, wait=False)
     except BlockingIOError:
         print(f'{partial}: another process fills it; waiting for it.', file=sys.stderr)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except OSError as error:
-        # Some network filesystems have no locks; then who starts two is not stopped.
-        if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
-            raise
+        locks.take(descriptor)

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import fcntl
 import json
 import logging
 import os
@@ -12,7 +11,7 @@ from pathlib import Path
 import jax
 
 from jepa_text.config import renamed
-from jepa_text.files import atomic, checksums, paths
+from jepa_text.files import atomic, checksums, locks, paths
 
 _log = logging.getLogger(__name__)
 CONFIG, LOCK = 'config.json', 'lock'
@@ -134,7 +133,7 @@ def locked(path):
 
 def _take(descriptor, path):
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held = locks.take(descriptor, wait=False)
     except BlockingIOError:
         holder = os.pread(descriptor, 200, 0).decode(errors='replace').strip()
         own = ' That is this very process: leave the first run first.'
@@ -143,14 +142,11 @@ def _take(descriptor, path):
             'one folder would destroy each other. Wait for it or stop it, or give '
             f'another --workdir.{own if holder == _myself() else ""}'
         ) from None
-    except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
-            raise
+    if not held:
         _log.warning(
-            'The filesystem of %s has no locks (%s): make sure yourself that no second '
+            'The filesystem of %s has no locks: make sure yourself that no second '
             'process runs in this folder.',
             path,
-            error.strerror,
         )
 
 
