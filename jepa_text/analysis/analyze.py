@@ -76,6 +76,7 @@ class Config:
         '', "of features: a folder; '': in the workdir; 'private': of the user"
     )
     threads: int = field(0, 'that compute; 0: as many as there are cores', minimum=0)
+    compilation_cache: str = compilation.choice()
 
     def __post_init__(self):
         if not self.models or not self.tasks:
@@ -99,6 +100,7 @@ def analyze(config, workdir):
     xla_flags.mend()
     folder = Path(paths.local('The workdir', workdir))
     config, began = _checked(config), time.monotonic()
+    compilation.use_cache(config['compilation_cache'])
     chosen = _tasks(config)
     names = named(config['models'])
     folder.mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,11 @@ def rounded(length):
     return -(-length // step) * step
 
 
+def padded(length, maximum):
+    """The length that rows of at most so many tokens are padded to."""
+    return min(rounded(length), maximum)
+
+
 def batches(lengths_N, budget, maximum, multiple=1):
     """Yields (index_M of its rows, rows, length) of every batch, the longest first.
 
@@ -37,7 +42,7 @@ def batches(lengths_N, budget, maximum, multiple=1):
     lengths_N = np.asarray(lengths_N)
     order_N = np.argsort(-lengths_N, kind='stable')
     while len(order_N):
-        length = min(rounded(int(lengths_N[order_N[0]])), maximum)
+        length = padded(int(lengths_N[order_N[0]]), maximum)
         rows = max(budget // length // multiple * multiple, multiple)
         index_M, order_N = order_N[:rows], order_N[rows:]
         if len(index_M) < rows:

@@ -8,6 +8,7 @@ from jepa_text.cost import hardware
 from jepa_text.evaluation.members import grid
 from jepa_text.kinds import base
 from jepa_text.models import pooling
+from jepa_text.running import compilation
 
 # Of arXiv 2507.00994, section 3: 6 learning rates x 5 seeds.
 LEARNING_RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4)
@@ -116,6 +117,7 @@ class Config:
     )
     lease: float = field(60.0, 'seconds after which a silent worker is given up', above=0)
     attempts: int = field(3, 'at a member that fails', minimum=1)
+    compilation_cache: str = compilation.choice()
 
     def __post_init__(self):
         if not self.models or not self.tasks:

@@ -30,7 +30,7 @@ from jepa_text.evaluation.results import comparing, page, published, selection, 
 from jepa_text.evaluation.results import lines as results
 from jepa_text.evaluation.results import tables as result_tables
 from jepa_text.files import atomic, checksums, paths
-from jepa_text.running import claims, xla_flags
+from jepa_text.running import claims, compilation, xla_flags
 
 MODES = results.MODES
 FORMS = {
@@ -51,6 +51,7 @@ def evaluate(config, workdir, dry_run=False):
     """
     xla_flags.mend()
     config = schema.read(Config, schema.plain(config))
+    compilation.use_cache(config.compilation_cache)
     folder = Path(paths.local('The workdir', workdir))
     look = load.outline if dry_run else load.check
     models = {model: look(model) for model in config.models}

@@ -18,7 +18,7 @@ from jepa_text.evaluation.results import lines as results
 from jepa_text.evaluation.results import selection
 from jepa_text.files import paths
 from jepa_text.kinds import kept, vectors
-from jepa_text.running import xla_flags
+from jepa_text.running import compilation, xla_flags
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,7 @@ class Config:
         '', "workdir of `evaluate`, whose choice of a learning rate is taken; '': none"
     )
     finetuning: Finetuning = section(Finetuning, 'how it is trained')
+    compilation_cache: str = compilation.choice()
 
 
 def finetune(config, workdir):
@@ -43,6 +44,7 @@ def finetune(config, workdir):
     """
     xla_flags.mend()
     config = schema.read(Config, schema.plain(config))
+    compilation.use_cache(config.compilation_cache)
     folder = Path(paths.local('The workdir', workdir))
     kept.check_free(folder)
     task = examiner.task_of(config.task)

@@ -3,7 +3,6 @@
 Reader         texts -> ids with the special tokens around them, and where each begins
 Row            tokens of a text, and what a loss compares with them
 collate        rows -> a batch of one shape
-bucket         the length that rows are padded to: few shapes
 """
 
 import dataclasses
@@ -207,16 +206,6 @@ def cross_entropy(logits_NC, labels_N):
     index_N1 = jnp.where(counts_N, flat_N, 0)[:, None]
     picked_N = jnp.take_along_axis(log_NC, index_N1, axis=1)[:, 0]
     return -jnp.sum(jnp.where(counts_N, picked_N, 0.0)), jnp.sum(counts_N)
-
-
-def bucket(length, maximum):
-    """The length that rows are padded to: a multiple of 16 up to 128, then of 64.
-
-    >>> [bucket(n, 400) for n in (3, 17, 130, 399)]
-    [16, 32, 192, 400]
-    """
-    step = 16 if length <= 128 else 64
-    return max(length, min(maximum, -(-length // step) * step))
 
 
 def collate(rows, size, length, pad_id):

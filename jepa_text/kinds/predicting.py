@@ -6,6 +6,7 @@ import functools
 import jax
 import numpy as np
 
+from jepa_text.data import batching
 from jepa_text.kinds import base
 
 TOKENS = 8192  # of a batch, with what fills it
@@ -45,19 +46,10 @@ def outputs(model, kind, rows, params=None, run=None):
 
 
 def batches(rows, pad_id, maximum, tokens=TOKENS):
-    """(indices of rows, a batch of them) over all rows, the shortest first."""
-    lengths = np.array([len(row.tokens) for row in rows])
-    order = np.argsort(lengths, kind='stable')
-    padded = np.array([base.bucket(n, maximum) for n in lengths])[order]
-    start = 0
-    while start < len(order):
-        length = padded[start]
-        size = max(1, tokens // int(length))
-        # Of one bucket only: few shapes, and little that fills.
-        stop = min(start + size, int(np.searchsorted(padded, length, side='right')))
-        chosen = order[start:stop]
+    """(indices of rows, a batch of them) over all rows, the longest first."""
+    lengths_N = [len(row.tokens) for row in rows]
+    for chosen, size, length in batching.batches(lengths_N, tokens, maximum):
         yield chosen, base.collate([rows[i] for i in chosen], size, length, pad_id)
-        start = stop
 
 
 @functools.lru_cache(maxsize=8)

@@ -33,9 +33,7 @@ class Settings:
     """What a case is made of."""
 
     seed: int = field(0, 'of parameters and batches', minimum=0)
-    compilation_cache: str = field(
-        compilation.PRIVATE, "a folder; 'private': of the user; '': none"
-    )
+    compilation_cache: str = compilation.choice()
     vocab_size: int = field(8192, 'tokens that there are', minimum=1)
     rows: int = field(8, 'of a step', minimum=1)
     row_length: int = field(256, 'tokens in a row', minimum=1)

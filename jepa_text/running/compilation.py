@@ -9,9 +9,15 @@ from pathlib import Path
 
 import jax
 
+from jepa_text.config import schema
 from jepa_text.files import paths
 
 PRIVATE = 'private'
+
+
+def choice():
+    """The field `compilation_cache` of a config."""
+    return schema.field(PRIVATE, "a folder; 'private': of the user; '': none")
 
 
 def use_cache(choice, environ=os.environ):

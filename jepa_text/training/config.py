@@ -101,9 +101,7 @@ class Shared:
     profile_steps: tuple[int, ...] = field(
         (0, 0), 'first and last step of a trace; (0, 0): none', minimum=0
     )
-    compilation_cache: str = field(
-        compilation.PRIVATE, "a folder; 'private': of the user; '': none"
-    )
+    compilation_cache: str = compilation.choice()
     plan: hardware.Options = section(hardware.Options, 'what `plan` reckons with')
     extended: tuple | None = field(None, 'written by a run that got more steps')
 

@@ -206,11 +206,18 @@ def test_batches_hold_every_row_once_in_few_shapes():
         base.Row(np.ones(n, np.int32), {}, i)
         for i, n in enumerate(rng.integers(1, 200, 300))
     ]
-    seen, shapes = [], set()
+    seen, shapes, read = [], set(), 0
     for chosen, batch in predicting.batches(rows, 0, 512, tokens=1024):
+        read += batch['tokens'].size
         seen.extend(chosen)
         shapes.add(batch['tokens'].shape)
         assert batch['tokens'].size <= 1024
         counts = batch['segment_ids'].sum(axis=1)[: len(chosen)]
         assert counts.tolist() == [len(rows[i].tokens) for i in chosen]
-    assert sorted(seen) == list(range(300)) and len(shapes) <= 10
+    assert sorted(seen) == list(range(300))
+    # Four lengths an octave, each with one number of rows; little of it fills.
+    assert len({length for _, length in shapes}) == len(shapes) <= 15
+    assert read < 1.2 * sum(len(row.tokens) for row in rows)
+    # A few rows are few, whatever the budget.
+    ((_, batch),) = predicting.batches(rows[:3], 0, 512, tokens=8192)
+    assert len(batch['tokens']) == 4

@@ -129,7 +129,7 @@ class _Counting:
         """FLOPs of the steps."""
         chosen = ([rows[i] for i in index_B if i >= 0] for index_B in order_TB)
         longest = map(self.kind.row_length, chosen)
-        lengths = collections.Counter(base.bucket(n, self.maximum) for n in longest)
+        lengths = collections.Counter(batching.padded(n, self.maximum) for n in longest)
         row = _blank(rows[0], features)
         return self._sum('gradients', row, lengths, order_TB.shape[1])
 

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jepa_text.data import batching
 from jepa_text.evaluation.members import partition, vocabulary
 from jepa_text.evaluation.members import step as member_step
 from jepa_text.kinds import base, predicting
@@ -222,7 +223,7 @@ class Grid:
     def _batch(self, rows, index_SB, words=None):
         chosen = [[rows[i] for i in index_B if i >= 0] for index_B in index_SB]
         longest = max(map(self.kind.row_length, chosen))
-        length, size = base.bucket(longest, self.maximum), index_SB.shape[1]
+        length, size = batching.padded(longest, self.maximum), index_SB.shape[1]
         parts = [self.kind.collate(part, size, length, self.pad_id) for part in chosen]
         if words is not None:
             parts = list(map(words.read, parts))
