@@ -7,10 +7,8 @@ done once: killed and called again, it goes on. The same input gives the same by
 whoever made them and however often they were stopped.
 """
 
-import collections
 import dataclasses
 import functools
-import hashlib
 import json
 import os
 import pathlib
@@ -18,10 +16,11 @@ import shutil
 
 from jepa_text.config import resolve, schema
 from jepa_text.data.cleaning import settings as cleaning
+from jepa_text.data.preparing import manifest as manifests
 from jepa_text.data.preparing import processes, unit
 from jepa_text.data.preparing import work as works
 from jepa_text.data.rows import packing as packings
-from jepa_text.data.rows import shards, stored, writing
+from jepa_text.data.rows import shards, stored
 from jepa_text.files import partial as partial_files
 from jepa_text.files import paths
 
@@ -39,8 +38,8 @@ class Config:
         given=('split',),
     )
     tokenizer: str = schema.field(
-        doc="a tokenizer.json, 'bundled', or 'init_from': that of what the run starts "
-        'from'
+        doc="a tokenizer.json, 'bundled', 'hf:NAME[@REVISION]', a .model or .tiktoken "
+        "file, 'tiktoken:NAME', or 'init_from': that of what the run starts from"
     )
     row_length: int = schema.field(doc='tokens in a row', minimum=MIN_ROW_LENGTH)
     splits: tuple[str, ...] = schema.field(('train', 'heldout'), 'of the source')
@@ -81,11 +80,14 @@ def prepare(
     workers=Config.workers,
     engine=Config.engine,
     beam=Config.beam,
+    tokenizer_about=None,
 ):
     """Writes `folder` and returns its manifest; a finished one is left as it is.
 
     `source` is a section such as dict(name='bundled') or dict(name='text', path=...),
-    `clean` one of cleaning.settings.Config.
+    `clean` one of cleaning.settings.Config. The manifest gets `tokenizer_about`,
+    a dict of what the tokenizer was; a `commit` in it is one of the settings.
+
     A folder made with the same settings counts as finished even when the corpus has
     changed since: delete it to make it anew. Raises ValueError for unusable settings,
     FileExistsError for a folder of other settings or of something else, ValueError for
@@ -104,6 +106,9 @@ def prepare(
         'add_bos': add_bos,
         'add_eos': add_eos,
     }
+    about = tokenizer_about or {}
+    if about.get('commit'):
+        settings['tokenizer_commit'] = about['commit']
     if changed := _cleaning(clean or {}):
         settings['clean'] = changed
     # As the manifest will say it: tuples become lists, paths strings.
@@ -117,7 +122,7 @@ def prepare(
     do = _engine(engine, workers, beam)
     try:
         with partial_files.filled(folder, plan) as here:
-            return _write(here, corpora, tokenizer, do)
+            return _write(here, corpora, tokenizer, do, about)
     except OSError:
         # Another process may have been first.
         finished = _finished(folder, settings)
@@ -198,7 +203,7 @@ def _engine(engine, workers, flags):
     return functools.partial(beam.run, flags=flags)
 
 
-def _write(partial, corpora, tokenizer, do):
+def _write(partial, corpora, tokenizer, do, about):
     """Writes all shards, the tokenizer and the manifest into the partial folder."""
     with shards.clear_disk_errors(partial):
         tokenizer.save(partial / works.TOKENIZER)
@@ -213,72 +218,4 @@ def _write(partial, corpora, tokenizer, do):
     do(work, 'prepare', [n for n in numbers if n not in done])
     shutil.rmtree(partial / unit.FINGERPRINTS, ignore_errors=True)
     with shards.clear_disk_errors(partial):
-        return stored.write_manifest(partial, _manifest(work))
-
-
-def _manifest(work):
-    """What the parts say, together; ValueError for a split without text."""
-    settings, tokenizer = work.settings, work.tokenizer
-    parts = [made for _, made in sorted(partial_files.marked(work.folder).items())]
-    manifest = {
-        'format': stored.FORMAT,
-        'settings': settings,
-        'tokenizer_fingerprint': tokenizer.fingerprint,
-        'vocab_size': tokenizer.vocab_size,
-        'pad_id': tokenizer.pad_id,
-        'dtype': stored.dtype_for(tokenizer.vocab_size, settings['row_length']),
-        'row_length': settings['row_length'],
-        'packing': settings['packing'],
-        'files': [stored.entry(work.folder / works.TOKENIZER)],
-        'left_out': _sum(part['left_out'] for part in parts),
-        'changed': _sum(part['changed'] for part in parts),
-        'examples': _examples(part['examples'] for part in parts),
-        'splits': {},
-    }
-    # Of a corpus in files: how many were read, and what was left out.
-    if found := getattr(next(iter(work.corpora.values())), 'found', None):
-        manifest['read'] = str(found)
-    for split in settings['splits']:
-        counts = _together([part['splits'][split] for part in parts])
-        if not counts['documents']:
-            partial_files.forget(work.folder)
-            raise ValueError(
-                f'The corpus has no text in the split {split!r} (source '
-                f'{settings["source"]}). Give a source with at least one document that '
-                'is not blank; for small text or jsonl corpora lower heldout_every.'
-            )
-        places = counts['rows'] * settings['row_length']
-        manifest['splits'][split] = counts | {'efficiency': counts['tokens'] / places}
-    return manifest
-
-
-def _together(counts):
-    """The counts of a split in all units."""
-    digests = [one['text_sha256'] for one in counts]
-    longest = max(len(one['lengths']) for one in counts)
-    lengths = [one['lengths'] + [0] * (longest - len(one['lengths'])) for one in counts]
-    return {
-        **{key: sum(one[key] for one in counts) for key in writing.COUNTED},
-        'lengths': [sum(column) for column in zip(*lengths)],
-        'text_sha256': digests[0]
-        if len(digests) == 1
-        else hashlib.sha256(''.join(digests).encode()).hexdigest(),
-        'files': [file for one in counts for file in one['files']],
-    }
-
-
-def _sum(counts):
-    total = collections.Counter()
-    for one in counts:
-        total.update(one)
-    return dict(sorted(total.items()))
-
-
-def _examples(parts):
-    """The first ones for each reason."""
-    together = {}
-    for part in parts:
-        for reason, some in part.items():
-            known = together.setdefault(reason, [])
-            known += some[: works.EXAMPLES - len(known)]
-    return dict(sorted(together.items()))
+        return stored.write_manifest(partial, manifests.made(work, about))

@@ -11,6 +11,8 @@ def lines(manifest, seconds=None, budget=0):
     `seconds` it took, None if it was there; `budget` are the rows that training asks for.
     """
     told = [manifest['read']] if manifest.get('read') else []
+    if about := manifest.get('tokenizer'):
+        told.append(f'tokenizer: {"; ".join([about["name"], *about.get("said", [])])}')
     for split, counts in manifest['splits'].items():
         told.append(
             f'{split}: {counts["documents"]:,} documents, {counts["tokens"]:,} tokens, '

@@ -6,7 +6,6 @@ make      with the rows, the devices that are here, and evaluations
 
 import dataclasses
 import functools
-from pathlib import Path
 
 import jax
 
@@ -17,7 +16,7 @@ from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
 from jepa_text.running import budget, identity, profiling
 from jepa_text.training import config as settings
-from jepa_text.training import extend, phases, prepare, reading
+from jepa_text.training import extend, named_tokenizer, phases, reading
 from jepa_text.training.recipe import Loop, Recipe, shapes
 
 OFFLOADED = {'': '', 'optimizer': 'opt_state'}
@@ -137,15 +136,15 @@ def tokenizer_of(config, vocab_size=None):
     if folder and brought.is_there(folder, 'tokenizer.json'):
         return tokenizers.load(brought.here(folder, shards=False) / 'tokenizer.json')
     wanted = (config.get('prepare') or {}).get('tokenizer', '')
-    if wanted in ('bundled', 'init_from') or (wanted and Path(wanted).is_file()):
-        return prepare.tokenizer_of(wanted, config.get('init_from'))
+    if named_tokenizer.is_there(wanted):
+        return named_tokenizer.opened(wanted, config.get('init_from')).tokenizer
     if vocab_size:
         bundled = tokenizers.load(tokenizers.BUNDLED)
         return dataclasses.replace(bundled, vocab_size=vocab_size)
     raise ValueError(
         f'How many tokens has the vocabulary? data.folder={folder!r} has no '
-        f'tokenizer.json, and prepare.tokenizer={wanted!r} is no file. Set one of them, '
-        'or plan.vocab_size.'
+        f'tokenizer.json, and prepare.tokenizer={wanted!r} is not there. Set one of '
+        'them, or plan.vocab_size.'
     )
 
 

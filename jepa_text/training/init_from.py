@@ -31,7 +31,7 @@ from jepa_text.models import stack
 from jepa_text.optim import optimizers
 from jepa_text.parallel import processes, sharding
 from jepa_text.running import restore, workdir
-from jepa_text.training import convert, prepare
+from jepa_text.training import convert, named_tokenizer
 from jepa_text.training import recipe as recipes
 
 FILE = 'init_from.json'
@@ -181,7 +181,7 @@ def check_rows(source, wanted, place, folder):
     theirs = stored.read_manifest(brought.here(place, shards=False))[
         'tokenizer_fingerprint'
     ]
-    own = prepare.tokenizer_of(wanted, source).fingerprint
+    own = named_tokenizer.opened(wanted, source).tokenizer.fingerprint
     if own != theirs:
         raise ValueError(
             f'The rows in {place} are not in the tokens of {source["path"]}: the '

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from jepa_text.config import schema
-from jepa_text.data import pipeline, tokenizers
+from jepa_text.data import pipeline
 from jepa_text.data.prepare import Config, prepare
 from jepa_text.data.rows import brought, stored
 from jepa_text.files import addresses, cache, paths, transfer
-from jepa_text.hf import adapt, files
 from jepa_text.report import rows_page
+from jepa_text.training import named_tokenizer
 
 REPORT = 'report.html'
 
@@ -40,23 +40,24 @@ def make(section, folder, source=None, budget=0):
     """`prepare` with the keywords of a section, rows in the folder; prints a report of
     new rows and writes it beside them.
 
-    The section's tokenizer is as `tokenizer_of` says; `budget` are the rows that training
-    asks for, 0 if that is not known. Raises ValueError for a keyword that `prepare` does
-    not take, and whatever `prepare` raises.
+    The section's tokenizer is a name as named_tokenizer has it; `budget` are the rows
+    that training asks for, 0 if that is not known. Raises ValueError for a keyword that
+    `prepare` does not take, and whatever `prepare` raises.
     """
     if addresses.is_address(folder):
         return _away(section, folder, source, budget)
     section = schema.resolved(Config, section, 'prepare')
-    tokenizer = tokenizer_of(section.pop('tokenizer'), source)
+    opened = named_tokenizer.opened(section.pop('tokenizer'), source)
     was_there = Path(folder, stored.MANIFEST).exists()
     began = time.monotonic()
-    manifest = prepare(tokenizer=tokenizer, folder=folder, **section)
+    section |= {'tokenizer': opened.tokenizer, 'tokenizer_about': opened.about()}
+    manifest = prepare(folder=folder, **section)
     seconds = None if was_there else time.monotonic() - began
     print(f'{folder}: ' + ('already prepared' if was_there else 'prepared'))
     for line in rows_page.lines(manifest, seconds, budget):
         print(f'  {line}')
     if not was_there:
-        texts = _some(folder, manifest, tokenizer)
+        texts = _some(folder, manifest, opened.tokenizer)
         rows_page.write(Path(folder, REPORT), manifest, texts, seconds, budget)
         print(f'  {Path(folder, REPORT)}: all this, and {len(texts)} of the rows')
     return manifest
@@ -103,19 +104,3 @@ def if_missing(section, folder, source=None):
             f'{"; ".join(changed)}. It is used as it is; to prepare anew, name another '
             'config.data.folder.'
         )
-
-
-def tokenizer_of(name, source=None):
-    """The Tokenizer of a path, 'bundled', or 'init_from': what that section names."""
-    if name == 'init_from':
-        source = source or {}
-        if not source.get('path'):
-            raise ValueError(
-                "prepare.tokenizer='init_from', but init_from.path is not given."
-            )
-        path = source['path']
-        if path.startswith('hf:'):
-            folder = files.folder_of(path.removeprefix('hf:'), source.get('revision'))
-            return adapt.tokenizer_of(folder, source.get('adapt') or {})
-        name = f'{path}/tokenizer.json'
-    return tokenizers.load(tokenizers.BUNDLED if name == 'bundled' else name)

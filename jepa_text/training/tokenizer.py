@@ -16,12 +16,14 @@ from jepa_text.config import resolve, schema
 from jepa_text.config.schema import field, section
 from jepa_text.data import tokenizers
 from jepa_text.data.corpora import sampling
-from jepa_text.data.tokenizers import formats, measures, roles, training
+from jepa_text.data.tokenizers import measures, roles, training
 from jepa_text.files import atomic, paths
 from jepa_text.hf import files
 from jepa_text.report import tokenizer_pages
+from jepa_text.training import named_tokenizer
+from jepa_text.training.named_tokenizer import FILE
 
-FILE, REPORT, PAGE = 'tokenizer.json', 'report.json', 'report.html'
+REPORT, PAGE = 'report.json', 'report.html'
 FEW = 10_000  # bytes of held-out text say nothing
 
 
@@ -96,7 +98,7 @@ def run(config, workdir):
 
 def opened(name, pattern=''):
     """The Tokenizer of a name as the config has it, with the special tokens it has."""
-    content, _ = _read(name, pattern)
+    content, *_ = named_tokenizer.read(name, pattern)
     return tokenizers.parse(content, name, roles.ROLES)
 
 
@@ -127,7 +129,7 @@ def _finished(folder, settings):
 def _make(asked, partial, folder, others):
     """Writes tokenizer.json, and returns what a report says."""
     if asked.tokenizer:
-        content, said = _read(asked.tokenizer, asked.pattern)
+        content, said, _ = named_tokenizer.read(asked.tokenizer, asked.pattern)
         content, done = roles.completed(content, asked.tokenizer)
         tokenizer, trained_on = tokenizers.parse(content, asked.tokenizer), None
         said = [*said, *done]
@@ -205,25 +207,3 @@ def _of_training(tokenizer, sample, train):
             'no more that occur often enough'
         )
     return said
-
-
-def _read(name, pattern):
-    """(content of a tokenizer.json, what it was read from: lines) of a name."""
-    if name == 'bundled':
-        name = str(tokenizers.BUNDLED)
-    if not name.startswith(paths.MODEL):
-        return formats.read(name, pattern)
-    place = paths.local('The tokenizer', name, model=True).removeprefix(paths.MODEL)
-    revision = None
-    if not Path(place).is_dir():
-        place, _, revision = place.partition('@')
-    folder = files.folder_of(place, revision or None, wanted=(FILE,))
-    if not Path(folder, FILE).is_file():
-        raise FileNotFoundError(
-            f'{name} has no {FILE}. In transformers, AutoTokenizer.from_pretrained('
-            f"'{place}').save_pretrained('FOLDER') writes one with the ids of its model: "
-            'give that folder.'
-        )
-    commit = files.commit_of(folder)
-    content, path = tokenizers.read(folder)
-    return content, [f'read from {f"{name}, commit {commit}" if commit else path}']

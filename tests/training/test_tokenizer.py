@@ -1,17 +1,15 @@
 """`jepa-text tokenizer`: from a folder of text, or a tokenizer of others, to a file that
 `prepare` takes, and a report."""
 
-import base64
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import foreign_tokenizers
 import hub_server
 import pytest
-import sentencepiece_files
-import tokenizers as library
 
 from jepa_text import main
 from jepa_text.config import config_file
@@ -117,22 +115,8 @@ def test_without_held_out_text_it_says_so(texts, tmp_path, capsys):
     )
 
 
-def foreign(path, special=('[UNK]', '[CLS]', '[SEP]')):
-    """A WordPiece as others have it: without mask and pad."""
-    names = [*special, '[unused0]', *'thewalsnd', *(f'##{c}' for c in 'thewalsnd')]
-    model = library.models.WordPiece(
-        {n: i for i, n in enumerate(names)}, unk_token='[UNK]'
-    )
-    backend = library.Tokenizer(model)
-    backend.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
-    backend.add_special_tokens(list(special))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    backend.save(str(path))
-    return path
-
-
 def test_one_that_exists_is_completed_and_measured(texts, tmp_path, capsys):
-    path = foreign(tmp_path / 'theirs' / 'tokenizer.json')
+    path = foreign_tokenizers.wordpiece(tmp_path / 'theirs' / 'tokenizer.json')
     with pytest.raises(ValueError, match='has no pad token.*jepa-text tokenizer'):
         tokenizers.load(path)
     for number, name in enumerate((path, path.parent, f'hf:{path.parent}')):
@@ -154,10 +138,7 @@ def test_one_that_exists_is_completed_and_measured(texts, tmp_path, capsys):
 
 def test_a_sentencepiece_model_becomes_a_tokenizer(texts, tmp_path, capsys):
     path, out = tmp_path / 'their.model', tmp_path / 'out'
-    names = [('<unk>', 2), ('<s>', 3), ('</s>', 3), ('<unused0>', 3)]
-    pieces = [(name, 0.0, kind) for name, kind in names]
-    pieces += [(text, -3.0, 1) for text in '▁thewals,;']
-    path.write_bytes(sentencepiece_files.model(pieces))
+    foreign_tokenizers.sentencepiece(path)
     assert tokenize(out, str(texts), f'--config.tokenizer={path}') == 0
     printed, made = capsys.readouterr().out, tokenizers.load(out)
     assert 'SentencePiece, unigram, 14 pieces' in printed
@@ -169,9 +150,7 @@ def test_a_sentencepiece_model_becomes_a_tokenizer(texts, tmp_path, capsys):
 
 def test_ranks_become_a_tokenizer(texts, tmp_path, capsys):
     path, out = tmp_path / 'cl100k_base.tiktoken', tmp_path / 'out'
-    tokens = [*(bytes([byte]) for byte in range(256)), b'th', b'the']
-    lines = [f'{base64.b64encode(t).decode()} {n}' for n, t in enumerate(tokens)]
-    path.write_text('\n'.join(lines))
+    foreign_tokenizers.ranks(path)
     assert tokenize(out, str(texts), f'--config.tokenizer={path}') == 0
     assert 'tiktoken, cut as cl100k_base, 258 ranks' in capsys.readouterr().out
     made = tokenizers.load(out)
@@ -204,13 +183,13 @@ def ask(address, cache, workdir, name, **more):
 @pytest.mark.slow
 def test_a_name_on_the_hub(tmp_path):
     hub = tmp_path / 'hub'
-    foreign(hub / 'lab' / 'small' / 'main' / 'tokenizer.json')
-    other = foreign(hub / 'lab' / 'small' / 'v1' / 'tokenizer.json')
+    foreign_tokenizers.wordpiece(hub / 'lab' / 'small' / 'main' / 'tokenizer.json')
+    other = foreign_tokenizers.wordpiece(hub / 'lab' / 'small' / 'v1' / 'tokenizer.json')
     whole = training.train(['the sea'] * 9, 300)
     whole.save(other)
     (hub / 'lab' / 'old' / 'main').mkdir(parents=True)
     (hub / 'lab' / 'old' / 'main' / 'spiece.model').write_text('x')
-    foreign(hub / 'lab' / 'gated' / 'main' / 'tokenizer.json')
+    foreign_tokenizers.wordpiece(hub / 'lab' / 'gated' / 'main' / 'tokenizer.json')
     with hub_server.serving(hub) as (address, _):
 
         def asked(name):
@@ -249,7 +228,9 @@ def test_faults_are_said_and_leave_nothing(texts, tmp_path, capsys):
     empty, cut = tmp_path / 'empty', tmp_path / 'cut.json'
     empty.mkdir()
     (empty / 'a.txt').write_text('\n \n')
-    whole = foreign(tmp_path / 'theirs' / 'tokenizer.json').read_text()
+    whole = foreign_tokenizers.wordpiece(
+        tmp_path / 'theirs' / 'tokenizer.json'
+    ).read_text()
     no_model = tmp_path / 'no.model'
     no_model.write_text(whole)
     cut.write_text(whole[: len(whole) // 2])

@@ -10,7 +10,7 @@ import pathlib
 from jepa_text.data import tokenizers
 from jepa_text.files import paths
 
-NAMED = 'tiktoken:'
+NAMED, SUFFIXES = 'tiktoken:', ('.model', '.tiktoken')
 
 
 def read(name, pattern=''):
@@ -28,7 +28,7 @@ def read(name, pattern=''):
 
         return tiktoken_ranks.named(name.removeprefix(NAMED))
     path = pathlib.Path(paths.local('The tokenizer', name))
-    if path.suffix in ('.model', '.tiktoken') and not path.is_file():
+    if path.suffix in SUFFIXES and not path.is_file():
         raise FileNotFoundError(f'No tokenizer at {path}: there is no such file.')
     if path.suffix == '.model':
         from jepa_text.data.tokenizers import sentencepiece_model

@@ -39,7 +39,8 @@ def read(path, pattern=''):
     if not pattern and path.stem not in PATTERNS:
         raise ValueError(
             f'{path} does not say by which regular expression a text is cut: give it as '
-            '--config.pattern=..., or name the file after its encoding '
+            '--config.pattern=... to `jepa-text tokenizer`, or name the file after its '
+            'encoding '
             f'({", ".join(PATTERNS)}).'
         )
     what = f'{path}: tiktoken, cut as {"config.pattern says" if pattern else path.stem}'

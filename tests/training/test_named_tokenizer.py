@@ -1,0 +1,100 @@
+"""`prepare.tokenizer` is any name that `jepa-text tokenizer` takes, made alike."""
+
+import shutil
+
+import foreign_tokenizers
+import pytest
+
+from jepa_text.data import pipeline, tokenizers
+from jepa_text.training import named_tokenizer, prepare
+
+OURS = ('bundled', str(tokenizers.BUNDLED), str(tokenizers.BUNDLED.parent))
+
+
+@pytest.fixture
+def theirs(tmp_path):
+    """{format: name of a tokenizer of it}, 'hub' as it lies in the hub's cache."""
+    cached = tmp_path / 'snapshots' / ('c0ffee' * 7)[:40]
+    foreign_tokenizers.wordpiece(cached / 'tokenizer.json')
+    return {
+        'hub': f'hf:{cached}',
+        'sp': str(foreign_tokenizers.sentencepiece(tmp_path / 'their.model')),
+        'ranks': str(foreign_tokenizers.ranks(tmp_path / 'cl100k_base.tiktoken')),
+    }
+
+
+def section(tmp_path, name):
+    lines = [f'the whale and the sea {n}' for n in range(60)]
+    (tmp_path / 'a.txt').write_text('\n\n'.join(lines))
+    source = {'name': 'text', 'path': str(tmp_path / 'a.txt'), 'heldout_every': 5}
+    return {'source': source, 'tokenizer': name, 'row_length': 32}
+
+
+@pytest.mark.parametrize('kind', ['hub', 'sp', 'ranks'])
+def test_prepare_takes_those_of_others_and_says_what_they_were(
+    theirs, kind, tmp_path, capsys
+):
+    folder = tmp_path / 'rows'
+    manifest = prepare.make(section(tmp_path, theirs[kind]), folder)
+    made = tokenizers.load(folder / 'tokenizer.json')
+    assert made.fingerprint == manifest['tokenizer_fingerprint']
+    assert None not in (made.pad_id, made.bos_id, made.eos_id, made.mask_id)
+    about = manifest['tokenizer']
+    assert about['name'] == theirs[kind] and any('mask' in line for line in about['said'])
+    printed = capsys.readouterr().out
+    assert f'tokenizer: {theirs[kind]}; ' in printed
+    for line in about['said']:
+        assert line in printed
+    row = pipeline.Rows(folder, 'train')[0]
+    assert 'whale' in made.decode(row['tokens']).replace(' ', '')
+
+
+def test_the_commit_belongs_to_the_rows(theirs, tmp_path):
+    asked, folder = section(tmp_path, theirs['hub']), tmp_path / 'rows'
+    one = prepare.make(asked, folder)
+    assert one['settings']['tokenizer_commit'] == one['tokenizer']['commit']
+    assert one['tokenizer']['commit'].startswith('c0ffee')
+    assert prepare.make(asked, folder) == one
+    other = tmp_path / 'snapshots' / ('decade' * 7)[:40]
+    shutil.copytree(theirs['hub'].removeprefix('hf:'), other)
+    with pytest.raises(FileExistsError, match=r"tokenizer_commit was 'c0ffee.*'decade"):
+        prepare.make(asked | {'tokenizer': f'hf:{other}'}, folder)
+
+
+@pytest.mark.parametrize('name', OURS)
+def test_a_tokenizer_of_ours_stays_as_it_is(name, tmp_path):
+    opened = named_tokenizer.opened(name)
+    assert opened.tokenizer.fingerprint == tokenizers.load(tokenizers.BUNDLED).fingerprint
+    assert opened.commit == ''
+    manifest = prepare.make(section(tmp_path, name), tmp_path / 'rows')
+    assert manifest['tokenizer'] == {'name': name}
+    assert 'tokenizer_commit' not in manifest['settings']
+
+
+def test_a_file_is_taken_at_its_word(tmp_path):
+    path = foreign_tokenizers.wordpiece(tmp_path / 'theirs' / 'tokenizer.json')
+    with pytest.raises(ValueError, match='has no pad token.*jepa-text tokenizer'):
+        prepare.make(section(tmp_path, str(path)), tmp_path / 'rows')
+    assert not (tmp_path / 'rows').exists()
+
+
+@pytest.mark.parametrize(
+    'name, message',
+    [
+        ('hf:/none/at/all', 'no name on the hub either'),
+        ('none.model', 'No tokenizer at none.model'),
+        ('none.tiktoken', 'No tokenizer at none.tiktoken'),
+        ('gs://a/b', 'is an address'),
+        ('init_from', 'init_from.path is not given'),
+    ],
+)
+def test_what_is_not_there_is_said_before_anything_is_written(name, message, tmp_path):
+    with pytest.raises((FileNotFoundError, ValueError), match=message):
+        prepare.make(section(tmp_path, name), tmp_path / 'rows')
+    assert not (tmp_path / 'rows').exists()
+
+
+def test_what_may_be_there_is_told_without_asking():
+    there = ('bundled', 'init_from', 'hf:lab/x', 'tiktoken:x', str(tokenizers.BUNDLED))
+    assert all(map(named_tokenizer.is_there, there))
+    assert not any(map(named_tokenizer.is_there, ('', 'none.json')))
