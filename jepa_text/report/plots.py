@@ -91,6 +91,38 @@ def spectra(values, title, ylabel='singular value / largest'):
     return figure
 
 
+def lengths(counts, title, row_length):
+    """How long documents are: bars of the share that has 1, 2 to 3, 4 to 7, ... tokens.
+
+    `counts` is {name: [how many of each power of two]}; a line marks the `row_length`.
+    """
+    figure, axes = blank(title, 'share of the documents', 'tokens, up to twice as many')
+    width = 0.84 / len(counts)
+    longest = max(map(len, counts.values()))
+    for place, (name, found) in enumerate(counts.items()):
+        shares = np.asarray(found, np.float64) / max(sum(found), 1)
+        left = np.arange(len(shares)) + 0.08 + place * width
+        axes.bar(left, shares, width, align='edge', label=name, color=shade(place))
+    filled = (n for found in counts.values() for n, count in enumerate(found) if count)
+    first = min(filled, default=0)
+    axes.set_xlim(first, max(longest, first + 1))
+    edges = range(first, longest + 1, 1 + (longest - first) // 12)
+    axes.set_xticks(edges, [_power(edge) for edge in edges])
+    axes.yaxis.set_major_formatter(lambda share, _: f'{share:.0%}')
+    at = np.log2(row_length)
+    if first <= at <= longest:
+        axes.axvline(at, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
+        _label(axes, 'a row', (at, 1), ('data', 'axes fraction'), (4, -2), va='top')
+    legend(figure, axes)
+    return figure
+
+
+def _power(exponent):
+    """2 to this power, short: '512', '4k', '1M'."""
+    units = min(exponent // 10, 3)
+    return f'{2 ** (exponent - 10 * units)}{("", "k", "M", "G")[units]}'
+
+
 def _widen_constants(axes):
     """A curve that is constant but for rounding is drawn flat, not magnified."""
     values = np.concatenate([line.get_ydata() for line in axes.lines])

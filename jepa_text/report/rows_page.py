@@ -1,8 +1,9 @@
 """What `prepare` made: in a few lines, and as a page of what a model will read."""
 
-from jepa_text.report import page
+from jepa_text.report import page, plots
 
 ROWS, LETTERS = 10, 400  # shown of the first split
+BAD = 'bad: '  # how the reason of a document begins that is no text
 
 
 def lines(manifest, seconds=None, budget=0):
@@ -29,6 +30,9 @@ def lines(manifest, seconds=None, budget=0):
         named = ', '.join(f'{count:,} {why}' for why, count in found.items())
         if named:
             told.append(f'documents {what.replace("_", " ")}: {named}')
+    for why, some in (manifest.get('examples') or {}).items():
+        if why.startswith(BAD):
+            told.append(f'{why}, such as {"; ".join(some)}')
     if seconds:
         tokens = sum(counts['tokens'] for counts in manifest['splits'].values())
         told.append(f'{seconds:,.1f} s, {tokens / seconds:,.0f} tokens a second')
@@ -53,6 +57,7 @@ def write(path, manifest, texts, seconds=None, budget=0):
         },
         {
             'heading': 'How long documents are',
+            'figures': _figures(manifest),
             'table': {
                 'columns': ['tokens', *manifest['splits']],
                 'rows': _lengths(manifest['splits']),
@@ -77,6 +82,16 @@ def write(path, manifest, texts, seconds=None, budget=0):
     ]
     lead = f'{first["rows"]:,} rows of {manifest["row_length"]} tokens.'
     return page.write(path, 'Prepared rows', lead, sections, 'jepa-text prepare')
+
+
+def _figures(manifest):
+    """The lengths as bars; none without matplotlib, the table says the same."""
+    counts = {name: split['lengths'] for name, split in manifest['splits'].items()}
+    try:
+        title = 'Documents by their length'
+        return [plots.lengths(counts, title, manifest['row_length'])]
+    except ImportError:
+        return []
 
 
 def _fact(value, label):

@@ -31,6 +31,7 @@ def texts(figure):
 
 MAKERS = {
     'curves': lambda: plots.curves(RUNS, 'Loss', 'nats', {'unigram': 6.4}, {'mlm': 4}),
+    'lengths': lambda: plots.lengths({'a': [0, 0, 2, 6], 'b': [0, 1]}, 'Lengths', 6),
     'spectra': lambda: plots.spectra({'a': [3.0, 1.0, 0.0], 'b': [1.0]}, 'Spectrum'),
 }
 
@@ -49,6 +50,24 @@ def test_curves_draw_the_values_with_their_references():
     assert texts(figure) == {'unigram', 'mlm'}
     assert [t.get_text() for t in figure.legends[0].get_texts()] == ['mlm', 'clm']
     assert figure.axes[0].get_ylabel() == 'nats' and figure.get_suptitle() == 'Loss'
+
+
+def test_lengths_are_bars_of_shares_and_a_row_is_marked():
+    figure = MAKERS['lengths']()
+    axes = figure.axes[0]
+    heights = [[bar.get_height() for bar in bars] for bars in axes.containers]
+    assert heights == [[0, 0, 0.25, 0.75], [0, 1]]
+    begins = [bars[0].get_x() % 1 for bars in axes.containers]
+    assert begins == sorted(begins)
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ['2', '4', '8', '16']
+    (row,) = axes.lines
+    assert row.get_xdata() == pytest.approx([np.log2(6)] * 2) and texts(figure) == {
+        'a row'
+    }
+    names = [plots._power(exponent) for exponent in (0, 9, 10, 23, 31)]
+    assert names == ['1', '512', '1k', '8M', '2G']
+    # As of no text at all.
+    png(plots.lengths({'a': []}, 'Lengths', 64))
 
 
 def test_a_run_keeps_its_color_when_others_are_empty_or_baselines_come_first():
