@@ -17,6 +17,7 @@ from jepa_text.config import resolve, schema
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import section, tokenizers
 from jepa_text.data.cleaning import settings as cleaning
+from jepa_text.data.corpora import faults
 from jepa_text.data.rows import brought, stored
 from jepa_text.files import checksums
 
@@ -153,6 +154,7 @@ def prepared_otherwise(asked, folder):
     otherwise, each in words. What that leaves out, or leaves empty, asks for nothing."""
     folder = brought.here(folder, shards=False)
     before = _flat(stored.read_manifest(folder)['settings'])
+    before.setdefault('bad_documents', faults.ERROR)
     now = _flat(json.loads(json.dumps(asked)))
     for key in ('workers', 'engine', 'beam'):  # which change no byte
         now.pop(key, None)

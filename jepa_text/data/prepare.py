@@ -16,6 +16,7 @@ import shutil
 
 from jepa_text.config import resolve, schema
 from jepa_text.data.cleaning import settings as cleaning
+from jepa_text.data.corpora import faults
 from jepa_text.data.preparing import manifest as manifests
 from jepa_text.data.preparing import processes, unit
 from jepa_text.data.preparing import work as works
@@ -53,6 +54,12 @@ class Config:
     add_bos: bool = schema.field(True, '<bos> before a document')
     add_eos: bool = schema.field(True, '<eos> after it')
     clean: cleaning.Config = schema.section(cleaning.Config, 'what is left out')
+    bad_documents: str = schema.field(
+        faults.ERROR,
+        "what is no text (not UTF-8, NULs, halves of surrogate pairs, null): 'skip' "
+        'leaves it out, counted and named',
+        choices=(faults.ERROR, faults.SKIP),
+    )
     workers: int = schema.field(
         0, 'processes, on large corpora; 0: as many as there are cores', minimum=0
     )
@@ -77,6 +84,7 @@ def prepare(
     add_bos=Config.add_bos,
     add_eos=Config.add_eos,
     clean=None,
+    bad_documents=Config.bad_documents,
     workers=Config.workers,
     engine=Config.engine,
     beam=Config.beam,
@@ -85,16 +93,16 @@ def prepare(
     """Writes `folder` and returns its manifest; a finished one is left as it is.
 
     `source` is a section such as dict(name='bundled') or dict(name='text', path=...),
-    `clean` one of cleaning.settings.Config. The manifest gets `tokenizer_about`,
-    a dict of what the tokenizer was; a `commit` in it is one of the settings.
-
+    `clean` one of cleaning.settings.Config. The manifest gets `tokenizer_about`, a dict
+    of what the tokenizer was; a `commit` in it is one of the settings.
     A folder made with the same settings counts as finished even when the corpus has
     changed since: delete it to make it anew. Raises ValueError for unusable settings,
     FileExistsError for a folder of other settings or of something else, ValueError for
     a corpus without text, OSError when the disk has too little room.
     """
-    _check(row_length, packing, shards, splits, seed)
+    _check(row_length, packing, shards, splits, seed, bad_documents)
     folder = pathlib.Path(paths.local('The folder of rows', folder))
+    about = tokenizer_about or {}
     settings = {
         'source': dict(source),
         'tokenizer': tokenizer.fingerprint,
@@ -105,16 +113,11 @@ def prepare(
         'seed': seed,
         'add_bos': add_bos,
         'add_eos': add_eos,
+        **_unusual(about.get('commit'), clean or {}, bad_documents),
     }
-    about = tokenizer_about or {}
-    if about.get('commit'):
-        settings['tokenizer_commit'] = about['commit']
-    if changed := _cleaning(clean or {}):
-        settings['clean'] = changed
     # As the manifest will say it: tuples become lists, paths strings.
     settings = json.loads(json.dumps(settings, default=os.fspath))
-    finished = _finished(folder, settings)
-    if finished:
+    if finished := _finished(folder, settings):
         return finished
     # Sources are looked up before anything is written: a wrong name costs nothing.
     corpora = works.corpora(settings)
@@ -125,13 +128,12 @@ def prepare(
             return _write(here, corpora, tokenizer, do, about)
     except OSError:
         # Another process may have been first.
-        finished = _finished(folder, settings)
-        if finished is None:
-            raise
-        return finished
+        if finished := _finished(folder, settings):
+            return finished
+        raise
 
 
-def _check(row_length, packing, shards, splits, seed):
+def _check(row_length, packing, shards, splits, seed, bad_documents):
     is_whole = isinstance(row_length, int) and not isinstance(row_length, bool)
     if not is_whole or row_length < MIN_ROW_LENGTH:
         raise ValueError(
@@ -147,6 +149,10 @@ def _check(row_length, packing, shards, splits, seed):
         raise ValueError(f'shards={shards!r} must be a whole number from 1 to 99999.')
     if not isinstance(seed, int) or seed < 0:
         raise ValueError(f'seed={seed!r} must be a whole number from 0 on.')
+    if bad_documents not in (faults.ERROR, faults.SKIP):
+        raise ValueError(
+            f'bad_documents={bad_documents!r}: take {faults.ERROR!r} or {faults.SKIP!r}.'
+        )
     if not splits or isinstance(splits, str):
         raise ValueError(
             f"splits={splits!r} must be a list such as ('train', 'heldout')."
@@ -178,11 +184,14 @@ def _finished(folder, settings):
     return manifest
 
 
-def _cleaning(section):
-    """What a section `clean` asks for, without what is so by default."""
-    asked = schema.as_dict(schema.read(cleaning.Config, section, 'prepare.clean'))
+def _unusual(commit, clean, bad_documents):
+    """Settings that are told only where they are not the default."""
+    asked = schema.as_dict(schema.read(cleaning.Config, clean, 'prepare.clean'))
     usual = schema.as_dict(cleaning.Config())
-    return {key: value for key, value in asked.items() if value != usual[key]}
+    changed = {key: value for key, value in asked.items() if value != usual[key]}
+    skips = bad_documents if bad_documents != faults.ERROR else ''
+    told = {'tokenizer_commit': commit, 'clean': changed, 'bad_documents': skips}
+    return {key: value for key, value in told.items() if value}
 
 
 def _engine(engine, workers, flags):

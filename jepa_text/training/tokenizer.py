@@ -7,6 +7,7 @@ The workdir holds tokenizer.json, report.json and report.html. It appears whole 
 all.
 """
 
+import collections
 import dataclasses
 import json
 import shutil
@@ -15,7 +16,7 @@ from pathlib import Path
 from jepa_text.config import resolve, schema
 from jepa_text.config.schema import field, section
 from jepa_text.data import tokenizers
-from jepa_text.data.corpora import sampling
+from jepa_text.data.corpora import faults, sampling
 from jepa_text.data.tokenizers import measures, roles, training
 from jepa_text.files import atomic, paths
 from jepa_text.hf import files
@@ -70,6 +71,11 @@ class Config:
     train: Training = section(Training, 'where `tokenizer` is empty')
     sample: Sample = section(Sample, 'of the source, chosen by the hash of a text')
     compare: tuple[str, ...] = field((), 'others, measured on the same text')
+    bad_documents: str = field(
+        faults.ERROR,
+        "as prepare.bad_documents: 'skip' leaves out, and counts, what is no text",
+        choices=(faults.ERROR, faults.SKIP),
+    )
 
 
 def run(config, workdir):
@@ -100,12 +106,6 @@ def opened(name, pattern=''):
     """The Tokenizer of a name as the config has it, with the special tokens it has."""
     content, *_ = named_tokenizer.read(name, pattern)
     return tokenizers.parse(content, name, roles.ROLES)
-
-
-def documents(source, split):
-    """The texts of a split of a source."""
-    found = resolve.build('data/sources', source, split=split)
-    return (document['text'] for document in found)
 
 
 def _finished(folder, settings):
@@ -174,9 +174,15 @@ def _measured_on(asked, partial, trained_on):
 
 
 def _sample(asked, partial, split, size):
-    texts = documents(asked.source, split)
-    folder = partial / 'sample' / split
-    return sampling.draw(texts, folder, size, asked.sample.read_bytes)
+    found = resolve.build('data/sources', asked.source, split=split)
+    left_out = collections.Counter() if asked.bad_documents == faults.SKIP else None
+    good = faults.good(faults.with_bad(found, asked.source['name']), left_out)
+    texts, folder = (document['text'] for document in good), partial / 'sample' / split
+    sample = sampling.draw(texts, folder, size, asked.sample.read_bytes)
+    if left_out:
+        why = ', '.join(f'{count:,} {reason}' for reason, count in left_out.items())
+        print(f'bad documents left out of the split {split!r}: {why}', flush=True)
+    return sample
 
 
 def _check_sample(sample, asked):

@@ -105,6 +105,17 @@ def test_what_is_a_sample_is_called_one(texts, tmp_path, capsys):
     assert 'entries, not 400' in printed
 
 
+def test_what_is_no_text_is_an_error_or_left_out(texts, tmp_path, capsys):
+    (texts / 'three.txt').write_bytes(b'caf\xe9\n\na \0')
+    assert tokenize(tmp_path / 'out', f'bpe,400,{texts}') == exits.USAGE
+    assert 'three.txt is not UTF-8' in capsys.readouterr().err
+    skip = '--config.bad_documents=skip'
+    assert tokenize(tmp_path / 'out', f'bpe,400,{texts}', skip) == 0
+    said = capsys.readouterr().out
+    assert "left out of the split 'train': 1 not UTF-8, 1 a NUL in it" in said
+    assert "split 'heldout'" not in said
+
+
 def test_without_held_out_text_it_says_so(texts, tmp_path, capsys):
     (texts / 'two.txt').unlink()
     (texts / 'one.txt').write_text(WORDS)

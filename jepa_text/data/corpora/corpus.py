@@ -1,7 +1,7 @@
 """A corpus in files: what a source gives, and the units that workers take of it.
 
     source --make(split, ...)--> Corpus --units--> [[Piece, ...], ...]
-    Corpus --read(Piece)--> dicts of text, of whatever split
+    Corpus --documents(Piece)--> dicts of text, of whatever split, and faults.Bad
 
 A unit is some megabytes: many small files, or a piece of a large one. Units depend on the
 files alone, not on who works on them, and hold the documents in the order of the corpus.
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from jepa_text.data.corpora import reading
+from jepa_text.data.corpora import faults, reading, row_groups
 from jepa_text.files import addresses, listing, paths
 
 # Bytes of a unit: a 256th of the corpus within these. What is packed counts more often.
@@ -22,8 +22,8 @@ ASKED = 16  # files at addresses at a time
 
 
 class Piece(NamedTuple):
-    """A file from `start` to `stop`: bytes of text, row groups of Parquet; None: to the
-    end. `size` and `version` of the file are as in addresses.File."""
+    """A file from byte `start` to `stop`, None being the end; of Parquet, the row groups
+    that begin there. `size` and `version` of the file are as in addresses.File."""
 
     path: str
     start: int = 0
@@ -37,8 +37,17 @@ class Piece(NamedTuple):
 
     @property
     def place(self):
-        """What functions of data/corpora/reading.py take: the file, and its part."""
+        """What functions that read take: the file, and its part."""
         return self.file, self.start, self.stop
+
+    def named(self, number):
+        """What a document is called, by its number from 1."""
+        return f'{self.path}, document {number:,}{reading.after(self.start)}'
+
+    def named_row(self, number):
+        """As `named`, of a row of a Parquet file."""
+        before = row_groups.before(self.file, self.start)
+        return f'{self.path}, row {before + number:,}'
 
 
 def piece_of(file, start=0, stop=None):
@@ -63,15 +72,16 @@ def cut_lines(file, size, blank=False):
 
 
 def cut_groups(file, size):
-    """[(Piece, bytes), ...] of a Parquet file, cut between row groups."""
-    pieces, held = [], 0
-    for number, count in enumerate(reading.group_sizes(file)):
-        if not pieces or held + count > size:
-            pieces.append([number, number, 0])
-            held = 0
-        held += count
-        pieces[-1][1:] = number + 1, held
-    return [(piece_of(file, start, stop), count) for start, stop, count in pieces]
+    """[(Piece, bytes), ...] of a Parquet file, cut by its bytes, unseen: some pieces may
+    have no row group that begins in them."""
+    step = max(size // PACKED, 1)
+    if file.size is None or file.size <= step:
+        return [(piece_of(file), PACKED * (file.size or step))]
+    starts = range(0, file.size, step)
+    return [
+        (piece_of(file, start, start + step), PACKED * min(step, file.size - start))
+        for start in starts
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +89,10 @@ class Corpus:
     """Documents of one split of some files, read anew whenever one iterates.
 
     found           the files
-    read(piece)     all documents of a piece: dicts of text and whatever else it says
+    read(piece)     all documents of a piece: dicts of text and whatever else it says, and
+                    a faults.Bad for each that cannot be read
     cut(file, size) a file in pieces of about `size` bytes: [(Piece, bytes), ...]
+    named(piece, n) what document n, from 1, of a piece is called
     """
 
     found: listing.Found
@@ -88,12 +100,27 @@ class Corpus:
     split: str
     heldout_every: int
     cut: Callable = whole
+    named: Callable = Piece.named
+
+    def documents(self, piece):
+        """The documents of a piece, checked: dicts with `text`, and faults.Bad."""
+        for number, document in enumerate(self.read(piece), 1):
+            name = functools.partial(self.named, piece, number)
+            yield faults.checked(document, name)
+
+    def with_bad(self):
+        """The documents of the split; the first one has all the bad ones, too, as a text
+        that cannot be read belongs to none."""
+        for file in self.found.files:
+            for document in self.documents(piece_of(file)):
+                if isinstance(document, faults.Bad):
+                    if self.split == reading.SPLITS[0]:
+                        yield document
+                elif reading.in_split(document['text'], self.split, self.heldout_every):
+                    yield document
 
     def __iter__(self):
-        for file in self.found.files:
-            for document in self.read(piece_of(file)):
-                if reading.in_split(document['text'], self.split, self.heldout_every):
-                    yield document
+        return faults.good(self.with_bad())
 
     def units(self):
         """[[Piece, ...], ...]: the corpus in order."""
@@ -118,10 +145,10 @@ class Corpus:
             return list(pool.map(cut, self.found.files))
 
 
-def of_files(path, suffixes, read, split, heldout_every, cut=whole):
+def of_files(path, suffixes, read, split, heldout_every, cut=whole, named=Piece.named):
     """The Corpus at a path, a pattern or an address; raises as `listing.expand` and
     `reading.check_split` do."""
     reading.check_split(split, heldout_every)
     if not addresses.is_address(path):
         paths.local('The path of the corpus', path)
-    return Corpus(listing.expand(path, suffixes), read, split, heldout_every, cut)
+    return Corpus(listing.expand(path, suffixes), read, split, heldout_every, cut, named)

@@ -9,13 +9,12 @@ It looks at nothing but the text. So a corpus that grows or is sorted anew keeps
 split, and two copies of a document never end up on both sides.
 """
 
-import contextlib
 import hashlib
 import json
 import os
-import types
 
-from jepa_text.files import addresses, streams
+from jepa_text.data.corpora import faults
+from jepa_text.files import streams
 
 SPLITS = ('train', 'heldout')
 CHUNK = 2**20  # characters: a long text is not copied as a whole
@@ -42,22 +41,24 @@ def in_split(text, split, heldout_every):
 
 
 def split_of(text, heldout_every):
-    """'heldout' of about one text in that many, 'train' of the others."""
+    """'heldout' of about one text in that many, 'train' of the others; of bytes that are
+    no text, too."""
     digest = hashlib.sha256()
     for start in range(0, len(text), CHUNK):
-        digest.update(text[start : start + CHUNK].encode('utf-8'))
+        part = text[start : start + CHUNK]
+        digest.update(part if isinstance(part, bytes) else part.encode('utf-8'))
     is_heldout = int.from_bytes(digest.digest()[:8], 'little') % heldout_every == 0
     return 'heldout' if is_heldout else 'train'
 
 
-def lines(path, start=0, stop=None):
+def lines(path, start=0, stop=None, strict=True):
     """The lines of a UTF-8 file (.gz, .zst or plain) as (number from 1, text without its
     end); of a plain one those from byte `start` to `stop`, where lines begin.
 
     `path` is one of this machine, an address, or an addresses.File. A byte order mark at
     the beginning is dropped, \\r\\n counts as \\n. Raises ValueError with the byte offset
-    of what is not UTF-8, for a damaged file, and for a line of more than LONGEST bytes;
-    and as streams.open_bytes does.
+    of what is not UTF-8 (without `strict` a faults.Bad is in its place), for a damaged
+    file, and for a line of more than LONGEST bytes; and as streams.open_bytes does.
     """
     offset = start
     with streams.open_bytes(path, start, stop) as file:
@@ -66,13 +67,16 @@ def lines(path, start=0, stop=None):
             if offset == 0:
                 line = line.removeprefix(b'\xef\xbb\xbf')
             try:
-                text = line.decode('utf-8')
+                text = line.decode('utf-8').removesuffix('\n').removesuffix('\r')
             except UnicodeDecodeError as error:
                 at = offset + len(data) - len(line) + error.start
-                where = f'{number}{_after(start)}'
-                raise ValueError(_not_utf8(path, where, at, line[error.start])) from error
+                where = f'{number}{after(start)}'
+                told = _not_utf8(path, where, at, line[error.start])
+                if strict:
+                    raise ValueError(told) from error
+                text = faults.Bad(faults.NOT_UTF8, told)
             offset += len(data)
-            yield number, text.removesuffix('\n').removesuffix('\r')
+            yield number, text
 
 
 def line_starts(file, size, blank=False):
@@ -96,7 +100,7 @@ def is_packed(path):
     return str(path).lower().endswith(PACKED)
 
 
-def _after(start):
+def after(start):
     """Where lines are counted from, of a piece."""
     return f' after byte {start:,}' if start else ''
 
@@ -120,14 +124,17 @@ def _not_utf8(path, number, offset, byte):
     )
 
 
-def objects(path, start=0, stop=None):
-    """('FILE, line N', dict) of every line of JSON that is not blank, of `lines`.
+def objects(path, start=0, stop=None, strict=True):
+    """('FILE, line N', dict) of every line of JSON that is not blank, of `lines`; without
+    `strict` a faults.Bad in the place of one that is not UTF-8.
 
     Raises ValueError for a line that holds anything but an object.
     """
-    for number, line in lines(path, start, stop):
-        if line.strip():
-            where = f'{path}, line {number}{_after(start)}'
+    for number, line in lines(path, start, stop, strict):
+        where = f'{path}, line {number}{after(start)}'
+        if isinstance(line, faults.Bad):
+            yield where, line
+        elif line.strip():
             yield where, _object(line, where)
 
 
@@ -145,75 +152,3 @@ def _object(line, where):
             'look like {"text": "..."}.'
         )
     return found
-
-
-def parquet_rows(path, wanted=None):
-    """The rows of a Parquet file as dicts, a few at a time; of `wanted` columns only.
-
-    Raises as `numbered_rows` does.
-    """
-    return (row for _, row in numbered_rows(path, wanted))
-
-
-def numbered_rows(path, wanted=None, start=0, stop=None):
-    """(number from 1, row) of the row groups from `start` to `stop` of a Parquet file.
-
-    Raises ValueError, with the file, for what is not Parquet, is damaged (seen where
-    pages are compressed or have checksums), or has no such column.
-    """
-    from pyarrow import parquet
-
-    with _damage_told(path) as read:
-        opened = parquet.ParquetFile(_seekable(path), page_checksum_verification=True)
-        known = opened.schema_arrow.names
-        for name in wanted or ():
-            if name not in known:
-                raise ValueError(_no_column(path, name, known))
-        groups = range(opened.num_row_groups)
-        read.rows += sum(opened.metadata.row_group(i).num_rows for i in groups[:start])
-        given = dict(columns=wanted, row_groups=list(groups[start:stop]))
-        for batch in opened.iter_batches(CHUNK // 1024, **given):
-            for row in batch.to_pylist():
-                read.rows += 1
-                yield read.rows, row
-
-
-def group_sizes(path):
-    """Bytes, unpacked, of each row group of a Parquet file."""
-    from pyarrow import parquet
-
-    with _damage_told(path):
-        said = parquet.read_metadata(_seekable(path))
-        return [said.row_group(i).total_byte_size for i in range(said.num_row_groups)]
-
-
-def _seekable(path):
-    """What pyarrow reads a part of; files here it finds itself."""
-    away = addresses.is_address(str(path))
-    return streams.open_bytes(path) if away else str(path)
-
-
-@contextlib.contextmanager
-def _damage_told(path):
-    import pyarrow
-
-    read = types.SimpleNamespace(rows=0)
-    try:
-        yield read
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        # The system's own errors have a number, those of an address a type; Arrow says
-        # OSError of bad bytes, too.
-        away = isinstance(error, addresses.AddressError)
-        if away or getattr(error, 'errno', None) is not None:
-            raise
-        raise ValueError(
-            f'{path} is not a Parquet file, or damaged after row {read.rows:,}: '
-            f'{str(error).rstrip(".")}. Copy or download it again.'
-        ) from error
-
-
-def _no_column(path, name, known):
-    return (
-        f'{path} has no column {name!r}; it has: {", ".join(known)}. Name the one that '
-        'holds the text, such as --config.prepare.source.field=...'
-    )

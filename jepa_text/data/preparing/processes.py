@@ -4,9 +4,9 @@
     what to do with a unit ->  reads it, writes its shards, marks it as done
     the next one           <-  {}, or what went wrong
 
-A worker is `python -m jepa_text.data.preparing.processes FOLDER`, a program of its own,
-so a script that prepares needs no guard against being imported again. It ends when the
-parent does.
+A worker is a program of its own, so a script that prepares needs no guard against being
+imported again. It ends when the parent does. An interrupt, which a terminal sends to all
+of them, is for the parent, which kills its workers: their units are begun anew.
 """
 
 import builtins
@@ -25,6 +25,12 @@ from jepa_text.data.preparing import work as works
 from jepa_text.report import console
 
 TASKS = {'prepare': unit.make, 'compare': unit.fingerprint}
+WORKER = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+from jepa_text.data.preparing import processes
+processes.main(sys.argv[1])
+"""
 
 
 def run(work, task, numbers, workers=0):
@@ -39,7 +45,7 @@ def run(work, task, numbers, workers=0):
         for number in numbers:
             TASKS[task](work, number)
         return
-    waiting, failures = queue.SimpleQueue(), []
+    waiting, failures, started = queue.SimpleQueue(), [], []
     for number in numbers:
         waiting.put(f'{task} {number}\n')
     total = len(work.units)
@@ -50,40 +56,46 @@ def run(work, task, numbers, workers=0):
     def serve():
         try:
             told = lambda: bar.update(next(done))  # noqa: E731
-            _serve(work.folder, waiting, failures, told, workers)
+            with _started(work.folder, max(1, cores() // workers)) as worker:
+                started.append(worker)
+                _serve(worker, waiting, failures, told)
         except BaseException as error:
             failures.append(error)
 
     threads = [threading.Thread(target=serve) for _ in range(workers)]
     with bar:
-        for thread in threads:
-            thread.start()
         try:
+            for thread in threads:
+                thread.start()
             for thread in threads:
                 thread.join()
         except BaseException:
-            failures.append(None)  # the others end after their unit
+            failures.append(None)
+            for worker in started:
+                worker.kill()
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join()
             raise
     if failures:
         raise failures[0]
 
 
-def _serve(folder, waiting, failures, told, workers):
-    """Gives one worker unit after unit."""
-    with _started(folder, max(1, cores() // workers)) as worker:
-        try:
-            while not failures:
-                answer = _asked(worker, waiting.get_nowait())
-                if not answer:
-                    raise RuntimeError(_death(worker.wait()))
-                if error := json.loads(answer):
-                    raise error_of(error)
-                told()
-        except queue.Empty:
-            pass
-        finally:
-            with contextlib.suppress(BrokenPipeError):
-                worker.stdin.close()
+def _serve(worker, waiting, failures, told):
+    """Gives one worker unit after unit, until there is none or one has failed."""
+    try:
+        while not failures:
+            answer = _asked(worker, waiting.get_nowait())
+            if not answer:
+                raise RuntimeError(_death(worker.wait()))
+            if error := json.loads(answer):
+                raise error_of(error)
+            told()
+    except queue.Empty:
+        pass
+    finally:
+        with contextlib.suppress(BrokenPipeError):
+            worker.stdin.close()
 
 
 def _asked(worker, line):
@@ -100,7 +112,7 @@ def _started(folder, threads):
     # Of the tokenizers library.
     here |= {'RAYON_NUM_THREADS': str(threads), 'TOKENIZERS_PARALLELISM': 'true'}
     return subprocess.Popen(
-        [sys.executable, '-m', 'jepa_text.data.preparing.processes', os.fspath(folder)],
+        [sys.executable, '-c', WORKER, os.fspath(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -160,7 +172,3 @@ def told(error):
         return {'kind': kind, 'errno': None, 'text': str(error)}
     # A fault of the program, or of a source of the user's own.
     return {'kind': 'RuntimeError', 'errno': None, 'text': traceback.format_exc()}
-
-
-if __name__ == '__main__':
-    main(sys.argv[1])

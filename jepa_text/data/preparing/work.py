@@ -13,8 +13,9 @@ from jepa_text.config import resolve, schema
 from jepa_text.data import tokenizers
 from jepa_text.data.cleaning import cleaner
 from jepa_text.data.cleaning import settings as cleaning
-from jepa_text.data.corpora import corpus, reading
+from jepa_text.data.corpora import corpus, faults, reading
 from jepa_text.files import partial
+from jepa_text.report import rows_page
 
 TOKENIZER = 'tokenizer.json'
 BLANK = 'blank'
@@ -84,10 +85,17 @@ class Tally:
 
     def leave(self, reason, text):
         """Counts a document that is left out."""
+        self._count(reason, text[:SHOWN].strip())
+
+    def leave_bad(self, bad):
+        """Counts a faults.Bad, and names it."""
+        self._count(rows_page.BAD + bad.reason, bad.where)
+
+    def _count(self, reason, example):
         self.left_out[reason] += 1
         some = self.examples.setdefault(reason, [])
-        if len(some) < EXAMPLES and text.strip():
-            some.append(text[:SHOWN])
+        if len(some) < EXAMPLES and example:
+            some.append(example)
 
     def as_dict(self):
         """As JSON has it."""
@@ -100,9 +108,19 @@ class Tally:
 
 
 def documents(work, number, tally):
-    """(number, split, text) of the documents of a unit that stay, copies among them."""
+    """(number, split, text) of the documents of a unit that stay, copies among them.
+
+    Raises ValueError for a bad one, unless the settings leave these out.
+    """
     heldout_every = getattr(next(iter(work.corpora.values())), 'heldout_every', None)
-    for count, (split, text) in enumerate(_read(work, work.units[number])):
+    skips = work.settings.get('bad_documents') == faults.SKIP
+    for count, (split, document) in enumerate(_read(work, work.units[number])):
+        if isinstance(document, faults.Bad):
+            if not skips:
+                raise document.error()
+            tally.leave_bad(document)
+            continue
+        text = document['text']
         if not text or text.isspace():
             tally.leave(BLANK, text)
             continue
@@ -119,14 +137,15 @@ def documents(work, number, tally):
 
 
 def _read(work, pieces):
-    """(split or None, text) of all documents of a unit; a file is read once for all
+    """(split or None, document or faults.Bad) of a unit; a file is read once for all
     splits."""
     if pieces is None:
+        source = work.settings['source']['name']
         for split, found in work.corpora.items():
-            for document in found:
-                yield split, document['text']
+            for document in faults.with_bad(found, f'{source}, {split}'):
+                yield split, document
         return
     one = next(iter(work.corpora.values()))
     for piece in pieces:
-        for document in one.read(corpus.Piece(*piece)):
-            yield None, document['text']
+        for document in one.documents(corpus.Piece(*piece)):
+            yield None, document

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jepa_text.config import resolve
-from jepa_text.data.corpora import reading
+from jepa_text.data.corpora import reading, row_groups
 from jepa_text.data.sets import hub, prepared
 from jepa_text.files import paths
 
@@ -59,7 +59,7 @@ def read(path, header=None, skip_short=False):
         )
     kind = path.name.removesuffix('.gz').rpartition('.')[2]
     if path.name.endswith('.parquet'):
-        return list(reading.parquet_rows(path))
+        return list(row_groups.rows(path))
     if not path.name.endswith(SUFFIXES):
         raise ValueError(
             f'{path} is not a file that can be read: its name must end in '

@@ -18,23 +18,23 @@ import functools
 
 from jepa_text.data.corpora import corpus, reading
 from jepa_text.data.sets import card, hub
-from jepa_text.data.sources import jsonl, parquet
+from jepa_text.data.sources import csv, jsonl, parquet
 from jepa_text.files import addresses, listing
 
 # What the hub calls JSON is one object a line.
 JSON = tuple(f'.json{end}' for end in reading.ENDS)
-SUFFIXES = (*parquet.SUFFIXES, *jsonl.SUFFIXES, *JSON)
+SUFFIXES = (*parquet.SUFFIXES, *jsonl.SUFFIXES, *JSON, *csv.SUFFIXES)
 
 
 def make(split, path, field='text', splits=('train',), columns=(), heldout_every=100):
     """The documents of a split: the rows of the set's own `splits`, `text` from `field`.
 
-    Of Parquet, of other columns only `columns` are read. About one in `heldout_every` is
-    held out, by its text (corpora/reading.py). Raises ValueError for a config or split
-    that there is not, FileNotFoundError for such a set or revision, or when the hub must
-    not be asked (HF_HUB_OFFLINE), PermissionError for a set whose terms must be accepted,
-    ModuleNotFoundError without huggingface_hub, addresses.AddressError without a network;
-    and, when read, as the sources jsonl and parquet do.
+    Of Parquet and tables, of other columns only `columns` are read. About one in
+    `heldout_every` is held out, by its text (corpora/reading.py). Raises ValueError for a
+    config or split that there is not, FileNotFoundError for such a set or revision, or
+    when the hub must not be asked (HF_HUB_OFFLINE), PermissionError for a set whose terms
+    must be accepted, ModuleNotFoundError without huggingface_hub, addresses.AddressError
+    without a network; and, when read, as the sources csv, jsonl and parquet do.
     """
     reading.check_split(split, heldout_every)
     if isinstance(splits, str) or not splits:
@@ -48,7 +48,7 @@ def make(split, path, field='text', splits=('train',), columns=(), heldout_every
     skipped = {listing.OTHER: listed.left} if listed.left else {}
     found = listing.Found(listed.top, files, skipped, listed.commit)
     read = functools.partial(_documents, field=field, columns=columns)
-    return corpus.Corpus(found, read, split, heldout_every, _cut)
+    return corpus.Corpus(found, read, split, heldout_every, _cut, _named)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _asked(name, revision, call):
             raise FileNotFoundError(
                 f'{where} is read from the hub as it is needed, and HF_HUB_OFFLINE says '
                 'not to ask it: unset that, or download the files and give their path '
-                "to the source 'parquet' or 'jsonl'."
+                "to the source 'parquet', 'jsonl' or 'csv'."
             ) from answer
         if isinstance(answer, Exception):
             raise answer
@@ -143,14 +143,22 @@ def _asked(name, revision, call):
 
 
 def _documents(piece, field, columns):
-    if _is_parquet(piece):
+    if piece.path.endswith(parquet.SUFFIXES):
         return parquet.documents(piece, field, columns)
+    if piece.path.endswith(csv.SUFFIXES):
+        return csv.documents(piece, field, columns)
     return jsonl.documents(piece, field)
 
 
 def _cut(file, size):
-    return (corpus.cut_groups if _is_parquet(file) else corpus.cut_lines)(file, size)
+    if file.path.endswith(parquet.SUFFIXES):
+        return corpus.cut_groups(file, size)
+    if file.path.endswith(csv.SUFFIXES):
+        return corpus.whole(file, size)
+    return corpus.cut_lines(file, size)
 
 
-def _is_parquet(file):
-    return file.path.endswith(parquet.SUFFIXES)
+def _named(piece, number):
+    if piece.path.endswith(parquet.SUFFIXES):
+        return piece.named_row(number)
+    return piece.named(number)

@@ -7,7 +7,7 @@ One line is one document; what it says besides the text (author, year, label) is
 
 import functools
 
-from jepa_text.data.corpora import corpus, reading
+from jepa_text.data.corpora import corpus, faults, reading
 
 SUFFIXES = tuple(f'.{kind}{end}' for kind in ('jsonl', 'ndjson') for end in reading.ENDS)
 
@@ -16,8 +16,9 @@ def make(split, path, field='text', heldout_every=100):
     """The documents of a split: the objects of the lines, `text` taken from `field`.
 
     About one in `heldout_every` is held out, by its text (corpora/reading.py); blank
-    lines are passed over. Raises FileNotFoundError for a missing path, and ValueError
-    with file and line for what is not JSON, not an object, or has no text in `field`.
+    lines are passed over. What is not UTF-8, or null, is bad. Raises FileNotFoundError
+    for a missing path, and ValueError with file and line for what is not JSON, not an
+    object, or has no `field`, or a number in it.
     """
     read = functools.partial(documents, field=field)
     cut = corpus.cut_lines
@@ -26,23 +27,5 @@ def make(split, path, field='text', heldout_every=100):
 
 def documents(piece, field):
     """The documents of a corpus.Piece; raises as `make` says."""
-    for where, document in reading.objects(*piece.place):
-        yield document | {'text': _text(document, field, where)}
-
-
-def _text(document, field, where):
-    if field not in document:
-        raise ValueError(
-            f'{where} has no field {field!r}; it has: {", ".join(document) or "none"}. '
-            'Name the one that holds the text, such as --config.prepare.source.field=...'
-        )
-    text = document[field]
-    if not isinstance(text, str):
-        raise ValueError(
-            f'{where}: the field {field!r} is {type(text).__name__}, not a string. '
-            'Remove the line or turn its value into text.'
-        )
-    # JSON may spell half of a surrogate pair, which no UTF-8 text can hold.
-    if not text.isascii():
-        text = text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')
-    return text
+    for where, found in reading.objects(*piece.place, strict=False):
+        yield faults.document(found, field, where)

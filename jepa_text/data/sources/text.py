@@ -7,7 +7,7 @@ import functools
 import itertools
 import os
 
-from jepa_text.data.corpora import corpus, reading
+from jepa_text.data.corpora import corpus, faults, reading
 
 SUFFIXES = tuple(f'.txt{end}' for end in reading.ENDS)
 DOCUMENTS = ('blank_line', 'file')
@@ -18,8 +18,8 @@ def make(split, path, documents='blank_line', heldout_every=100):
 
     A document is what lies between blank lines, or a whole file (`documents='file'`).
     About one in `heldout_every` is held out, by its text (corpora/reading.py). Files
-    are read line by line. Raises FileNotFoundError for a missing path, ValueError for
-    bytes that are not UTF-8.
+    are read line by line; one with bytes that are not UTF-8 is bad. Raises
+    FileNotFoundError for a missing path.
     """
     if documents not in DOCUMENTS:
         raise ValueError(
@@ -35,15 +35,31 @@ def make(split, path, documents='blank_line', heldout_every=100):
 
 def _file(piece):
     """A whole file, without the blank lines around it."""
-    text = '\n'.join(line for _, line in reading.lines(*piece.place)).strip()
-    return [_document(text, piece)] if text else []
+    found = _document(_lines(piece), piece)
+    if isinstance(found, faults.Bad):
+        return [found]
+    text = found['text'].strip()
+    return [found | {'text': text}] if text else []
 
 
 def _blocks(piece):
-    lines = (line for _, line in reading.lines(*piece.place))
-    blocks = itertools.groupby(lines, key=lambda line: bool(line.strip()))
-    return (_document('\n'.join(block), piece) for has_text, block in blocks if has_text)
+    blocks = itertools.groupby(_lines(piece), key=_has_text)
+    return (_document(block, piece) for has_text, block in blocks if has_text)
 
 
-def _document(text, piece):
+def _lines(piece):
+    return (line for _, line in reading.lines(*piece.place, strict=False))
+
+
+def _has_text(line):
+    return isinstance(line, faults.Bad) or bool(line.strip())
+
+
+def _document(lines, piece):
+    """The document of some lines, or the first that is bad."""
+    lines = list(lines)
+    bad = next((line for line in lines if isinstance(line, faults.Bad)), None)
+    if bad is not None:
+        return bad
+    text = '\n'.join(lines)
     return {'text': text, 'title': os.path.basename(piece.path)}

@@ -8,9 +8,11 @@ your own by data/corpora/tfds_builder.py. A name is looked for in TFDS_DATA_DIR,
 ~/tensorflow_datasets.
 """
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
-from jepa_text.data.corpora import reading
+from jepa_text.data.corpora import faults, reading
 from jepa_text.files import paths
 
 NAMED = 'tfds:'
@@ -22,7 +24,7 @@ def make(split, path, field='text', splits=('train',), heldout_every=100):
     `text` is taken from `field`; other features are left out. About one in
     `heldout_every` is held out, by its text (corpora/reading.py). Raises
     FileNotFoundError for a folder or name of no prepared data set, and ValueError for
-    another file format, an unknown split or field, and text that is not UTF-8.
+    another file format, and an unknown split or field. Text that is not UTF-8 is bad.
     """
     reading.check_split(split, heldout_every)
     builder = _builder(str(path))
@@ -41,7 +43,7 @@ def make(split, path, field='text', splits=('train',), heldout_every=100):
     if field not in builder.info.features:
         known = ', '.join(sorted(builder.info.features))
         raise ValueError(f'{folder} has no feature {field!r}; it has: {known}.')
-    return _documents(builder, field, splits, split, heldout_every)
+    return Documents(builder, field, splits, split, heldout_every)
 
 
 def _builder(path):
@@ -69,22 +71,43 @@ def _builder(path):
     return tfds.builder_from_directory(folder)
 
 
-def _documents(builder, field, splits, split, heldout_every):
-    for name in splits:
-        for number, example in enumerate(builder.as_data_source(name)):
-            text = _text(example[field], f'{builder.name}, {name}, example {number}')
-            if reading.in_split(text, split, heldout_every):
-                yield {'text': text}
+@dataclasses.dataclass(frozen=True)
+class Documents:
+    """Those of a split, read anew whenever one iterates."""
+
+    builder: Any
+    field: str
+    splits: tuple
+    split: str
+    heldout_every: int
+
+    def with_bad(self):
+        """The documents, and a faults.Bad in the place of each that is no text."""
+        for name in self.splits:
+            for number, example in enumerate(self.builder.as_data_source(name)):
+                value = example[self.field]
+                where = f'{self.builder.name}, {name}, example {number}'
+                document = _document(value, where)
+                if reading.in_split(value, self.split, self.heldout_every):
+                    yield document
+
+    def __iter__(self):
+        return faults.good(self.with_bad())
 
 
-def _text(value, where):
-    if isinstance(value, str):
-        return value
-    try:
+def _document(value, where):
+    """A document or a faults.Bad of what a feature holds."""
+    if not isinstance(value, str | bytes):
         # A number has bytes too: what is no byte string is no text.
-        return value.decode('utf-8')
-    except (AttributeError, UnicodeDecodeError) as error:
         raise ValueError(
             f'{where}: the feature is {type(value).__name__}, not UTF-8 text. Name the '
             'one that holds the text, such as --config.prepare.source.field=...'
-        ) from error
+        )
+    try:
+        return {'text': value if isinstance(value, str) else value.decode('utf-8')}
+    except UnicodeDecodeError as error:
+        return faults.Bad(
+            faults.NOT_UTF8,
+            f'{where} is not UTF-8: byte 0x{value[error.start]:02x} at {error.start}.',
+            where,
+        )

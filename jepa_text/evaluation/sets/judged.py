@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jepa_text.config import resolve
-from jepa_text.data.corpora import reading
+from jepa_text.data.corpora import reading, row_groups
 from jepa_text.data.sets import hub, tables
 from jepa_text.files import paths
 
@@ -196,7 +196,7 @@ def without_empty(texts, judged, what, where):
 def _rows(file):
     """Rows, one at a time where the file allows: a corpus may be large."""
     if file.name.endswith('.parquet'):
-        return reading.parquet_rows(file)
+        return row_groups.rows(file)
     if file.name.endswith(('.jsonl', '.jsonl.gz', '.ndjson', '.ndjson.gz')):
         return (row for _, row in reading.objects(file))
     return tables.read(file)

@@ -7,7 +7,7 @@ dict(name='labeled', path='mine.csv', text='review', label='stars').
 from pathlib import Path
 
 from jepa_text.config import resolve
-from jepa_text.data.corpora import reading
+from jepa_text.data.corpora import row_groups
 from jepa_text.data.sets import hub, tables
 from jepa_text.evaluation.tasks import tags
 
@@ -64,5 +64,5 @@ def kind_of(path):
 def _first(file):
     """The first row of a file, {} if there is none."""
     if file.name.endswith('.parquet'):
-        return next(iter(reading.parquet_rows(file)), {})
+        return next(iter(row_groups.rows(file)), {})
     return next(iter(tables.read(file)), {})

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from jepa_text.data import pipeline, prepare, tokenizers
-from jepa_text.data.corpora import corpus, reading
+from jepa_text.data.corpora import corpus, faults, reading
 from jepa_text.data.preparing import processes, unit
 from jepa_text.data.preparing import work as works
 from jepa_text.data.rows import packing, stored, writing
@@ -121,16 +121,37 @@ def test_lines_of_json_are_cut_and_told_where(tmp_path):
         list(one.read(last))
 
 
-def test_row_groups_are_cut_and_told_where(tmp_path):
+def test_row_groups_are_shared_by_the_size_of_the_file(tmp_path, monkeypatch):
     path = tmp_path / 'a.parquet'
-    texts = [f'number {n}' for n in range(90)] + [None]
+    texts = [f'number {n}' for n in range(95)]
+    parquet.write_table(pyarrow.table({'text': texts}), path, row_group_size=10)
+    one = parquet_source.make('train', path, heldout_every=10**9)
+    with monkeypatch.context() as patched:
+        # No footer is looked into for a plan.
+        patched.setattr(parquet, 'ParquetFile', None)
+        patched.setattr(parquet, 'read_metadata', None)
+        cuts = [one.cut(one.found.files[0], size) for size in (1, 99, 999, 4000, 10**9)]
+        assert len(one.units()) == 1
+    assert len(cuts[0]) == path.stat().st_size > len(cuts[1]) > 20 > len(cuts[3]) > 1
+    assert len(cuts[4]) == 1
+    for cut in cuts[1:]:
+        read = [[d['text'] for d in one.read(piece)] for piece, _ in cut]
+        assert sum(read, []) == texts
+        # Groups are of ten rows, the last one of five.
+        assert all(len(some) % 10 in (0, 5 * (some[-1:] == texts[-1:])) for some in read)
+
+
+def test_a_row_is_told_by_its_number_in_the_file(tmp_path):
+    path = tmp_path / 'a.parquet'
+    texts = [f'number {n}' for n in range(90)] + [None, 'a \0']
     parquet.write_table(pyarrow.table({'text': texts}), path, row_group_size=10)
     one = parquet_source.make('train', path)
-    pieces = [piece for piece, _ in one.cut(one.found.files[0], 1)]
-    assert [piece[1:3] for piece in pieces] == [(n, n + 1) for n in range(10)]
-    assert [d['text'] for d in one.read(pieces[3])] == texts[30:40]
-    with pytest.raises(ValueError, match='row 91: the column'):
-        list(one.read(pieces[-1]))
+    pieces = [piece for piece, _ in one.cut(one.found.files[0], 999)]
+    assert len(pieces) > 5
+    bad = [d for p in pieces for d in one.documents(p) if isinstance(d, faults.Bad)]
+    assert [one.where for one in bad] == [f'{path}, row 91', f'{path}, row 92']
+    with pytest.raises(ValueError, match='row 91: the field'):
+        list(one)
 
 
 def test_zstandard_is_read_and_a_cut_file_is_told(tmp_path):
@@ -328,6 +349,85 @@ def test_errors_come_back_from_a_worker_as_they_are(raised, expected):
     assert getattr(found, 'errno', None) == getattr(raised, 'errno', None)
     if expected is not RuntimeError:
         assert 'of this' in str(found)
+
+
+SLOW = """
+import os, pathlib, time
+from jepa_text.data.corpora import corpus
+
+def read(piece):
+    text = pathlib.Path(piece.path).read_text()
+    if os.environ.get('SLOW') and 'stay' in piece.path:
+        pathlib.Path(os.environ['SLOW'], str(os.getpid())).touch()
+        time.sleep(120)
+    return [{'text': text}]
+
+def make(split, path):
+    return corpus.of_files(path, ('.txt',), read, split, 5)
+"""
+INTERRUPTED = """
+import sys
+from jepa_text.data import prepare, tokenizers
+from jepa_text.data.corpora import corpus
+corpus.SMALLEST = corpus.LARGEST = 1
+source = {'name': 'lab.slow', 'path': sys.argv[1]}
+prepare.prepare(source, tokenizers.load(tokenizers.BUNDLED), sys.argv[2], row_length=32,
+                workers=2, splits=['train'])
+"""
+
+
+def is_alive(pid):
+    """Is there such a process, and not as a zombie?"""
+    try:
+        state = Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != 'Z'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('to', ['group', 'parent'])
+def test_an_interrupt_ends_the_workers_at_once(tmp_path, to):
+    texts, said = tmp_path / 'texts', tmp_path / 'said'
+    for folder in (texts, said, tmp_path / 'lab'):
+        folder.mkdir()
+    (tmp_path / 'lab' / 'slow.py').write_text(SLOW)
+    for number in range(8):
+        name = f'{number}-stay.txt' if number > 3 else f'{number}.txt'
+        (texts / name).write_text(f'text number {number}')
+    rows = tmp_path / 'rows'
+    paths = f'{ROOT}{os.pathsep}{tmp_path}'
+    command = [sys.executable, '-c', INTERRUPTED, str(texts), str(rows)]
+    environment = os.environ | {'PYTHONPATH': paths, 'SLOW': str(said)}
+    parent = subprocess.Popen(
+        command,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    while len(list(said.iterdir())) < 2:
+        assert parent.poll() is None, parent.stderr.read()
+        time.sleep(0.05)
+    workers = [int(file.name) for file in said.iterdir()]
+    began = time.monotonic()
+    if to == 'group':
+        os.killpg(parent.pid, signal.SIGINT)
+    else:
+        parent.send_signal(signal.SIGINT)
+    errors = parent.communicate(timeout=60)[1]
+    assert time.monotonic() - began < 10
+    assert parent.returncode == -signal.SIGINT and not any(map(is_alive, workers))
+    # The parent alone tells of it.
+    assert errors.count('KeyboardInterrupt') == 1
+    kept = partial.marked(tmp_path / '.rows.partial')
+    assert sorted(kept) == [0, 1, 2, 3]
+    environment.pop('SLOW')
+    subprocess.run(command, env=environment, check=True)
+    subprocess.run(
+        [*command[:-1], str(tmp_path / 'straight')], env=environment, check=True
+    )
+    assert stored.read_manifest(rows) == stored.read_manifest(tmp_path / 'straight')
 
 
 def test_two_at_once_end_with_one_folder(folder, ours, small):

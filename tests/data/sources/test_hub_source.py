@@ -36,6 +36,8 @@ configs:
   - {split: validation, path: lines/dev.*}
 - config_name: sheets
   data_files: [{split: train, path: 'sheets/*'}]
+- config_name: tables
+  data_files: [{split: train, path: 'tables/*'}]
 ---
 """
 BEGIN = """
@@ -96,6 +98,10 @@ def lines(texts):
     return ''.join(json.dumps({'text': t, 'n': 1}) + '\n' for t in texts).encode()
 
 
+def cells(texts, row, between=','):
+    return '\n'.join([f'text{between}n', *map(row.format, texts)]).encode()
+
+
 @pytest.fixture(scope='module')
 def sets(tmp_path_factory):
     top = tmp_path_factory.mktemp('hub')
@@ -109,7 +115,9 @@ def sets(tmp_path_factory):
         'lines/train.2.jsonl.zst': zst,
         'lines/train.md': b'about the lines',
         'lines/dev.jsonl': lines(sentences(5)),
-        'sheets/a.csv': b'text\nx\n',
+        'sheets/a.xlsx': b'x',
+        'tables/a.csv.gz': gzip.compress(cells(sentences(10, 5000), '"{}",1')),
+        'tables/b.tsv': cells(sentences(11, 9000), '{}\t1', '\t'),
     }
     newer = {'README.md': CARD.encode(), 'sample/10/0.parquet': packed(sentences(7))}
     converted = {'en/train/0000.parquet': packed(sentences(8))}
@@ -140,6 +148,7 @@ READ = """
         'column': texts('lab/web/sample-10', field='body'),
         'field': texts('lab/plain', field='body'),
         'sheets': texts('lab/web/sheets'),
+        'tables': texts('lab/web/tables', 500_000),
         'revision': texts('lab/web@v7'),
         'none': texts('lab/none'),
         'gated': texts('lab/gated'),
@@ -153,7 +162,7 @@ READ = """
 def told(sets, tmp_path_factory):
     """What is read of every set below, what was asked of the server, and the cache."""
     cache = tmp_path_factory.mktemp('cache')
-    with hub_server.serving(sets, faults=['train.1.jsonl']) as (address, asked):
+    with hub_server.serving(sets, faults=['train.1.jsonl', 'b.tsv']) as (address, asked):
         return ask(address, cache, READ), asked, cache
 
 
@@ -194,11 +203,18 @@ def test_lines_are_read_packed_or_not_and_what_is_left_out_is_counted(told):
     assert told[0]['dev'][2] == sentences(5) + wanted
 
 
-def test_a_connection_that_is_cut_goes_on_where_it_was(told):
+def test_tables_are_read_as_they_come(told):
+    _, rows, units, count = told[0]['tables']
+    assert units == sentences(10, 5000) + sentences(11, 9000) and count == 2
+    assert rows[0] == {'text': units[0]}
+
+
+@pytest.mark.parametrize('name', ['train.1.jsonl', 'b.tsv'])
+def test_a_connection_that_is_cut_goes_on_where_it_was(told, name):
     _, asked, _ = told
-    cut = asked.index('train.1.jsonl cut')
+    cut = asked.index(f'{name} cut')
     before = int(asked[cut - 1].rpartition(' ')[2])
-    after = next(one for one in asked[cut:] if one.startswith('train.1.jsonl from'))
+    after = next(one for one in asked[cut:] if one.startswith(f'{name} from'))
     assert before > 0 and int(after.rpartition(' ')[2]) >= before
 
 
@@ -234,10 +250,12 @@ def test_what_is_wrong_is_said(told, what, kind, words):
 @pytest.mark.slow
 def test_a_plan_keeps_its_commit_when_the_set_changes(sets, tmp_path):
     heads = {}
-    with hub_server.serving(sets, heads=heads) as (address, _):
+    with hub_server.serving(sets, heads=heads) as (address, asked):
         made = 'corpus.SMALLEST = corpus.LARGEST = 1500\n'
         made += "found = hub.make('train', 'hub:lab/web/sample-10')\n"
         plan = ask(address, tmp_path, made + 'show(found.units())')
+        # Sizes are those of the listing: no footer is asked for.
+        assert len(plan) > 4 and not any('.parquet' in one for one in asked)
         heads['main'] = 'v2'
         # As a worker does, or a process that goes on with it later.
         read = f"""

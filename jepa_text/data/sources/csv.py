@@ -1,0 +1,101 @@
+"""Tables of text: .csv and .tsv files, also .gz and .zst, one or a folder of them.
+
+    config.prepare.source = dict(name='csv', path='reviews/', field='text')
+
+The first line names the columns. Cells of a .csv may be quoted, as RFC 4180 says, and go
+over several lines; those of a .tsv are as they stand. As a quoted cell may hold what
+looks like the end of a row, a file is never cut: one process reads it.
+"""
+
+import csv
+import functools
+
+from jepa_text.data.corpora import corpus, faults, reading
+from jepa_text.files import streams
+
+SUFFIXES = tuple(f'.{kind}{end}' for kind in ('csv', 'tsv') for end in reading.ENDS)
+BLOCK = 2**24  # bytes, which a row must be within
+
+
+def make(split, path, field='text', columns=(), heldout_every=100):
+    """The documents of a split: the rows, `text` taken from `field`.
+
+    Of the other columns only `columns` are kept. About one in `heldout_every` is held
+    out, by its text (corpora/reading.py). A file is read a block at a time; a row with
+    what is not UTF-8 is bad. Raises FileNotFoundError for a missing path, and ValueError
+    with the file for what is no such table, or has no such column.
+    """
+    read = functools.partial(documents, field=field, columns=columns)
+    return corpus.of_files(path, SUFFIXES, read, split, heldout_every)
+
+
+def documents(piece, field, columns):
+    """The documents of a corpus.Piece; raises as `make` says."""
+    wanted = list(dict.fromkeys([field, *columns]))
+    number = 0
+    for batch in _batches(piece, wanted):
+        for cells in zip(*(column.to_pylist() for column in batch.columns)):
+            number += 1
+            where = f'{piece.path}, row {number:,}'
+            yield faults.document(_row(wanted, cells, where), field, where)
+
+
+def _batches(piece, wanted):
+    """Some rows at a time, of these columns, as bytes."""
+    import pyarrow
+    from pyarrow import csv as arrow
+
+    _check_columns(piece, wanted)
+    cells = dict(delimiter='\t', quote_char=False) if _is_tsv(piece) else {}
+    options = dict(
+        read_options=arrow.ReadOptions(use_threads=False, block_size=BLOCK),
+        parse_options=arrow.ParseOptions(newlines_in_values=not cells, **cells),
+        convert_options=arrow.ConvertOptions(
+            check_utf8=False,
+            column_types=dict.fromkeys(wanted, pyarrow.binary()),
+            include_columns=wanted,
+            strings_can_be_null=False,
+        ),
+    )
+    with streams.open_bytes(piece.file) as stream:
+        try:
+            yield from arrow.open_csv(stream, **options)
+        except pyarrow.ArrowInvalid as error:
+            raise ValueError(
+                f'{piece.path} is no table that can be read: {error}. A row has as many '
+                f'cells as there are columns, and {BLOCK:,} bytes at most; in a .csv, a '
+                'cell with a comma or a quote is quoted, and a quote in it is doubled.'
+            ) from error
+
+
+def _check_columns(piece, wanted):
+    """Raises ValueError unless the first line names these columns, and none twice."""
+    lines = (f'{line}\n' for _, line in reading.lines(piece.file))
+    if _is_tsv(piece):
+        known = next(lines, '').rstrip('\n').split('\t')
+    else:
+        known = next(csv.reader(lines), [])
+    if len(set(known)) < len(known):
+        raise ValueError(f'{piece.path} names a column twice: {", ".join(known)}.')
+    for name in wanted:
+        if name not in known:
+            raise ValueError(
+                f'{piece.path} has no column {name!r}; it has: {", ".join(known)}. Name '
+                'the one that holds the text, such as --config.prepare.source.field=...'
+            )
+
+
+def _is_tsv(piece):
+    name = piece.path.lower()
+    return any(name.endswith(f'.tsv{end}') for end in reading.ENDS)
+
+
+def _row(names, cells, where):
+    try:
+        return {name: cell.decode('utf-8') for name, cell in zip(names, cells)}
+    except UnicodeDecodeError as error:
+        return faults.Bad(
+            faults.NOT_UTF8,
+            f'{where} is not UTF-8: byte 0x{error.object[error.start]:02x} in a cell.',
+            where,
+        )

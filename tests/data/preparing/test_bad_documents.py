@@ -1,0 +1,229 @@
+"""What is no text is an error, or left out, counted and named, whatever the source."""
+
+import gzip
+import json
+import sys
+import types
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from jepa_text.data import pipeline, prepare, tokenizers
+from jepa_text.data.corpora import corpus, faults
+from jepa_text.data.rows import stored
+from jepa_text.data.sources import tfds
+from jepa_text.training import prepare as command
+
+GOOD = [f'number {n} of the sea, é' for n in range(40)]
+LATIN, NUL = b'caf\xe9 of the sea', b'a \0 in the sea'
+
+
+def among(good, bad, places):
+    """The good ones with each bad one at its place."""
+    made = list(good)
+    for place, one in zip(places, bad, strict=True):
+        made.insert(place, one)
+    return made
+
+
+def blocks(folder):
+    data = among([text.encode() for text in GOOD], [LATIN, NUL], [10, 21])
+    (folder / 'a.txt').write_bytes(b'\n\n'.join(data))
+    return {'name': 'text'}, {
+        faults.NOT_UTF8: 'a.txt, document 11',
+        faults.NUL: 'a.txt, document 22',
+    }
+
+
+def whole_files(folder):
+    data = among([text.encode() for text in GOOD], [LATIN, NUL], [10, 21])
+    for number, one in enumerate(data):
+        (folder / f'{number:02}.txt').write_bytes(one)
+    return {'name': 'text', 'documents': 'file'}, {
+        faults.NOT_UTF8: '10.txt, document 1',
+        faults.NUL: '21.txt, document 1',
+    }
+
+
+def json_lines(folder):
+    good = [json.dumps({'text': text}).encode() for text in GOOD]
+    bad = [
+        b'{"text": "' + LATIN + b'"}',
+        json.dumps({'text': NUL.decode()}).encode(),
+        b'{"text": "half \\ud83d of a pair"}',
+        b'{"text": null}',
+    ]
+    data = among(good, bad, [10, 21, 22, 30])
+    (folder / 'a.jsonl.gz').write_bytes(gzip.compress(b'\n'.join(data)))
+    return {'name': 'jsonl'}, {
+        faults.NOT_UTF8: 'a.jsonl.gz, document 11',
+        faults.NUL: 'a.jsonl.gz, document 22',
+        faults.SURROGATE: 'a.jsonl.gz, document 23',
+        faults.NO_TEXT: 'a.jsonl.gz, document 31',
+    }
+
+
+def row_groups(folder):
+    data = among([text.encode() for text in GOOD], [LATIN, NUL, None], [10, 21, 30])
+    text = pyarrow.array(data, pyarrow.binary()).view(pyarrow.string())
+    parquet.write_table(
+        pyarrow.table({'text': text}), folder / 'a.parquet', row_group_size=4
+    )
+    return {'name': 'parquet'}, {
+        faults.NOT_UTF8: 'a.parquet, row 11',
+        faults.NUL: 'a.parquet, row 22',
+        faults.NO_TEXT: 'a.parquet, row 31',
+    }
+
+
+def table(folder):
+    data = among([text.encode() for text in GOOD], [LATIN, NUL], [10, 21])
+    cells = [b'"%b",1' % one for one in data]
+    (folder / 'a.csv').write_bytes(b'\n'.join([b'text,n', *cells]))
+    return {'name': 'csv'}, {
+        faults.NOT_UTF8: 'a.csv, row 11',
+        faults.NUL: 'a.csv, document 22',
+    }
+
+
+FORMATS = [blocks, whole_files, json_lines, row_groups, table]
+
+
+@pytest.fixture(scope='module')
+def ours():
+    return tokenizers.load(tokenizers.BUNDLED)
+
+
+@pytest.fixture
+def made(tmp_path, ours, monkeypatch):
+    """`prepare` of a format, in units of about 200 bytes."""
+    monkeypatch.setattr(corpus, 'SMALLEST', 200)
+    monkeypatch.setattr(corpus, 'LARGEST', 200)
+
+    def call(write, name='rows', **changed):
+        place = tmp_path / 'texts'
+        place.mkdir(exist_ok=True)
+        source, named = write(place)
+        source |= {'path': str(place), 'heldout_every': 5}
+        given = dict(row_length=64, workers=1, bad_documents='skip') | changed
+        return prepare.prepare(source, ours, tmp_path / name, **given), named
+
+    return call
+
+
+@pytest.mark.parametrize('write', FORMATS)
+def test_they_are_an_error_that_says_which(made, write):
+    with pytest.raises(ValueError, match='a[.]|10.txt') as caught:
+        made(write, bad_documents='error')
+    assert 'not UTF-8' in str(caught.value)
+    assert "With bad_documents='skip' it is left out" in str(caught.value)
+
+
+@pytest.mark.parametrize('write', FORMATS)
+def test_left_out_they_are_counted_and_named(made, write, tmp_path, ours):
+    manifest, named = made(write)
+    assert manifest['left_out'] == {f'bad: {reason}': 1 for reason in sorted(named)}
+    for reason, name in named.items():
+        (example,) = manifest['examples'][f'bad: {reason}']
+        # A piece of a file tells where it begins, and numbers its own.
+        file, _, _ = name.partition(', ')
+        assert f'/{file}, ' in example
+        if ' after byte ' not in example:
+            assert example.endswith(name)
+    texts = []
+    for split in ('train', 'heldout'):
+        data = pipeline.Rows(tmp_path / 'rows', split)
+        for row in (data[i] for i in range(len(data))):
+            numbers = range(1, row['segment_ids'].max() + 1)
+            pieces = (row['tokens'][row['segment_ids'] == n] for n in numbers)
+            texts += map(ours.decode, pieces)
+    assert sorted(texts) == sorted(GOOD)
+    assert manifest['settings']['bad_documents'] == 'skip'
+
+
+def test_the_number_of_workers_changes_nothing(made):
+    one, _ = made(blocks)
+    two, _ = made(blocks, 'two', workers=2)
+    assert one == two
+    assert len(stored.files(one, ['train'])) > 4
+    assert any(' after byte ' in name for name in one['examples']['bad: not UTF-8'])
+
+
+def test_what_was_prepared_before_is_what_an_error_means(made, tmp_path):
+    with_text = made(lambda place: write_good(place), bad_documents='error')[0]
+    assert 'bad_documents' not in with_text['settings']
+    same = {'bad_documents': 'error'}
+    assert pipeline.prepared_otherwise(same, tmp_path / 'rows') == []
+    assert pipeline.prepared_otherwise({'bad_documents': 'skip'}, tmp_path / 'rows') == [
+        "bad_documents was 'error' and is now 'skip'"
+    ]
+
+
+def write_good(place):
+    (place / 'a.txt').write_text('\n\n'.join(GOOD))
+    return {'name': 'text'}, {}
+
+
+def test_the_report_names_them(tmp_path, capsys):
+    place = tmp_path / 'texts'
+    place.mkdir()
+    source, named = json_lines(place)
+    source |= {'path': str(place), 'heldout_every': 5}
+    section = {'source': source, 'row_length': 64, 'tokenizer': 'bundled'}
+    command.make(section | {'bad_documents': 'skip'}, tmp_path / 'rows')
+    said = capsys.readouterr().out
+    page = (tmp_path / 'rows' / 'report.html').read_text()
+    assert '1 bad: not UTF-8' in said
+    for reason, name in named.items():
+        assert f'bad: {reason}, such as {place}/{name}' in said
+        assert name in page
+
+
+@pytest.mark.parametrize(
+    'name, data, message',
+    [
+        ('a.jsonl', b'{"text": "a"}\n{"text": ', 'line 2 is not JSON'),
+        ('a.jsonl', b'{"body": "a"}', "has no field 'text'"),
+        ('a.jsonl', b'{"text": 7}', 'is int, not a string'),
+        ('a.jsonl.gz', gzip.compress(b'{"text": "a"}\n' * 999)[:-9], 'cut gzip file'),
+    ],
+)
+def test_what_is_wrong_with_a_file_stays_an_error(made, name, data, message):
+    def write(place):
+        (place / name).write_bytes(data)
+        return {'name': 'jsonl'}, {}
+
+    with pytest.raises(ValueError, match=message):
+        made(write)
+
+
+def test_of_array_records_each_is_left_out_once():
+    data = [text.encode() for text in GOOD]
+    data = among(data, [LATIN, NUL], [10, 21])
+    builder = types.SimpleNamespace(name='set')
+    builder.as_data_source = lambda _: [{'text': one} for one in data]
+    texts, bad = [], []
+    for split in ('train', 'heldout'):
+        found = tfds.Documents(builder, 'text', ('train',), split, 3)
+        for document in faults.with_bad(found, f'tfds, {split}'):
+            is_bad = isinstance(document, faults.Bad)
+            bad.append(document) if is_bad else texts.append(document['text'])
+    assert sorted(texts) == sorted(GOOD)
+    assert {one.reason for one in bad} == {faults.NOT_UTF8, faults.NUL} and len(bad) == 2
+    assert 'set, train, example 10' in {one.where for one in bad}
+
+
+def test_a_source_of_the_users_own_is_looked_at_too(made, monkeypatch):
+    mine = types.ModuleType('lab.mine')
+    texts = ['a half \ud83d pair', 'a \0', *GOOD]
+    mine.make = lambda split, path, heldout_every: [{'text': text} for text in texts]
+    monkeypatch.setitem(sys.modules, 'lab', types.ModuleType('lab'))
+    monkeypatch.setitem(sys.modules, 'lab.mine', mine)
+    manifest, _ = made(lambda _: ({'name': 'lab.mine'}, {}), splits=('train',))
+    assert manifest['left_out'] == {
+        f'bad: {r}': 1 for r in (faults.NUL, faults.SURROGATE)
+    }
+    assert manifest['examples']['bad: a NUL in it'] == ['lab.mine, train, document 2']
+    with pytest.raises(ValueError, match='mine, train, document 1: it has half of a '):
+        made(lambda _: ({'name': 'lab.mine'}, {}), 'x', bad_documents='error')

@@ -1,0 +1,85 @@
+"""Tables of text are read a block at a time, as who wrote them meant."""
+
+import csv as library
+import gzip
+import io
+
+import pytest
+
+from jepa_text.data.corpora import corpus
+from jepa_text.data.sets import tables
+from jepa_text.data.sources import csv
+
+ROWS = [
+    {'id': '1', 'text': 'a plain one', 'more': ''},
+    {'id': '2', 'text': 'with, a comma and "quotes"', 'more': 'x'},
+    {'id': '3', 'text': 'over\ntwo lines, é', 'more': 'NA'},
+    {'id': '4', 'text': '12.50', 'more': 'null'},
+]
+
+
+def written(rows, **dialect):
+    file = io.StringIO()
+    writer = library.DictWriter(file, ['id', 'text', 'more'], **dialect)
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue().encode()
+
+
+def read(path, **section):
+    return list(csv.make('train', path, heldout_every=10**9, **section))
+
+
+@pytest.mark.parametrize('name', ['a.csv', 'a.csv.gz', 'a.CSV'])
+@pytest.mark.parametrize('end', ['\n', '\r\n'])
+def test_cells_are_those_that_were_written(tmp_path, name, end):
+    data = b'\xef\xbb\xbf' + written(ROWS, lineterminator=end)
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(data) if name.endswith('.gz') else data)
+    assert read(path, columns=('id', 'more')) == ROWS
+    assert read(path, field='more', columns=['text'])[1] == {
+        'more': 'x',
+        'text': 'x',
+    }
+    if name != 'a.CSV':
+        assert tables.read(path) == ROWS
+
+
+def test_cells_of_tabs_are_as_they_stand(tmp_path):
+    path = tmp_path / 'a.tsv'
+    path.write_text('id\ttext\n1\ta "quoted" one\n2\t"open\n3\tit\'s, here\n')
+    expected = ['a "quoted" one', '"open', "it's, here"]
+    assert [row['text'] for row in read(path)] == expected
+    assert [row['text'] for row in tables.read(path)] == expected
+
+
+def test_a_file_is_read_in_blocks_and_never_cut(tmp_path, monkeypatch):
+    texts = [f'number {n},\nof "all"' for n in range(900)]
+    rows = [{'id': '', 'text': text, 'more': ''} for text in texts]
+    path = tmp_path / 'a.csv'
+    path.write_bytes(written(rows))
+    monkeypatch.setattr(csv, 'BLOCK', 400)
+    monkeypatch.setattr(corpus, 'LARGEST', 400)
+    monkeypatch.setattr(corpus, 'SMALLEST', 400)
+    one = csv.make('train', path, heldout_every=10**9)
+    assert [row['text'] for row in one] == texts
+    assert len(one.units()) == 1
+
+
+@pytest.mark.parametrize(
+    'data, message',
+    [
+        (b'', "has no column 'text'; it has: "),
+        (b'id,body\n1,a\n', "has no column 'text'; it has: id, body"),
+        (b'id,text\n1,a\n2,b,c\n', r'Expected 2 columns, got 3.*as many cells'),
+        (b'id,text\n1,a\n2\n', r'Expected 2 columns, got 1.*as many cells'),
+        (b'text,text\na,b\n', 'names a column twice: text, text'),
+        (b'id,text\n1,"' + b'x' * 2000 + b'"\n', 'block size.*300 bytes at most'),
+    ],
+)
+def test_what_is_no_table_is_said(tmp_path, monkeypatch, data, message):
+    monkeypatch.setattr(csv, 'BLOCK', 300)
+    (tmp_path / 'a.csv').write_bytes(data)
+    with pytest.raises(ValueError, match=message) as caught:
+        read(tmp_path / 'a.csv')
+    assert str(tmp_path / 'a.csv') in str(caught.value)
