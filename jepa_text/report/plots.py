@@ -96,7 +96,7 @@ def lengths(counts, title, row_length):
 
     `counts` is {name: [how many of each power of two]}; a line marks the `row_length`.
     """
-    figure, axes = blank(title, 'share of the documents', 'tokens, up to twice as many')
+    figure, axes = blank(title, 'share of the documents', 'tokens of a document')
     width = 0.84 / len(counts)
     longest = max(map(len, counts.values()))
     for place, (name, found) in enumerate(counts.items()):

@@ -337,6 +337,7 @@ def test_a_report_tells_what_was_made(corpus, tmp_path, capsys):
     assert told == pytest.approx(tokens / words, rel=0.1)
     page = (tmp_path / 'rows' / 'report.html').read_text()
     assert 'too short' in page and 'What a model reads' in page
+    assert page.count('<figure><svg') == 1 and 'of the documents' in page
     long = [text for text in texts_of(tmp_path / 'rows', 'train') if len(text) > 100]
     assert any(html.escape(text[2:60]) in page for text in long)
     preparing.run(config, tmp_path / 'rows', verify=True)
