@@ -14,9 +14,10 @@ from jepa_text.config import schema
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chip:
-    """peak: FLOP/s. memory: bytes. bandwidth: bytes/s of it. price: US dollars an hour,
-    or None. mfu: the share of the peak to plan with. kind: what jax calls the device, as
-    a regular expression."""
+    """peak: FLOP/s. memory: bytes. bandwidth: bytes/s of it. links: bytes/s, each way,
+    to the other chips of its machine. price: US dollars an hour, or None. mfu: the share
+    of the peak to plan with. kind: what jax calls the device, as a regular expression.
+    capability: CUDA's, of NVIDIA's."""
 
     peak: float
     memory: float
@@ -27,6 +28,8 @@ class Chip:
     source: str
     priced: str
     assumed: str
+    links: float | None = None
+    capability: tuple[int, int] | None = None
 
 
 # Of a device's memory: the rest is what allocators waste and libraries take.
@@ -41,39 +44,85 @@ CHIPS = {
         peak=989e12,
         memory=80e9,
         bandwidth=3.35e12,
+        links=450e9,
         price=2.69,
         mfu=0.4,
         kind=r'H100(?!.*(PCIe|NVL))',
         source='NVIDIA H100 data sheet, SXM',
         priced=_RUNPOD,
         assumed=_USUAL,
+        capability=(9, 0),
     ),
     'h200': Chip(
         peak=989e12,
         memory=141e9,
         bandwidth=4.8e12,
+        links=450e9,
         price=3.59,
         mfu=0.4,
         kind=r'H200(?!.*NVL)',
         source='NVIDIA H200 data sheet, SXM',
         priced=_RUNPOD,
         assumed=_USUAL,
+        capability=(9, 0),
+    ),
+    'b200': Chip(
+        peak=2250e12,
+        memory=180e9,
+        bandwidth=7.7e12,
+        links=900e9,
+        price=None,
+        mfu=0.4,
+        kind=r'(?<!G)B200',
+        source='NVIDIA HGX B200 data sheet',
+        priced='',
+        assumed=_USUAL,
+        capability=(10, 0),
     ),
     'a100': Chip(
         peak=312e12,
         memory=80e9,
         bandwidth=2.039e12,
+        links=300e9,
         price=1.39,
         mfu=0.45,
         kind=r'A100',
         source='NVIDIA A100 data sheet, 80 GB SXM',
         priced=_RUNPOD,
         assumed=_USUAL,
+        capability=(8, 0),
+    ),
+    'l4': Chip(
+        peak=121e12,
+        memory=24e9,
+        bandwidth=300e9,
+        links=32e9,
+        price=None,
+        mfu=0.4,
+        kind=r'L4$',
+        source='NVIDIA L4 data sheet; links are PCIe 4',
+        priced='',
+        assumed=_USUAL,
+        capability=(8, 9),
+    ),
+    't4': Chip(
+        peak=65e12,
+        memory=16e9,
+        bandwidth=320e9,
+        links=16e9,
+        price=None,
+        mfu=0.4,
+        kind=r'T4$',
+        source='NVIDIA T4 data sheet, float16, as it has no bfloat16; links are PCIe 3',
+        priced='',
+        assumed=_USUAL,
+        capability=(7, 5),
     ),
     'v5e': Chip(
         peak=197e12,
         memory=16e9,
         bandwidth=819e9,
+        links=100e9,
         price=1.20,
         mfu=0.45,
         kind=r'TPU v5( lite|e)',
@@ -85,6 +134,7 @@ CHIPS = {
         peak=459e12,
         memory=95e9,
         bandwidth=2.765e12,
+        links=300e9,
         price=4.20,
         mfu=0.5,
         kind=r'TPU v5p?$',
@@ -96,6 +146,7 @@ CHIPS = {
         peak=918e12,
         memory=32e9,
         bandwidth=1.64e12,
+        links=224e9,
         price=2.70,
         mfu=0.4,
         kind=r'TPU v6( lite|e)',

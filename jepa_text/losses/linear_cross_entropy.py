@@ -38,10 +38,11 @@ def linear_cross_entropy(
     `vocab_first` the kernel is [V, D], as an embedding is. A label outside the vocabulary
     gives NaN.
 
-    On several devices, `split=(rows, vocab)` names the axes of the mesh that is set
-    (`jax.set_mesh`) over which B (a tuple of names) and V (a name, or None) are split:
-    each device works on its rows and tokens alone, and only sums of [B, M] and gradients
-    move.
+    On several devices, `split=(rows, vocab, width)` names the axes of the mesh that is
+    set (`jax.set_mesh`) over which B (a tuple of names) and V (a name, or None) are
+    split: each device works on its rows and tokens alone, and only sums of [B, M] and
+    gradients move. `width`, one of `rows` or None, is the axis over which the gradient of
+    the kernel stays split along D: it is scattered then, and not summed everywhere.
 
     Raises ValueError for a chunk below 1.
 
@@ -81,14 +82,15 @@ class _Layout(NamedTuple):
 
     def on_mesh(self, function, inputs, outputs):
         """`function`, on each device's part of its arguments: of [B, ...] ('rows'), of
-        the kernel ('vocab') and of the bias ('bias')."""
+        the kernel ('vocab'), of its gradient ('slope') and of the bias ('bias')."""
         if self.split is None:
             return function
-        rows, vocab = self.split
-        kernel = (vocab, None) if self.vocab_first else (None, vocab)
+        rows, vocab, width = self.split
+        order = slice(None, None, 1 if self.vocab_first else -1)
         specs = {
             'rows': PartitionSpec(rows),
-            'vocab': PartitionSpec(*kernel),
+            'vocab': PartitionSpec(*(vocab, None)[order]),
+            'slope': PartitionSpec(*(vocab, width)[order]),
             'bias': PartitionSpec(vocab),
         }
         return jax.shard_map(
@@ -110,13 +112,24 @@ class _Layout(NamedTuple):
         """The sum over the devices that share the vocabulary."""
         return x if self.split is None else jax.lax.psum(x, self.split[0])
 
+    def slope_over_rows(self, d_kernel):
+        """The same of the kernel's gradient; of it, this device's part of D."""
+        if self.split is None or self.split[2] is None:
+            return self.over_rows(d_kernel)
+        rows, _, width = self.split
+        mine = jax.lax.psum_scatter(
+            d_kernel, width, scatter_dimension=int(self.vocab_first), tiled=True
+        )
+        return jax.lax.psum(mine, tuple(axis for axis in rows if axis != width))
+
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _total(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM):
     local = layout.on_mesh(
         functools.partial(_local_losses, layout), _INPUTS, ('rows',) * 3
     )
-    losses = local(hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM)
+    kernel = kernel_DV.astype(hidden_BMD.dtype)
+    losses = local(hidden_BMD, kernel, bias_V, weight_BM, labels_BM)
     return _sum(layout, weight_BM, losses), losses
 
 
@@ -124,11 +137,14 @@ def _forward(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM):
     local = layout.on_mesh(
         functools.partial(_local_gradients, layout),
         _INPUTS,
-        (*('rows',) * 4, 'vocab', 'bias'),
+        (*('rows',) * 4, 'slope', 'bias'),
     )
+    # Cast before it goes to all devices: half of the bytes.
+    kernel = kernel_DV.astype(hidden_BMD.dtype)
     *losses, d_hidden_BMD, d_kernel, d_bias_V = local(
-        hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM
+        hidden_BMD, kernel, bias_V, weight_BM, labels_BM
     )
+    d_kernel = d_kernel.astype(kernel_DV.dtype)
     d_weight_BM = _value(layout, losses)
     slopes = d_hidden_BMD, d_kernel, d_bias_V, d_weight_BM
     # Rounded once, after the last product: the empty array says to which dtype.
@@ -158,8 +174,6 @@ def _sum(layout, weight_BM, losses):
 
 
 def _local_losses(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM):
-    kernel_DV = kernel_DV.astype(hidden_BMD.dtype)
-
     def chunk(carry, part):
         hidden_ND, _, labels_N = part
         losses, *_ = _losses(layout, hidden_ND, kernel_DV, bias_V, labels_N)
@@ -170,7 +184,6 @@ def _local_losses(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM):
 
 def _local_gradients(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM):
     """d logit = weight ((1 + 2 z_weight z) softmax - onehot), chunk by chunk."""
-    like, kernel_DV = kernel_DV, kernel_DV.astype(hidden_BMD.dtype)
 
     def chunk(carry, part):
         d_kernel_DV, d_bias_V = carry
@@ -189,13 +202,14 @@ def _local_gradients(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM
         return (d_kernel_DV, d_bias_V), (*losses, d_hidden_ND)
 
     zeros = jax.tree.map(lambda x: jnp.zeros(x.shape), (kernel_DV, bias_V))
-    slopes, (*losses, d_hidden_BMD) = _over_chunks(
+    (d_kernel, d_bias_V), (*losses, d_hidden_BMD) = _over_chunks(
         layout, chunk, zeros, (hidden_BMD, weight_BM, labels_BM)
     )
-    slopes = jax.tree.map(
-        lambda slope, x: layout.over_rows(slope).astype(x.dtype), slopes, (like, bias_V)
-    )
-    return *losses, layout.over_vocab(jax.lax.psum, d_hidden_BMD), *slopes
+    d_kernel = layout.slope_over_rows(d_kernel)
+    if bias_V is not None:
+        d_bias_V = layout.over_rows(d_bias_V).astype(bias_V.dtype)
+    d_hidden_BMD = layout.over_vocab(jax.lax.psum, d_hidden_BMD)
+    return *losses, d_hidden_BMD, d_kernel, d_bias_V
 
 
 def chunks(shape, positions):

@@ -114,20 +114,22 @@ class SelfAttention(nn.Module):
             project(self.kv_heads, 'v'),
             *positions,
         )
-        out_BLHK = jax.ad_checkpoint.checkpoint_name(out_BLHK, 'attention')
         joined = rearrange(out_BLHK, 'B L H K -> B L (H K)')
         return layers.Linear(x_BLD.shape[-1], self.o_bias, name='o')(joined)
 
     def _attend(self, kind, *inputs):
-        def within(window):
+        def within(window, keep=None):
             return functools.partial(
                 attend.attend,
                 causal=self.causal,
                 window=window,
                 backend=self.backend,
+                keep=keep,
             )
 
         if len(set(self.windows)) == 1:
-            return within(self.windows[0])(*inputs)
+            return within(self.windows[0], keep='attention')(*inputs)
         # A branch each, not a window that is data: backends compile for their window.
-        return jax.lax.switch(kind, [within(w) for w in self.windows], *inputs)
+        # What is kept is named once, as each branch would keep room for its own.
+        out_BLHK = jax.lax.switch(kind, [within(w) for w in self.windows], *inputs)
+        return jax.ad_checkpoint.checkpoint_name(out_BLHK, 'attention')

@@ -232,7 +232,7 @@ def lm_head_loss(apply, params, hidden_BMD, labels_BM, weight_BM, z_weight, logi
     their gradients.
     """
     embedding_VD = params['encoder']['embedding']
-    split, vocab = _split(len(labels_BM), len(embedding_VD))
+    split, vocab = _split(len(labels_BM), embedding_VD.shape)
     own = params.get('lm_head', {})
     entered_BMD = apply('lm_head', params, hidden_BMD, method='enter')
     positions = max(1, int(logits_mib * 2**20 / 4) // vocab)
@@ -252,17 +252,22 @@ def lm_head_loss(apply, params, hidden_BMD, labels_BM, weight_BM, z_weight, logi
     return total, {'loss': loss_BM, 'correct': correct_BM}
 
 
-def _split(rows, vocab):
-    """How a mesh that is set splits rows and vocabulary, and how many tokens are left on
-    a device."""
+def _split(rows, shape):
+    """How a mesh that is set splits rows, vocabulary and the gradient of the head's
+    kernel, [V, D], and how many tokens are left on a device."""
+    vocab, width = shape
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty or mesh.size == 1:
         return None, vocab
     if rows % math.prod(mesh.shape[axis] for axis in sharding.ROWS):
         return None, vocab
+    # As sharding.TABLE splits the kernel itself.
+    ways = mesh.shape['fsdp']
+    scattered = 'fsdp' if ways > 1 and width % ways == 0 else None
     if vocab % mesh.shape[sharding.TENSOR]:
-        return (sharding.ROWS, None), vocab
-    return (sharding.ROWS, sharding.TENSOR), vocab // mesh.shape[sharding.TENSOR]
+        return (sharding.ROWS, None, scattered), vocab
+    ways = mesh.shape[sharding.TENSOR]
+    return (sharding.ROWS, sharding.TENSOR, scattered), vocab // ways
 
 
 class Logit(nn.Module):

@@ -33,7 +33,9 @@ _CHECKPOINT = jax.checkpoint_policies
 REMAT = {
     'full': _CHECKPOINT.nothing_saveable,
     'dots': _CHECKPOINT.dots_with_no_batch_dims_saveable,
-    'names': _CHECKPOINT.save_only_these_names('attention', 'gate', 'up'),
+    'names': _CHECKPOINT.save_from_both_policies(
+        _CHECKPOINT.save_only_these_names('attention', 'gate', 'up'), attend.is_kept
+    ),
 }
 
 

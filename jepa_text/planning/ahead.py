@@ -1,83 +1,99 @@
-"""The step of each phase compiled for hardware that is not here, and its memory.
+"""The step of each phase compiled for hardware that is not here: its memory and kernels.
 
-TPUs: by libtpu (`pip install 'jepa-text[tpu]'`), which compiles without a TPU. Others
-need such a device in this machine. A step takes a minute or three to compile.
+NVIDIA's GPUs by XLA and the CUDA plugin (`pip install 'jepa-text[cuda]'`), TPUs by libtpu
+(`pip install 'jepa-text[tpu]'`): both compile without the device, in a process of their
+own (elsewhere.py). A step takes 20 seconds to three minutes.
 """
 
+import dataclasses
+import json
 import os
+import signal
+import subprocess
+import sys
+from importlib import metadata
 
-import jax
-import numpy as np
+from jepa_text.planning import compiled, targets
 
-from jepa_text.cost import hardware
-from jepa_text.parallel import sharding
-from jepa_text.running import compilation
-from jepa_text.training import assemble
-from jepa_text.training import recipe as recipes
-
-# Slices by chip and count, as libtpu names them.
-_FLAT = {4: '2x2', 8: '2x4', 16: '4x4', 32: '4x8', 64: '8x8', 128: '8x16', 256: '16x16'}
-_CUBE = {4: '2x2x1', 8: '2x2x2', 16: '2x2x4', 32: '2x4x4', 64: '4x4x4'}
-SLICES = {'v5e': _FLAT, 'v6e': _FLAT, 'v5p': _CUBE}
+PLUGINS = ('jax-cuda12-plugin', 'jax-cuda13-plugin')
 
 
-def peaks(config, name, vocab_size=None):
-    """Bytes that the compiler plans for a device at most, for each phase of a config on
-    hardware such as 'v5e:8'.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """A compiled step. peak: bytes that the compiler plans for a device at most.
+    kernels: compiled.Kernels. attention: lines that tell what attends, and why.
+    seconds: to compile it."""
 
-    Raises ValueError where it cannot be compiled here, with what is missing.
+    peak: int
+    kernels: tuple
+    attention: tuple
+    seconds: float
+
+
+def compile_phases(config, name, vocab_size=None, text_to=None):
+    """The Compiled of each phase of a config on hardware such as 'h200:8'.
+
+    With `text_to`, a folder, programs are left there as text. Raises ValueError where it
+    cannot be compiled here, with what is missing.
     """
-    mesh = sharding.make_mesh(**config['mesh'], devices=devices(name))
-    made = assemble.outline(config, mesh, vocab_size)
-    return [_peak(made, phase) for phase in made.phases]
-
-
-def devices(name):
-    """The devices of 'v5e:8' as libtpu describes them, or those of this machine if they
-    are of the kind and number."""
-    chip, count = hardware.find(name)
-    kind = name.partition(':')[0].lower()
-    if kind in SLICES:
-        return _topology(kind, count)
-    here = jax.devices()
-    if hardware.peak(here[0].device_kind) == chip.peak and len(here) == count:
-        return here
-    raise ValueError(
-        f'To compile for {name}, this machine must have it, but it has {len(here)} x '
-        f'{here[0].device_kind}. TPUs ({", ".join(SLICES)}) can be compiled for on any '
-        'machine; without --compile, memory is estimated.'
-    )
-
-
-def _topology(kind, count):
-    if count not in SLICES[kind]:
-        raise ValueError(
-            f'{kind}:{count} is no slice that can be compiled for; there are: '
-            f'{", ".join(f"{kind}:{n}" for n in SLICES[kind])}.'
-        )
-    from jax.experimental import topologies
-
-    # It would else ask a metadata server that only a TPU machine has.
-    for key, value in {
+    kind = targets.topology(name)[0]
+    _require(kind, name)
+    asked = dict(config=config, name=name, vocab_size=vocab_size, text_to=text_to)
+    # No device is opened: one that is here may be in use. The plugin must not look for a
+    # driver, nor libtpu ask a server that only machines with TPUs have.
+    other = {
+        'JAX_PLATFORMS': 'cpu',
+        'JAX_SKIP_CUDA_CONSTRAINTS_CHECK': '1',
         'TPU_SKIP_MDS_QUERY': '1',
         'TPU_ACCELERATOR_TYPE': 'v5litepod-8',
         'TPU_WORKER_HOSTNAMES': 'localhost',
         'TPU_WORKER_ID': '0',
-    }.items():
-        os.environ.setdefault(key, value)
-    name = f'{kind}:{SLICES[kind][count]}'
-    try:
-        return list(np.ravel(topologies.get_topology_desc(name, 'tpu').devices))
-    except (RuntimeError, NotImplementedError, ValueError) as error:
-        reason = str(error).splitlines()[0]
+        'TF_CPP_MIN_LOG_LEVEL': os.environ.get('TF_CPP_MIN_LOG_LEVEL', '3'),
+    }
+    done = subprocess.run(
+        [sys.executable, '-m', 'jepa_text.planning.elsewhere'],
+        input=json.dumps(asked),
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | other,
+    )
+    if done.returncode < 0:
+        ended = signal.Signals(-done.returncode).name
         raise ValueError(
-            f'Compiling for {name} needs libtpu, which cannot be used here ({reason}). '
-            "Install it: pip install 'jepa-text[tpu]'; or leave out --compile."
-        ) from error
+            f'compiling for {name} was ended by {ended}; if nobody did that, memory was '
+            'full, or XLA met a flag that it does not know: its words are above.'
+        )
+    if done.returncode:
+        raise RuntimeError(f'compiling for {name} failed; its traceback is above.')
+    answer = json.loads(done.stdout.splitlines()[-1])
+    if 'error' in answer:
+        raise ValueError(answer['error'])
+    return [_read(phase) for phase in answer['phases']]
 
 
-def _peak(made, phase):
-    shapes = recipes.shapes(made, phase), recipes.abstract_batch(made, phase)
-    with jax.set_mesh(made.mesh):
-        lowered = recipes.jitted(made, phase).lower(*shapes)
-    return compilation.peak(lowered.compile())
+def _read(phase):
+    kernels = tuple(compiled.Kernel(**kernel) for kernel in phase['kernels'])
+    attention = tuple(phase['attention'])
+    return Compiled(**phase | {'kernels': kernels, 'attention': attention})
+
+
+def missing(kind):
+    """Why programs for 'gpu' or 'tpu' cannot be compiled here, and the remedy; ''."""
+    packages, extra = (PLUGINS, 'cuda') if kind == 'gpu' else (('libtpu',), 'tpu')
+    for package in packages:
+        try:
+            metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+        return ''
+    return (
+        f'{" or ".join(packages)} is not installed, which compiles without a device: '
+        f"pip install 'jepa-text[{extra}]'"
+    )
+
+
+def _require(kind, name):
+    if reason := missing(kind):
+        raise ValueError(
+            f'Compiling for {name} cannot be done here: {reason}; or leave out --compile.'
+        )

@@ -14,7 +14,7 @@ import jax
 from jepa_text.config import resolve, schema
 from jepa_text.cost import hardware
 from jepa_text.models.network import Network
-from jepa_text.planning import fit, memory, tables
+from jepa_text.planning import ahead, fit, memory, roofline, tables
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 from jepa_text.training import settle
@@ -43,8 +43,8 @@ class Phase:
     """What one phase takes. Rows of `length` make a batch of `rows`, of which
     `rows_at_once` go over a device. `parameters` are {part: how many}; `flops`, {part:
     FLOPs of a step}; `factor`, the step against plain MLM on the same rows; `computed`,
-    the FLOPs that the program holds for one that counts; `compiled`, bytes that the
-    compiler says a device needs."""
+    the FLOPs that the program holds for one that counts; `compiled`, what the compiler
+    made of the step, if it was asked."""
 
     name: str
     steps: int
@@ -56,7 +56,7 @@ class Phase:
     factor: float
     computed: float
     memory: memory.Memory
-    compiled: int | None
+    compiled: ahead.Compiled | None
 
     @property
     def tokens(self):
@@ -88,9 +88,14 @@ class Plan:
         return max(
             phase.memory.total(phase.rows_at_once)
             if phase.compiled is None
-            else phase.compiled
+            else phase.compiled.peak
             for phase in self.phases
         )
+
+    def roofline(self, phase):
+        """The roofline.Roofline of a phase that was compiled."""
+        flops = sum(phase.flops.values()) / self.devices
+        return roofline.of(phase.compiled.kernels, self.chip, flops)
 
     @property
     def mfu(self):
@@ -122,9 +127,7 @@ def make(config, options):
     made = sized.made
     compiled = [None] * len(made.phases)
     if options.compile:
-        from jepa_text.planning import ahead
-
-        compiled = ahead.peaks(config, options.hardware, options.vocab_size)
+        compiled = ahead.compile_phases(config, options.hardware, options.vocab_size)
     held = sized.memories()
     counts = [recipes.cost(made, phase) for phase in made.phases]
     planned = Plan(
@@ -146,9 +149,9 @@ def make(config, options):
                 factor=count.model / plain(made, phase),
                 computed=count.held / count.model,
                 memory=takes,
-                compiled=peak,
+                compiled=made_of,
             )
-            for phase, count, takes, peak in zip(made.phases, counts, held, compiled)
+            for phase, count, takes, made_of in zip(made.phases, counts, held, compiled)
         ),
     )
     if planned.fits(planned.chip):

@@ -1,6 +1,7 @@
 """The plan of a run as tables for a person."""
 
 from jepa_text.cost import hardware
+from jepa_text.planning import program_tables
 from jepa_text.planning.memory import USABLE
 from jepa_text.report import console
 
@@ -12,6 +13,9 @@ def show(name, plan, stream=None):
     console.table(f'{name}: parameters', *parameters(plan), stream)
     console.table(f'{name}: arithmetic', *arithmetic(plan), stream)
     console.table(f'{name}: memory of a device, GiB', *memory(plan), stream)
+    for phase in plan.phases:
+        if phase.compiled is not None:
+            program_tables.show(f'{name}: {phase.name}', plan, phase, stream)
     console.table(f'{name}: time and money', *money(plan), stream)
     for line in [*notes(plan), *verdict(plan)]:
         print(line, file=stream)
@@ -93,7 +97,7 @@ def memory(plan):
         maximum = held.max_rows(plan.chip.memory)
         cells += [f'{at_once:,}', f'{maximum:,}' if maximum else 'none']
         if phase.compiled is not None:
-            cells.append(f'{phase.compiled / GIB:.2f}')
+            cells.append(f'{phase.compiled.peak / GIB:.2f}')
         rows.append([f'{number} {phase.name}', *cells])
     if plan.phases[0].compiled is not None:
         columns.append('compiled')

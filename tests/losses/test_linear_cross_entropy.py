@@ -241,28 +241,42 @@ def test_vocab_first_is_the_transposed_kernel(inputs):
     assert_allclose(d_embedding.T, expected[1], atol=1e-5)
 
 
+@pytest.mark.parametrize('vocab_first', [False, True])
+@pytest.mark.parametrize('width', [None, 'fsdp'])
 @pytest.mark.parametrize('shape', [(2, 1, 2), (1, 2, 2), (1, 1, 4), (2, 2, 1)])
-def test_rows_and_tokens_over_a_mesh(inputs, shape):
-    """The numbers of one device; and no logits, hidden states or kernel move."""
+def test_rows_and_tokens_over_a_mesh(inputs, shape, width, vocab_first):
+    """The numbers of one device; and no logits, hidden states or kernel move. The
+    gradient of a kernel that is split along its width is scattered, not summed."""
+    if vocab_first and shape != (2, 2, 1):
+        pytest.skip('the other order of axes, once')
     hidden, kernel, labels = inputs
     hidden, labels = jnp.tile(hidden, (2, 1, 1)), jnp.tile(labels, (2, 1))
-    kernel = jnp.pad(kernel, ((0, 0), (0, 1)))
+    # So that all of them divide.
+    hidden = jnp.pad(hidden, ((0, 0), (0, 0), (0, 1)), constant_values=0.5)
+    kernel = jnp.pad(kernel, ((0, 1), (0, 1)), constant_values=0.1)
     mesh = sharding.make_mesh(*shape, devices=jax.devices()[:4])
     rows = NamedSharding(mesh, PartitionSpec(sharding.ROWS))
-    words = NamedSharding(mesh, PartitionSpec(None, sharding.TENSOR))
+    order = slice(None, None, -1 if vocab_first else 1)
+    words, slope = (
+        NamedSharding(mesh, PartitionSpec(*(axis, sharding.TENSOR)[order]))
+        for axis in (None, width)
+    )
 
     def loss(form, hidden, kernel):
         return form(hidden, kernel, labels, weights(labels))
 
-    split = fused_by(4, split=(sharding.ROWS, sharding.TENSOR))
+    layout = (sharding.ROWS, sharding.TENSOR, width)
+    split = fused_by(4, split=layout, vocab_first=vocab_first)
+    given = kernel.T if vocab_first else kernel
     with jax.set_mesh(mesh):
         function = jax.jit(
             jax.grad(functools.partial(loss, split), argnums=(0, 1), has_aux=True),
             in_shardings=(rows, words),
-            out_shardings=((rows, words), rows),
+            out_shardings=((rows, slope), rows),
         )
-        ours = function(hidden, kernel)
-        program = function.lower(hidden, kernel).compile().as_text()
+        (d_hidden, d_kernel), scores = function(hidden, given)
+        program = function.lower(hidden, given).compile().as_text()
+    ours = (d_hidden, d_kernel.T if vocab_first else d_kernel), scores
     expected = jax.grad(functools.partial(loss, plain), argnums=(0, 1), has_aux=True)(
         hidden, kernel
     )
@@ -270,6 +284,7 @@ def test_rows_and_tokens_over_a_mesh(inputs, shape):
         assert_allclose(one, other, atol=1e-5)
     for moved in ('all-gather', 'all-to-all', 'collective-permute'):
         assert moved not in program
+    assert ('reduce-scatter(' in program) == bool(width)
 
 
 @pytest.mark.parametrize(
@@ -352,10 +367,11 @@ def test_logits_and_their_slopes_share_a_buffer(vocab_first):
 def test_a_bias_over_a_mesh(inputs):
     """Its gradient, too: that of a kernel's row for hidden states of 1."""
     hidden, kernel, labels = inputs
-    kernel = jnp.pad(kernel, ((0, 0), (0, 1)))
+    hidden = jnp.pad(hidden, ((0, 0), (0, 0), (0, 1)), constant_values=0.5)
+    kernel = jnp.pad(kernel, ((0, 1), (0, 1)), constant_values=0.1)
     bias = jnp.linspace(-1, 1, V + 1)
     mesh = sharding.make_mesh(1, 2, 2, devices=jax.devices()[:4])
-    split = fused_by(4, split=(sharding.ROWS, sharding.TENSOR))
+    split = fused_by(4, split=(sharding.ROWS, sharding.TENSOR, 'fsdp'))
 
     def ours(hidden, kernel, bias):
         return split(hidden, kernel, labels, weights(labels), bias_V=bias)[0]

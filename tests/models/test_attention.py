@@ -11,9 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import jaxprs_in_params
 from jax.sharding import AbstractDevice, AbstractMesh, AxisType, use_abstract_mesh
 from numpy.testing import assert_allclose, assert_array_equal
 
+from jepa_text.models import stack
 from jepa_text.models.attention import attend as attention
 from jepa_text.models.attention import (
     blockwise,
@@ -326,6 +328,7 @@ def test_kernels_lower_for_their_platforms(width, monkeypatch):
         ('splash', TPU, dict(dtype='float16'), 'float16'),
         ('cudnn', REQUEST, {}, 'NVIDIA'),
         ('cudnn', HOPPER, dict(capability=(8, 0)), '8.0'),
+        ('tokamax', HOPPER, dict(capability=(7, 5)), '7.5'),
         ('cudnn', HOPPER, dict(dtype='float32'), 'float32'),
         ('cudnn', HOPPER, dict(head_width=60), '60'),
         ('cudnn', HOPPER, dict(window=64), 'to the left only'),
@@ -474,6 +477,7 @@ def test_kernels_are_tried_while_a_program_is_traced(monkeypatch):
         why_not=lambda request: '',
         SPLITS=False,
         RUNS=False,
+        KEEPS=False,
         MULTIPLE=128,
     )
     monkeypatch.setitem(attention.BACKENDS, 'pallas', kernel)
@@ -486,6 +490,83 @@ def test_kernels_are_tried_while_a_program_is_traced(monkeypatch):
     kernel.attend = lambda *inputs, **options: inputs[0]
     with jax.set_mesh(mesh()), pytest.raises(ValueError, match='off by .* in a trial'):
         jax.jit(functools.partial(call, backend='pallas'))(q, q, q, ids)
+
+
+# What is kept ------------------------------------------------------------------------
+
+
+def equations(jaxpr):
+    """All of a program whose results are read, those within others too."""
+    read = {id(x) for equation in jaxpr.eqns for x in equation.invars}
+    read |= {id(x) for x in jaxpr.outvars}
+    for equation in jaxpr.eqns:
+        if any(id(x) in read for x in equation.outvars):
+            yield equation
+        for inner in jaxprs_in_params(equation.params):
+            yield from equations(inner)
+
+
+def layer(name, policy=None, **options):
+    """(q, k, v) -> the gradients of a layer that attends, rematerialized by a policy."""
+    request = dataclasses.replace(
+        REQUEST, batch=2, length=L, heads=2, kv_heads=1, head_width=64
+    )
+    backend = types.SimpleNamespace(**vars(attention.BACKENDS[name]))
+    if options:
+        backend.attend = functools.partial(backend.attend, **options)
+    attend = split.fitted(backend, request, keep='attention')
+
+    def loss(*inputs):
+        return jnp.sum(jnp.sin(attend(*(2 * x for x in inputs), SEGMENTS, None)))
+
+    kept = loss if policy is None else jax.checkpoint(loss, policy=policy)
+    return jax.grad(kept, argnums=(0, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ('name', 'options', 'products'),
+    [
+        # Products of the program: forward, and what the backward pass has of its own.
+        ('blockwise', {}, 2 + 6),
+        ('pallas', dict(interpret=True), None),
+        ('splash', dict(interpret=True), None),
+    ],
+)
+def test_rematerialization_does_not_attend_again(name, options, products):
+    inputs = draw(64, heads=2, kv_heads=1)[:3]
+    with_names = layer(name, stack.REMAT['names'], **options)
+    found = list(equations(jax.make_jaxpr(with_names)(*inputs).jaxpr))
+    kernels = [str(e.params) for e in found if e.primitive.name == 'pallas_call']
+    if products:
+        assert sum(e.primitive.name == 'dot_general' for e in found) == products
+    else:
+        named = [one for one in kernels if 'forward' in one or 'fwd' in one]
+        assert len(named) == 1 and len(kernels) > 1
+    # Where nothing is kept, it is there twice.
+    again = layer(name, stack.REMAT['full'], **options)
+    twice = list(equations(jax.make_jaxpr(again)(*inputs).jaxpr))
+    counted = [
+        sum(e.primitive.name in ('dot_general', 'pallas_call') for e in each)
+        for each in (found, twice)
+    ]
+    assert counted[0] < counted[1]
+    plain = jax.jit(layer(name, **options))(*inputs)
+    for one, other in zip(jax.jit(with_names)(*inputs), plain, strict=True):
+        assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+
+
+def test_rematerialization_does_not_run_cudnn_again(monkeypatch):
+    from jax._src.cudnn import fused_attention_stablehlo as inner
+
+    monkeypatch.setattr(inner, 'check_cudnn_version', lambda: 91000)
+    monkeypatch.setattr(inner, 'check_compute_capability', lambda _: True)
+    monkeypatch.setattr(inner, 'is_cuda_compute_capability_equal', lambda _: False)
+    inputs = [x.astype(jnp.bfloat16) for x in draw(64, heads=2, kv_heads=1)[:3]]
+    for policy, times in (('names', 1), ('full', 2)):
+        program = jax.make_jaxpr(layer('cudnn', stack.REMAT[policy]))(*inputs).jaxpr
+        named = [equation.primitive.name for equation in equations(program)]
+        assert named.count('dot_product_attention_bwd_wrapper') == 1
+        assert sum(named.count(name) for name in cudnn.FORWARD) == times
 
 
 # Several devices --------------------------------------------------------------------
@@ -504,7 +585,7 @@ def test_a_kernel_on_a_mesh_gets_its_rows_and_heads(batch):
         shapes.append(q.shape)
         return blockwise.attend(q, *rest, **options)
 
-    kernel = types.SimpleNamespace(attend=attend, SPLITS=False, MULTIPLE=128)
+    kernel = types.SimpleNamespace(attend=attend, SPLITS=False, KEEPS=False, MULTIPLE=128)
     inputs = draw(16, batch=batch, length=100)
     segments = np.repeat([[1, 2]], 50, axis=1).repeat(batch, axis=0)
     with jax.set_mesh(mesh()):

@@ -26,7 +26,9 @@ def in_runs(q, k, v, ids, order, **options):
 
 
 def kernel(attend, **changes):
-    about = dict(SPLITS=False, MULTIPLE=1, RUNS=True, why_not=lambda request: '')
+    about = dict(
+        SPLITS=False, MULTIPLE=1, RUNS=True, KEEPS=False, why_not=lambda request: ''
+    )
     return types.SimpleNamespace(attend=attend, **about | changes)
 
 

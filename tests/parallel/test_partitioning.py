@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 
-import hlo
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +17,7 @@ import pytest
 import tiny
 
 from jepa_text.parallel import sharding
-from jepa_text.planning import memory
+from jepa_text.planning import hlo, memory
 from jepa_text.training import assemble, recipe
 from jepa_text.training import config as settings
 

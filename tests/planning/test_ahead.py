@@ -1,30 +1,90 @@
-"""Compiling for hardware that is not here: what is said where it cannot be."""
+"""Compiling for hardware that is not here: what is said where it cannot be, and, where a
+compiler is installed, what comes of it."""
 
-import importlib.util
+import re
 
 import pytest
+import test_configs
 
-from jepa_text.planning import ahead
-
-
-def test_devices_that_are_not_here_are_named():
-    with pytest.raises(ValueError, match='machine must have it, but it has 4 x cpu'):
-        ahead.devices('h100:8')
+from jepa_text.cost import hardware
+from jepa_text.planning import ahead, targets
+from jepa_text.training import config as settings
 
 
-def test_slices_that_do_not_exist_are_named():
-    with pytest.raises(ValueError, match='v5e:5 is no slice .* v5e:4, v5e:8, v5e:16'):
-        ahead.devices('v5e:5')
+def test_machines_and_slices_by_name():
+    assert targets.topology('h200:4') == ('gpu', '1x1x4')
+    assert targets.topology('H200:16') == ('gpu', '1x2x8')
+    assert targets.topology('v5e:8') == ('tpu', 'v5e:2x4')
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec('libtpu') is not None, reason='libtpu is here'
+@pytest.mark.parametrize(
+    ('name', 'words'),
+    [
+        ('v5e:5', 'v5e:5 is no slice .* v5e:4, v5e:8, v5e:16'),
+        ('h100:12', 'more are a multiple of them'),
+        ('mi250x:8', 'No compiler for mi250x .* h100, h200, b200, a100, l4, t4, v5e'),
+    ],
 )
-def test_a_missing_compiler_is_named():
-    with pytest.raises(ValueError, match=r"pip install 'jepa-text\[tpu\]'"):
-        ahead.devices('v5e:8')
+def test_what_cannot_be_compiled_for_is_named(name, words):
+    with pytest.raises(ValueError, match=words):
+        targets.topology(name)
 
 
-@pytest.mark.skipif(importlib.util.find_spec('libtpu') is None, reason='no libtpu here')
-def test_a_slice_has_its_devices():
-    assert len(ahead.devices('v5e:8')) == 8
+@pytest.mark.parametrize(('name', 'extra'), [('h200:8', 'cuda'), ('v5e:8', 'tpu')])
+def test_a_missing_compiler_is_named(name, extra, monkeypatch):
+    monkeypatch.setattr(ahead, 'PLUGINS', ('no-such-plugin',))
+
+    def version(package):
+        raise ahead.metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(ahead.metadata, 'version', version)
+    with pytest.raises(ValueError, match=rf"pip install 'jepa-text\[{extra}\]'"):
+        ahead.compile_phases({}, name)
+
+
+@pytest.mark.parametrize('name', targets.TARGETS)
+def test_targets_are_the_chips_of_the_table(name):
+    """Two tables of one chip: the name is found, and figures are within a tenth."""
+    target, chip = targets.TARGETS[name], hardware.CHIPS[name]
+    assert hardware.name_of(target.name) == name
+    assert target.capability == chip.capability
+    assert target.bandwidth == pytest.approx(chip.bandwidth, rel=0.1)
+    assert target.memory == pytest.approx(chip.memory, rel=0.1)
+    # Brackets close, and no key is there twice in one message.
+    text = targets.text(name)
+    assert text.count('{') == text.count('}') == 4
+    keys = re.findall(r'^  (\w+)', text, re.MULTILINE)
+    assert len(keys) == len(set(keys)) > 30
+
+
+def small():
+    """A config of one step that compiles in seconds."""
+    config = settings.plain(test_configs.module('pretrain').get_config('mlm,210m'))
+    model = dict(name='transformer', preset='tiny', heads=2, kv_heads=2, width=128)
+    config['model'] = model | dict(dtype='bfloat16', remat='names', depth=3)
+    config['data'] |= dict(batch_size=8, row_length=256)
+    config.pop('plan')
+    return config
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(ahead.missing('gpu')), reason=ahead.missing('gpu'))
+@pytest.mark.parametrize('name', ['h200:1', 'h200:8'])
+def test_a_step_is_compiled_for_gpus_that_are_not_here(name):
+    config = small() | {'mesh': dict(data=1, fsdp=-1, tensor=1)}
+    config['model'] |= {'attention': 'pallas'}
+    (made,) = ahead.compile_phases(config, name, vocab_size=1024)
+    assert made.peak > 1e6 and made.seconds > 0
+    assert made.attention[0].startswith('attention pallas (pallas): gpu, bfloat16')
+    forward = [kernel for kernel in made.kernels if kernel.forward]
+    assert sum(kernel.times for kernel in forward) == 3
+    sends = [kernel for kernel in made.kernels if kernel.kind == 'collective']
+    assert bool(sends) == (name == 'h200:8')
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(ahead.missing('tpu')), reason=ahead.missing('tpu'))
+def test_a_step_is_compiled_for_tpus_that_are_not_here():
+    (made,) = ahead.compile_phases(small(), 'v5e:8', vocab_size=1024)
+    assert made.peak > 1e6
+    assert made.attention[0].startswith('attention splash (auto): tpu')

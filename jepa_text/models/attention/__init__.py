@@ -16,6 +16,10 @@ A file has
     MULTIPLE
         rows come padded to a multiple of so many positions; what is added is a document
         of its own.
+    KEEPS
+        whether what its backward pass wants, the log-sum-exp beside the result, is kept
+        under rematerialization, so that the kernel does not run twice. If so, `attend`
+        takes `keep`, the name to keep it by. If not, the result alone is named.
 
 and may have `fits(segment_ids_BL) -> bool`, on the device, where what it can do depends
 on what is in the rows: rows that do not fit go to `blockwise`.

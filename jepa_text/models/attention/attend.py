@@ -10,8 +10,9 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
-from jepa_text.cost import flops
+from jepa_text.cost import flops, hardware
 from jepa_text.models.attention import (
     blockwise,
     cudnn,
@@ -54,6 +55,7 @@ def attend(
     causal,
     window=None,
     backend='auto',
+    keep=None,
 ):
     """softmax(q k^T / sqrt(K)) v inside each document; heads share keys in groups.
 
@@ -62,8 +64,10 @@ def attend(
     2023). With a `window`, position i sees j only if |i - j| <= window; of rows with
     gaps, `positions_BL` says what i and j are. The softmax is float32; the result has the
     dtype of `q_BLHK`. On several devices, set the mesh (`jax.set_mesh`): kernels then
-    get each device's rows and heads. Raises ValueError for a backend that does not exist
-    or cannot do this: a named backend is never replaced by another.
+    get each device's rows and heads. `keep` names what the backward pass wants, for the
+    policies of jax.checkpoint: the result, and with it what a kernel would else
+    run again for (`KEEPS` of its file). Raises ValueError for a backend that does not
+    exist or cannot do this: a named backend is never replaced by another.
     """
     if window is None:
         positions_BL = None
@@ -73,11 +77,19 @@ def attend(
     name = choose(backend, request)
     if (watched := _SEEN.get()) is not None:
         watched[request] = backend
-    attend = split.fitted(BACKENDS[name], request)
+    attend = split.fitted(BACKENDS[name], request, keep)
     placed = () if positions_BL is None else (positions_BL,)
     seen = flops.seen(request.length, causal, window)
     with flops.counted(seen / request.length):
-        return attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *placed)
+        out_BLHK = attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *placed)
+    if keep is None or BACKENDS[name].KEEPS:
+        return out_BLHK
+    return checkpoint_name(out_BLHK, keep)
+
+
+def is_kept(primitive, *_, **settings):
+    """A policy of jax.checkpoint: keeps what kernels give that cannot name it."""
+    return primitive.name in cudnn.FORWARD
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,18 +140,22 @@ def request_of(q_BLHK, k_BLGK, order_BL=None, positions_BL=None, *, causal, wind
         window=window,
         order=order_BL is not None,
         gaps=positions_BL is not None,
-        capability=_capability(platform),
+        capability=_capability(platform, device),
         rows=sizes.get('data', 1) * sizes.get('fsdp', 1),
         tensor=sizes.get('tensor', 1),
         devices=jax.device_count() if mesh.empty else 1,
     )
 
 
-def _capability(platform):
-    if platform != 'gpu' or jax.default_backend() != 'gpu':
+def _capability(platform, device):
+    """CUDA's, of the GPU here, or of one elsewhere that the mesh describes."""
+    if platform != 'gpu':
         return (0, 0)
-    text = getattr(jax.local_devices()[0], 'compute_capability', '0.0')
-    return tuple(int(part) for part in str(text).split('.'))
+    if jax.default_backend() == 'gpu':
+        text = getattr(jax.local_devices()[0], 'compute_capability', '0.0')
+        return tuple(int(part) for part in str(text).split('.'))
+    name = hardware.name_of(device.device_kind)
+    return (hardware.CHIPS[name].capability if name else None) or (0, 0)
 
 
 def choose(backend, request):

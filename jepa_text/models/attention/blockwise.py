@@ -9,10 +9,11 @@ import functools
 import jax
 import jax.numpy as jnp
 from einops import rearrange
+from jax.ad_checkpoint import checkpoint_name
 
 from jepa_text.models.attention import visible
 
-SPLITS, MULTIPLE, RUNS = True, 128, False
+SPLITS, MULTIPLE, RUNS, KEEPS = True, 128, False, True
 # Keys at a time: the largest that divides the row.
 BLOCKS = (512, 256, 128)
 
@@ -32,12 +33,14 @@ def attend(
     *,
     causal,
     window,
+    keep=None,
 ):
     """Every query against one block of keys after the other; no block is skipped."""
     groups = k_BLGK.shape[2]
     out_BGRLK = _attend(
         causal,
         window,
+        keep,
         rearrange(q_BLHK, 'B L (G R) K -> B G R L K', G=groups),
         rearrange(k_BLGK, 'B M G K -> B G M K'),
         rearrange(v_BLGK, 'B M G K -> B G M K'),
@@ -46,12 +49,12 @@ def attend(
     return rearrange(out_BGRLK, 'B G R L K -> B L (G R) K')
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _attend(causal, window, q_BGRLK, k_BGMK, v_BGMK, positions):
-    return _forward(causal, window, q_BGRLK, k_BGMK, v_BGMK, positions)[0]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _attend(causal, window, keep, q_BGRLK, k_BGMK, v_BGMK, positions):
+    return _forward(causal, window, keep, q_BGRLK, k_BGMK, v_BGMK, positions)[0]
 
 
-def _forward(causal, window, q_BGRLK, k_BGMK, v_BGMK, positions):
+def _forward(causal, window, keep, q_BGRLK, k_BGMK, v_BGMK, positions):
     def block(carry, part):
         out_BGRLK, sum_BGRL, top_BGRL = carry
         k_BGNK, v_BGNK, keys = part
@@ -73,11 +76,14 @@ def _forward(causal, window, q_BGRLK, k_BGMK, v_BGMK, positions):
     out_BGRLK, sum_BGRL, top_BGRL = carry
     out_BGRLK = (out_BGRLK / sum_BGRL[..., None]).astype(q_BGRLK.dtype)
     z_BGRL = top_BGRL + jnp.log(sum_BGRL)
+    if keep is not None:
+        out_BGRLK, z_BGRL = (checkpoint_name(x, keep) for x in (out_BGRLK, z_BGRL))
     return out_BGRLK, (q_BGRLK, k_BGMK, v_BGMK, positions, out_BGRLK, z_BGRL)
 
 
-def _backward(causal, window, saved, d_out_BGRLK):
+def _backward(causal, window, keep, saved, d_out_BGRLK):
     """d score = p (d out . v - d out . out), with p = exp(score - z)."""
+    del keep
     q_BGRLK, k_BGMK, v_BGMK, positions, out_BGRLK, z_BGRL = saved
     dtype = q_BGRLK.dtype
     own_BGRL = _product('BGRLK,BGRLK->BGRL', d_out_BGRLK, out_BGRLK)

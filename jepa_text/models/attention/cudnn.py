@@ -9,7 +9,9 @@ import inspect
 
 import jax.numpy as jnp
 
-SPLITS, MULTIPLE, RUNS = False, 128, True
+SPLITS, MULTIPLE, RUNS, KEEPS = False, 128, True, True
+# What gives the result and the log-sum-exp, under the policies of jax.checkpoint.
+FORWARD = ('dot_product_attention_fwd_wrapper',)
 _INNER = 'jax._src.cudnn.fused_attention_stablehlo'
 _NEEDED = {'q_seqlen', 'kv_seqlen', 'q_offsets', 'kv_offsets', 'mask_type'}
 
@@ -62,9 +64,12 @@ def fits(segment_ids_BL):
     return jnp.all(_number(segment_ids_BL)[:, -1] < maximum)
 
 
-def attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *, causal, window):
-    """Every position belongs to a document, padding too: outputs are never left out."""
-    del order_BL
+def attend(
+    q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *, causal, window, keep=None
+):
+    """Every position belongs to a document, padding too: outputs are never left out.
+    What its gradients need is known as FORWARD, not by the name `keep`."""
+    del order_BL, keep
     from jax._src.cudnn import fused_attention_stablehlo as inner
 
     lengths_BN, offsets_BN = documents(segment_ids_BL)

@@ -3,11 +3,14 @@
 Keys and values are repeated for every query head, as the kernel knows no groups.
 """
 
+import functools
 import warnings
 
+import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
-SPLITS, MULTIPLE, RUNS = False, 128, False
+SPLITS, MULTIPLE, RUNS, KEEPS = False, 128, False, True
 
 
 def why_not(request):
@@ -35,22 +38,69 @@ def attend(
     causal,
     window,
     interpret=False,
+    keep=None,
 ):
     """Pads a head width that is no power of two by itself, in registers."""
     del order_BL, window
+    repeats = q_BLHK.shape[2] // k_BLGK.shape[2]
+    return _attend(
+        causal,
+        interpret,
+        keep,
+        q_BLHK,
+        jnp.repeat(k_BLGK, repeats, axis=2),
+        jnp.repeat(v_BLGK, repeats, axis=2),
+        segment_ids_BL,
+    )
+
+
+# The kernel's own rule, but for names on what it keeps.
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _attend(causal, interpret, keep, *inputs):
+    return _forward(causal, interpret, keep, *inputs)[0]
+
+
+def _forward(causal, interpret, keep, *inputs):
+    settings = _settings(causal, interpret, inputs[0].shape[3])
+    out_BLHK, saved = _kernels().mha.fwd(*inputs, *settings)
+    *given, kept_BLHK, z_BHL = saved
+    if keep is not None:
+        kept_BLHK, z_BHL = (checkpoint_name(x, keep) for x in (kept_BLHK, z_BHL))
+        out_BLHK = kept_BLHK
+    return out_BLHK, (*given, kept_BLHK, z_BHL)
+
+
+def _backward(causal, interpret, keep, saved, d_out_BLHK):
+    del keep
+    settings = _settings(causal, interpret, saved[0].shape[3])
+    return _kernels().mha.bwd(*settings, saved, d_out_BLHK)
+
+
+_attend.defvjp(_forward, _backward)
+
+
+def _settings(causal, interpret, head_width):
+    """Those of `mha`, in its order: the defaults, but for what is asked."""
+    kernels = _kernels()
+    blocks = kernels.BlockSizes.get_default()
+    return (
+        head_width**-0.5,
+        causal,
+        blocks,
+        'triton',  # its backward pass
+        None,  # warps, by the head width
+        2,  # stages
+        None,  # grid, by the blocks
+        interpret,
+        False,  # debug
+        False,  # no log-sum-exp beside the result
+    )
+
+
+def _kernels():
     with warnings.catch_warnings():
         # jax 0.12 asks for Tokamax in its place: a backend of its own, tried before.
         warnings.simplefilter('ignore', DeprecationWarning)
         # Triton is not there on every platform, and takes a second to import.
         from jax.experimental.pallas.ops.gpu import attention
-
-    repeats = q_BLHK.shape[2] // k_BLGK.shape[2]
-    return attention.mha(
-        q_BLHK,
-        jnp.repeat(k_BLGK, repeats, axis=2),
-        jnp.repeat(v_BLGK, repeats, axis=2),
-        segment_ids_BL,
-        sm_scale=q_BLHK.shape[3] ** -0.5,
-        causal=causal,
-        interpret=interpret,
-    )
+    return attention

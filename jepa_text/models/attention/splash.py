@@ -6,7 +6,7 @@ Blocks of scores that causality or the window hide are not computed.
 import jax
 from einops import rearrange
 
-SPLITS, MULTIPLE, RUNS = False, 128, False
+SPLITS, MULTIPLE, RUNS, KEEPS = False, 128, False, True
 
 
 def why_not(request):
@@ -32,6 +32,7 @@ def attend(
     causal,
     window,
     interpret=False,
+    keep=None,
 ):
     """Row by row of the batch; query heads share keys in groups, as they are."""
     del order_BL
@@ -44,6 +45,7 @@ def attend(
         _mask(length, heads, causal, window),
         block_sizes=_block_sizes(kernels, length, window),
         interpret=interpret,
+        residual_checkpoint_name=keep,
     )
 
     def row(q_HLK, k_GLK, v_GLK, segment_ids_L):

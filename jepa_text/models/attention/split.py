@@ -10,11 +10,13 @@ from jepa_text.models.attention import blockwise
 from jepa_text.parallel import sharding
 
 
-def fitted(backend, request):
+def fitted(backend, request, keep=None):
     """`attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL)` of a backend; of a
-    request with `gaps`, which no kernel takes, with positions_BL at the end."""
+    request with `gaps`, which no kernel takes, with positions_BL at the end. `keep`: as
+    attend.attend has it."""
     options = dict(causal=request.causal, window=request.window)
-    attend = functools.partial(backend.attend, **options)
+    named = {'keep': keep} if backend.KEEPS else {}
+    attend = functools.partial(backend.attend, **options, **named)
     if hasattr(backend, 'fits'):
         attend = _where_it_fits(backend.fits, attend, **options)
     more = -request.length % backend.MULTIPLE

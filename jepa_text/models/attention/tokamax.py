@@ -8,8 +8,9 @@ import importlib.util
 
 import jax
 import jax.numpy as jnp
+from jax.extend import backend
 
-SPLITS, MULTIPLE, RUNS = False, 128, True
+SPLITS, MULTIPLE, RUNS, KEEPS = False, 128, True, False
 # The order in which its kernels are preferred, where they support the device.
 KERNELS = ('mosaic_gpu', 'triton')
 
@@ -18,6 +19,9 @@ def why_not(request):
     """GPUs, half precision, no order; and the package."""
     if request.platform != 'gpu':
         return 'it runs on NVIDIA GPUs'
+    if request.capability < (8, 0):
+        have = '.'.join(map(str, request.capability))
+        return f'it needs compute capability 8.0, and this GPU has {have}'
     if request.dtype not in ('bfloat16', 'float16'):
         return f'it takes bfloat16 or float16, not {request.dtype}'
     if request.order:
@@ -42,9 +46,12 @@ def _missing():
 
 
 def _kernel(api):
-    device = jax.local_devices()[0]
+    device = backend.get_default_device()
     known = [name for name in KERNELS if name in api.IMPLEMENTATIONS]
     able = [name for name in known if api.IMPLEMENTATIONS[name].supported_on(device)]
+    # Its backward pass is written for these alone.
+    if 'mosaic_gpu' in able and device.compute_capability not in ('9.0', '10.0'):
+        able.remove('mosaic_gpu')
     return able[0] if able else None
 
 

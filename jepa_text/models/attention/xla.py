@@ -6,7 +6,7 @@ from einops import rearrange
 
 from jepa_text.models.attention import visible
 
-SPLITS, MULTIPLE, RUNS = True, 1, False
+SPLITS, MULTIPLE, RUNS, KEEPS = True, 1, False, False
 
 
 def why_not(request):

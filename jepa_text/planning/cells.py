@@ -1,0 +1,95 @@
+"""The cells of the compile suite: an objective, a size, an attention backend and a layout
+of devices. A cover in which each pair of two of them meets once, and splash on TPUs."""
+
+import itertools
+
+# Sections of objectives; those of the papers at the study's mask rate.
+OBJECTIVES = {
+    'mlm': dict(name='mlm', rate=0.4),
+    'clm': dict(name='clm'),
+    'mntp': dict(name='mntp', rate=0.4),
+    'mixture': dict(name='mixture', parts=[dict(name='clm'), dict(name='mlm', rate=0.4)]),
+    'hybrid': dict(name='hybrid', mlm=dict(rate=0.4), predictor_width=1024),
+    'ijepa': dict(name='ijepa', masks=1, mlm=dict(rate=0.15)),
+    'sentence': dict(name='sentence', mlm=dict(rate=0.4)),
+}
+SIZES = ('210m', '610m', '1b')
+BACKENDS = ('cudnn', 'pallas', 'tokamax', 'xla', 'blockwise')
+# (hardware, mesh)
+LAYOUTS = {
+    '1': ('h200:1', dict(data=1, fsdp=1, tensor=1)),
+    'fsdp 8': ('h200:8', dict(data=1, fsdp=8, tensor=1)),
+    'fsdp 4 x tensor 2': ('h200:8', dict(data=1, fsdp=4, tensor=2)),
+    '2 hosts x fsdp 8': ('h200:16', dict(data=2, fsdp=8, tensor=1, dcn_data=2)),
+}
+TPU_LAYOUTS = {
+    'v5p, fsdp 8': ('v5p:8', dict(data=1, fsdp=8, tensor=1)),
+    'v6e, fsdp 8': ('v6e:8', dict(data=1, fsdp=8, tensor=1)),
+}
+# Rows of a device at a time. Of scores of row length squared, xla holds those of a layer.
+ROWS = {'210m': 16, '610m': 8, '1b': 8}
+FEWER = {'xla': 4}
+LENGTH, VOCABULARY = 2048, 128_256
+
+
+def possible(objective, size, backend, layout):
+    """Can this be asked for? Rows of several objectives need an order by row, which
+    kernels do not have; a head of 6 keys and values does not go over 4 devices."""
+    kernel = backend in ('cudnn', 'pallas', 'tokamax', 'splash')
+    return not (objective == 'mixture' and kernel)
+
+
+def cover(maximum=50):
+    """Cells (objective, size, backend, layout) in which each pair of two of them that is
+    possible meets at least once: for H200s by choosing, again and again, the cell with
+    most pairs that are new, then for TPUs each objective and each size.
+
+    Raises ValueError where more than `maximum` cells are needed.
+    """
+    factors = (OBJECTIVES, SIZES, BACKENDS, LAYOUTS)
+    cells = [cell for cell in itertools.product(*factors) if possible(*cell)]
+    missing = set().union(*map(_pairs, cells))
+    chosen = []
+    while missing:
+        # The first of those that are alike: smaller models compile sooner.
+        best = max(cells, key=lambda cell: len(_pairs(cell) & missing))
+        chosen.append(best)
+        missing -= _pairs(best)
+    chosen += on_tpus()
+    if len(chosen) > maximum:
+        raise ValueError(f'the cover has {len(chosen)} cells, above {maximum}.')
+    return chosen
+
+
+def on_tpus():
+    """Splash: each objective once, each size on both chips."""
+    objectives = [name for name in OBJECTIVES if name != 'mixture']
+    turns = itertools.product(SIZES, TPU_LAYOUTS)
+    return [
+        (objective, size, 'splash', layout)
+        for objective, (size, layout) in zip(objectives, turns, strict=True)
+    ]
+
+
+def _pairs(cell):
+    return set(itertools.combinations(enumerate(cell), 2))
+
+
+def config(objective, size, backend, layout):
+    """(train config, hardware) of a cell, as configs/pretrain.py has them."""
+    hardware, mesh = (LAYOUTS | TPU_LAYOUTS)[layout]
+    rows = min(ROWS[size], FEWER.get(backend, ROWS[size]))
+    ways = mesh['data'] * mesh['fsdp']
+    model = dict(name='transformer', preset=size, attention=backend)
+    return {
+        'name': 'cell',
+        'seed': 0,
+        'steps': 42_000,
+        'data': dict(folder='', row_length=LENGTH, batch_size=rows * ways),
+        'model': model | dict(dtype='bfloat16', remat='names'),
+        'optimizer': dict(name='adamw', b1=0.9, b2=0.95, eps=1e-5, weight_decay=0.1),
+        'schedule': dict(name='wsd', peak=5e-4, warmup=2000, decay=2000),
+        'mesh': mesh,
+        'telemetry': dict(every=0, on_collapse='warn'),
+        'phases': [dict(objective=OBJECTIVES[objective])],
+    }, hardware

@@ -1,0 +1,142 @@
+"""Compiles steps for devices that are elsewhere, in a process of its own: ahead.py starts
+it, reads one answer from its stdout, and says what is missing before.
+
+Kernels of cuDNN and Tokamax ask which device is here before they let themselves be
+compiled. In this process, and in none that trains, they are told of the one elsewhere.
+"""
+
+import contextlib
+import dataclasses
+import importlib.util
+import json
+import os
+import re
+import sys
+import time
+import types
+from pathlib import Path
+
+import jax
+import numpy as np
+from jax.experimental import topologies
+
+from jepa_text.cost import flops, hardware
+from jepa_text.models.attention import attend
+from jepa_text.parallel import sharding
+from jepa_text.planning import compiled, targets
+from jepa_text.running import compilation, xla_flags
+from jepa_text.training import assemble
+from jepa_text.training import recipe as recipes
+
+
+def main():
+    """Answers the request that is written to stdin."""
+    xla_flags.mend()
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), 'w')
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    json.dump(answer(**json.load(sys.stdin)), answers)
+    answers.close()
+
+
+def answer(config, name, vocab_size, text_to):
+    """{'phases': what ahead.Compiled holds, of each}, or why not: {'error'}."""
+    try:
+        mesh = sharding.make_mesh(**config['mesh'], devices=devices(name))
+        made = assemble.outline(config, mesh, vocab_size)
+        with told(name):
+            return {'phases': [_compiled(made, phase, text_to) for phase in made.phases]}
+    except (ValueError, NotImplementedError) as error:
+        return {'error': str(error)}
+
+
+def devices(name):
+    """The devices of 'h200:8' or 'v5e:8', which are not here.
+
+    Raises ValueError where the compiler that is installed does not describe them.
+    """
+    kind, topology = targets.topology(name)
+    chip = name.partition(':')[0].lower()
+    try:
+        if kind == 'tpu':
+            found = topologies.get_topology_desc(topology, 'tpu')
+        else:
+            found = topologies.get_topology_desc(
+                platform='cuda', topology=topology, target_config=targets.text(chip)
+            )
+    except (RuntimeError, NotImplementedError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f'Devices of {name} cannot be described here ({reason}).'
+        ) from error
+    return list(np.ravel(found.devices))
+
+
+@contextlib.contextmanager
+def told(name):
+    """Inside, kernels that ask for a device are told of one of `name`."""
+    capability = hardware.find(name)[0].capability
+    if capability is None:
+        yield
+        return
+    from jax._src.cudnn import fused_attention_stablehlo as cudnn
+
+    def number(text):
+        return tuple(int(part) for part in text.split('.'))
+
+    cudnn.check_compute_capability = lambda asked: capability >= number(asked)
+    cudnn.is_cuda_compute_capability_equal = lambda asked: capability == number(asked)
+    if importlib.util.find_spec('tokamax') is None:
+        yield
+        return
+    from absl import flags as absl_flags
+    from jax.extend import backend
+    from tokamax import config
+
+    absl_flags.FLAGS.mark_as_parsed()
+    target = targets.TARGETS[name.partition(':')[0].lower()]
+    device = types.SimpleNamespace(
+        platform='gpu',
+        device_kind=target.name,
+        core_count=target.cores,
+        compute_capability='.'.join(map(str, capability)),
+    )
+    backend.get_default_device = lambda: device
+    with config.cross_compile(True):
+        yield
+
+
+def _compiled(made, phase, text_to):
+    began = time.monotonic()
+    # The mesh says what the devices are, to whatever asks while it is traced.
+    with jax.set_mesh(made.mesh):
+        inputs = recipes.shapes(made, phase), recipes.abstract_batch(made, phase)
+        with attend.watch() as seen:
+            lowered = recipes.jitted(made, phase).lower(*inputs)
+        lines = [line for pair in seen.items() for line in attend.explain(*pair)]
+    program = lowered.compile()
+    text = program.as_text()
+    if text_to:
+        _write(text, Path(text_to), f'{phase.index}_{phase.name}.txt')
+    kernels = compiled.read(text, [_attended(request) for request in seen])
+    return {
+        'peak': compilation.peak(program),
+        'kernels': [dataclasses.asdict(kernel) for kernel in kernels],
+        'attention': [line for line in lines if not line.startswith(' ')],
+        'seconds': time.monotonic() - began,
+    }
+
+
+def _attended(request):
+    """(row length, share of the scores that the mask shows); kernels take rows that are
+    a multiple of 128."""
+    seen = flops.seen(request.length, request.causal, request.window)
+    return request.length + -request.length % 128, seen / request.length
+
+
+def _write(text, folder, name):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / re.sub(r'[^\w.]', '_', name)).write_text(text, encoding='utf-8')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,169 @@
+"""Compiled programs, read: what is known of small ones, and lines as GPUs have them."""
+
+import functools
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jepa_text.cost import hardware
+from jepa_text.parallel import sharding
+from jepa_text.planning import cells, compiled, hlo, roofline
+
+CHIP = hardware.CHIPS['h200']
+
+
+def text_of(function, *inputs):
+    """The compiled program of a function, as text."""
+    return jax.jit(function).lower(*inputs).compile().as_text()
+
+
+def flops(kernels, kind='product'):
+    return sum(k.flops * k.times for k in kernels if k.kind == kind)
+
+
+def test_products_in_a_loop_count_as_often_as_it_turns():
+    a, b = jnp.ones((8, 16), jnp.float32), jnp.ones((16, 16), jnp.float32)
+
+    def looped(a, b):
+        return jax.lax.scan(lambda x, _: (jnp.tanh(x @ b), None), a, length=5)[0]
+
+    kernels = compiled.read(text_of(looped, a, b))
+    assert flops(kernels) == 5 * 2 * 8 * 16 * 16
+    (product,) = (kernel for kernel in kernels if kernel.kind == 'product')
+    assert (product.times, product.dtype) == (5, 'f32')
+    assert product.name.endswith('dot_general')
+    # Two factors and the result, all of it in memory.
+    assert product.bytes == 4 * (2 * 8 * 16 + 16 * 16)
+
+
+def test_batched_products_and_gradients_are_counted():
+    q = jnp.ones((3, 4, 8, 16))
+
+    def scores(q):
+        return jnp.sum(jnp.einsum('bhlk,bhmk->bhlm', q, q) ** 2)
+
+    forward = compiled.read(text_of(scores, q))
+    assert flops(forward) == 2 * 3 * 4 * 8 * 8 * 16
+    backward = compiled.read(text_of(jax.grad(scores), q))
+    assert flops(backward) == 3 * flops(forward)
+    assert any(k.name.endswith(', backward') for k in backward if k.kind == 'product')
+
+
+def test_of_a_slice_only_the_slice_is_read():
+    x = jnp.ones((1000, 64))
+
+    def part(x, n):
+        return jnp.sin(jax.lax.dynamic_slice_in_dim(x, n, 10)) + 1
+
+    total = sum(k.bytes * k.times for k in compiled.read(text_of(part, x, 3)))
+    # In, out, and the numbers of the slice.
+    assert 2 * 10 * 64 * 4 <= total < 3 * 10 * 64 * 4
+
+
+def test_of_an_update_only_the_update_is_written():
+    x, y = jnp.ones((1000, 64)), jnp.ones((64,))
+
+    def stack(x, y):
+        def turn(x, n):
+            return x.at[n].set(jnp.sin(y * n)), None
+
+        return jax.lax.scan(turn, x, jnp.arange(1000))[0]
+
+    kernels = compiled.read(text_of(stack, x, y))
+    inside = sum(k.bytes * k.times for k in kernels if k.times == 1000)
+    assert 1000 * 2 * 64 * 4 <= inside < 1000 * 6 * 64 * 4
+
+
+def test_of_branches_the_least_counts():
+    x = jnp.ones((64, 64))
+
+    def either(x, flag):
+        return jax.lax.cond(flag, lambda x: x @ x @ x, lambda x: x + 1, x)
+
+    assert flops(compiled.read(text_of(either, x, True))) == 0
+
+
+def test_collectives_are_told_with_what_is_sent():
+    mesh = sharding.make_mesh(data=2, fsdp=2)
+    spec = jax.sharding.PartitionSpec(('data', 'fsdp'))
+
+    @functools.partial(jax.shard_map, mesh=mesh, in_specs=spec, out_specs=spec)
+    def summed(x):
+        def turn(x, _):
+            return jnp.tanh(jax.lax.psum(x, 'fsdp') + x), None
+
+        return jax.lax.scan(turn, x, length=5)[0]
+
+    text = text_of(summed, jnp.ones((8, 3)))
+    sends = [k for k in compiled.read(text) if k.kind == 'collective']
+    (one,) = sends
+    # Of [2, 3] in float32, each of two sends half, twice.
+    assert (one.op, one.group, one.times, one.sent) == ('all-reduce', 2, 5, 24)
+    assert sum(c.sent * c.times for c in hlo.collectives(text)) == 5 * 24
+
+
+# As XLA writes programs for GPUs; sizes are small ones.
+GPU = Path(__file__).with_name('gpu_program.txt').read_text(encoding='utf-8')
+
+
+def test_a_program_for_gpus_is_read():
+    kernels = compiled.read(GPU, attended=[(128, 0.5)])
+    kinds = [kernel.kind for kernel in kernels]
+    assert kinds == [
+        *('collective', 'pass', 'product', 'collective', 'copy'),
+        *('attention', 'attention', 'pass'),
+    ]
+    gather, add, product, scatter, copy, forward, backward, _ = kernels
+    assert (gather.sent, gather.group, gather.until) == (16 * 8 * 2 * 3 / 4, 4, 3)
+    # Nothing runs while the gradients are scattered.
+    assert (scatter.op, scatter.sent, scatter.until) == ('reduce-scatter', 3 * 128, 4)
+    assert add.bytes == 3 * 4 * 8 * 2 and copy.bytes == 2 * 16 * 8 * 2
+    assert product.flops == 2 * 4 * 16 * 8
+    assert product.name == 'encoder/layers/ffn/up/dot_general, backward'
+    # Two products of a row with itself for each head, half of it masked.
+    assert forward.flops == 2 * 2 * (2 * 4 * 128 * 128 * 16) / 2
+    assert backward.flops == 2.5 * forward.flops
+    assert (forward.forward, backward.forward) == (1, 0)
+
+
+def test_the_roofline_adds_up_and_hides_what_runs_meanwhile():
+    kernels = compiled.read(GPU, attended=[(128, 1.0)])
+    bound = roofline.of(kernels, CHIP, flops=1e6)
+    gather, add, product, scatter = kernels[:4]
+    times = [roofline.took(kernel, CHIP) for kernel in kernels]
+    assert times[0] == gather.sent / CHIP.links
+    assert times[2] == max(
+        product.flops / (roofline.PRODUCTS * CHIP.peak), product.bytes / CHIP.bandwidth
+    )
+    waited = max(0, times[0] - times[1] - times[2]) + times[3]
+    assert bound.waited == pytest.approx(waited)
+    assert bound.sending == pytest.approx(times[0] + times[3])
+    alone = sum(times) - times[0] - times[3]
+    assert bound.step == pytest.approx(alone + waited)
+    assert bound.mfu == pytest.approx(1e6 / (CHIP.peak * bound.step))
+    dear = roofline.costliest(kernels, CHIP, count=2)
+    assert [time for _, time in dear] == sorted(times, reverse=True)[:2]
+
+
+def test_text_that_is_no_program_is_refused():
+    with pytest.raises(ValueError, match='no ENTRY'):
+        compiled.read('nothing of the kind')
+
+
+def test_the_cover_has_each_pair_of_what_is_possible():
+    chosen = cells.cover()
+    assert len(chosen) == len(set(chosen)) <= 50
+    for cell in chosen:
+        assert cells.possible(*cell)
+    factors = (cells.OBJECTIVES, cells.SIZES, cells.BACKENDS, cells.LAYOUTS)
+    for first in range(4):
+        for second in range(first + 1, 4):
+            met = {(cell[first], cell[second]) for cell in chosen}
+            for one in factors[first]:
+                for other in factors[second]:
+                    kernel = other in ('cudnn', 'pallas', 'tokamax')
+                    assert (one, other) in met or (one == 'mixture' and kernel)
+    with pytest.raises(ValueError, match='above 10'):
+        cells.cover(maximum=10)
