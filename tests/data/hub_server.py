@@ -11,17 +11,46 @@ import contextlib
 import hashlib
 import http.server
 import json
+import os
 import pathlib
 import re
+import subprocess
+import sys
+import textwrap
 import threading
 import urllib.parse
 
 GATED = 'lab/gated'
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 def commit(name, revision):
     """40 hexadecimal digits."""
     return hashlib.sha1(f'{name}@{revision}'.encode()).hexdigest()
+
+
+def environment(address, cache):
+    """What tells a new process where the hub is, and where to keep what is its."""
+    quiet = {'HF_HUB_DISABLE_XET': '1', 'HF_HUB_DISABLE_TELEMETRY': '1'}
+    return {
+        'HF_ENDPOINT': address,
+        'HF_HOME': str(cache),
+        'PYTHONPATH': str(ROOT),
+    } | quiet
+
+
+def told(program, address, cache, **more):
+    """What a program prints last, as JSON, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, '-c', textwrap.dedent(program)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | environment(address, cache) | more,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @contextlib.contextmanager

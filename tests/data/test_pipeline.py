@@ -5,16 +5,12 @@ import shutil
 
 import numpy as np
 import pytest
+from read_back import assert_same, joined
 
 from jepa_text.data import mixture as mixtures
-from jepa_text.data import pipeline, prepare, stream, tokenizers
+from jepa_text.data import pipeline, prepare, stream
 from jepa_text.data.rows import packing, stored
 from jepa_text.data.tokenizers import training
-
-
-@pytest.fixture(scope='module')
-def ours():
-    return tokenizers.load(tokenizers.BUNDLED)
 
 
 @pytest.fixture(scope='module')
@@ -70,14 +66,6 @@ def take(count, rows, corrupt=draw, **changed):
     found = list(itertools.islice(made, count))
     made.close()
     return found
-
-
-def assert_same(ones, others):
-    assert len(ones) == len(others)
-    for one, other in zip(ones, others):
-        assert one.keys() == other.keys()
-        for key in one:
-            np.testing.assert_array_equal(one[key], other[key])
 
 
 # Rows.
@@ -299,11 +287,7 @@ def test_processes_share_the_global_batch(whole, processes):
         take(9, data, start=3, process_index=index, process_count=processes)
         for index in range(processes)
     ]
-    together = [
-        {key: np.concatenate([part[key] for part in step]) for key in step[0]}
-        for step in zip(*parts)
-    ]
-    assert_same(together, alone)
+    assert_same(joined(parts), alone)
 
 
 @pytest.mark.parametrize('start', [1, 4, 11])

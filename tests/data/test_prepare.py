@@ -8,17 +8,13 @@ import shutil
 
 import numpy as np
 import pytest
+import read_back
 from ml_collections import ConfigDict
 
 from jepa_text.data import pipeline, prepare, tokenizers
 from jepa_text.data.rows import packing, shards, stored
 from jepa_text.data.tokenizers import training
 from jepa_text.training import prepare as preparing
-
-
-@pytest.fixture(scope='module')
-def ours():
-    return tokenizers.load(tokenizers.BUNDLED)
 
 
 @pytest.fixture
@@ -44,17 +40,6 @@ def make(corpus, ours, tmp_path):
     return call
 
 
-def documents_of(folder, split):
-    """The texts of a prepared folder, put together again from <bos> to <eos>."""
-    data = pipeline.Rows(folder, split)
-    tokenizer = tokenizers.load(folder / 'tokenizer.json')
-    pieces = []
-    for row in (data[i] for i in range(len(data))):
-        for number in range(1, row['segment_ids'].max() + 1):
-            pieces.append(row['tokens'][row['segment_ids'] == number])
-    return pieces, tokenizer
-
-
 def test_every_token_of_every_document_is_in_the_rows(make, tmp_path, corpus, ours):
     manifest = make(row_length=4096)
     texts = [
@@ -64,7 +49,7 @@ def test_every_token_of_every_document_is_in_the_rows(make, tmp_path, corpus, ou
     ]
     found = []
     for split in ('train', 'heldout'):
-        pieces, _ = documents_of(tmp_path / 'rows', split)
+        pieces = read_back.pieces(tmp_path / 'rows', split)
         for piece in pieces:
             assert piece[0] == ours.bos_id and piece[-1] == ours.eos_id
             found.append(ours.decode(piece[1:-1]))
@@ -83,7 +68,7 @@ def test_short_rows_hold_the_same_tokens(make, tmp_path, name):
     for split in ('train', 'heldout'):
         counted = []
         for folder, manifest in (('long', whole), ('short', short)):
-            pieces, _ = documents_of(tmp_path / folder, split)
+            pieces = read_back.pieces(tmp_path / folder, split)
             counted.append(np.bincount(np.concatenate(pieces), minlength=2048))
             counts = manifest['splits'][split]
             places = counts['rows'] * manifest['row_length']
@@ -94,13 +79,13 @@ def test_short_rows_hold_the_same_tokens(make, tmp_path, name):
 
 def test_begin_and_end_are_options(make, tmp_path, ours):
     make(row_length=4096, add_bos=False, add_eos=False)
-    pieces, _ = documents_of(tmp_path / 'rows', 'train')
+    pieces = read_back.pieces(tmp_path / 'rows', 'train')
     assert not np.isin(np.concatenate(pieces), ours.special_ids).any()
 
 
 def test_pieces_after_the_first_have_no_begin(make, tmp_path, ours):
     manifest = make(row_length=8)
-    pieces, _ = documents_of(tmp_path / 'rows', 'train')
+    pieces = read_back.pieces(tmp_path / 'rows', 'train')
     begins = sum(piece[0] == ours.bos_id for piece in pieces)
     assert begins == manifest['splits']['train']['documents'] < len(pieces)
     assert not any((piece[1:] == ours.bos_id).any() for piece in pieces)
@@ -321,7 +306,7 @@ def test_an_error_in_the_middle_leaves_nothing_and_the_next_call_works(
     pipeline.verify(tmp_path / 'rows')
 
 
-def test_a_report_tells_what_was_made(corpus, tmp_path, capsys):
+def test_a_report_tells_what_was_made(corpus, tmp_path, ours, capsys):
     config = ConfigDict({'prepare': {'row_length': 32, 'tokenizer': 'bundled'}})
     config.prepare.source = corpus | {'path': str(corpus['path'])}
     config.prepare.clean = {'min_chars': 12, 'exact_duplicates': True}
@@ -331,14 +316,15 @@ def test_a_report_tells_what_was_made(corpus, tmp_path, capsys):
     counts = manifest['splits']['train']
     assert f'{400 / counts["rows"]:.2f} epochs in the steps' in said
     assert f'2 blank, {manifest["left_out"]["too short"]} too short' in said
-    words = sum(len(text.split()) for text in texts_of(tmp_path / 'rows', 'train'))
+    texts = read_back.texts(tmp_path / 'rows', 'train', ours)
+    words = sum(len(text.split()) for text in texts)
     tokens = counts['tokens'] - 2 * counts['documents']
     told = float(re.search(r'([\d.]+) tokens a word', said)[1])
     assert told == pytest.approx(tokens / words, rel=0.1)
     page = (tmp_path / 'rows' / 'report.html').read_text()
     assert 'too short' in page and 'What a model reads' in page
     assert page.count('<figure><svg') == 1 and 'of the documents' in page
-    long = [text for text in texts_of(tmp_path / 'rows', 'train') if len(text) > 100]
+    long = [text for text in texts if len(text) > 100]
     assert any(html.escape(text[2:60]) in page for text in long)
     preparing.run(config, tmp_path / 'rows', verify=True)
     assert 'all as they were made' in capsys.readouterr().out
@@ -348,11 +334,6 @@ def test_a_report_tells_what_was_made(corpus, tmp_path, capsys):
     shard.write_bytes(data)
     with pytest.raises(ValueError, match='is damaged: its sha256'):
         preparing.run(config, tmp_path / 'rows', verify=True)
-
-
-def texts_of(folder, split):
-    pieces, tokenizer = documents_of(folder, split)
-    return [tokenizer.decode(piece) for piece in pieces]
 
 
 def test_run_takes_a_config(corpus, tmp_path, capsys):

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from read_back import assert_same, joined
 
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import stream
@@ -46,13 +47,6 @@ def take(count, mixture, **changed):
     return found
 
 
-def assert_same(ones, others):
-    for one, other in zip(ones, others, strict=True):
-        assert one.keys() == other.keys()
-        for key in one:
-            np.testing.assert_array_equal(one[key], other[key])
-
-
 def test_a_single_folder_is_read_as_it_always_was():
     """In the order of the runs that there are: checkpoints go on with it."""
     alone = mixtures.Mixture([part(0, 12)])
@@ -70,11 +64,7 @@ def test_processes_share_the_global_batch(processes):
         take(7, three(), start=5, process_index=index, process_count=processes)
         for index in range(processes)
     ]
-    together = [
-        {key: np.concatenate([one[key] for one in step]) for key in step[0]}
-        for step in zip(*parts)
-    ]
-    assert_same(together, alone)
+    assert_same(joined(parts), alone)
 
 
 @pytest.mark.parametrize('start', [1, 6, 17])

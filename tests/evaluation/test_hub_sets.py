@@ -1,9 +1,6 @@
 """Named sets come from the hub by themselves, over a real socket, with their commit."""
 
 import json
-import os
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -118,18 +115,8 @@ def made(tmp_path_factory):
     fill(top)
     program = textwrap.dedent(PROGRAM)
     program += f'print(json.dumps({{k: shown(s) for k, s in {SECTIONS!r}.items()}}))'
-    given = {'HF_HOME': str(cache), 'HF_HUB_DISABLE_XET': '1'}
     with hub_server.serving(top) as (address, _):
-        done = subprocess.run(
-            [sys.executable, '-c', program],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env=os.environ | given | {'HF_ENDPOINT': address},
-        )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+        return hub_server.told(program, address, cache)
 
 
 @pytest.mark.slow

@@ -2,9 +2,8 @@
 
 import hashlib
 import os
-import subprocess
-import sys
 
+import at_once
 import fsspec
 import pytest
 
@@ -74,12 +73,7 @@ def test_of_two_processes_one_copies(shelf):
         'from jepa_text.files import cache\n'
         f'cache.copied("file://{shelf}", "rows-1", {ENTRIES!r})'
     )
-    running = [
-        subprocess.Popen([sys.executable, '-c', program], stdout=subprocess.PIPE)
-        for _ in range(3)
-    ]
-    said = [process.communicate(timeout=60)[0] for process in running]
-    assert [process.returncode for process in running] == [0, 0, 0]
+    said = at_once.printed(program)
     assert sum(b'copied to' in text for text in said) == 1
 
 

@@ -178,15 +178,13 @@ def test_ranks_become_a_tokenizer(texts, tmp_path, capsys):
 def ask(address, cache, workdir, name, **more):
     """(exit code, what is said) of the command, in a process of its own."""
     words = [f'--config={CONFIG}', f'--workdir={workdir}', f'--config.tokenizer={name}']
-    environment = {'HF_ENDPOINT': address, 'HF_HOME': str(cache)}
-    environment |= {'HF_HUB_DISABLE_XET': '1', 'HF_HUB_DISABLE_TELEMETRY': '1'}
     done = subprocess.run(
         [sys.executable, '-m', 'jepa_text.main', 'tokenizer', *words],
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=120,
-        env=os.environ | environment | more,
+        env=os.environ | hub_server.environment(address, cache) | more,
     )
     return done.returncode, done.stdout + done.stderr
 

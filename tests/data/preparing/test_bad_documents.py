@@ -7,10 +7,11 @@ import types
 
 import pyarrow
 import pytest
+import read_back
 from pyarrow import parquet
 
-from jepa_text.data import pipeline, prepare, tokenizers
-from jepa_text.data.corpora import corpus, faults
+from jepa_text.data import pipeline, prepare
+from jepa_text.data.corpora import faults
 from jepa_text.data.rows import stored
 from jepa_text.data.sources import tfds
 from jepa_text.training import prepare as command
@@ -90,16 +91,10 @@ def table(folder):
 FORMATS = [blocks, whole_files, json_lines, row_groups, table]
 
 
-@pytest.fixture(scope='module')
-def ours():
-    return tokenizers.load(tokenizers.BUNDLED)
-
-
 @pytest.fixture
-def made(tmp_path, ours, monkeypatch):
+def made(tmp_path, ours, units_of):
     """`prepare` of a format, in units of about 200 bytes."""
-    monkeypatch.setattr(corpus, 'SMALLEST', 200)
-    monkeypatch.setattr(corpus, 'LARGEST', 200)
+    units_of(200)
 
     def call(write, name='rows', **changed):
         place = tmp_path / 'texts'
@@ -131,13 +126,8 @@ def test_left_out_they_are_counted_and_named(made, write, tmp_path, ours):
         assert f'/{file}, ' in example
         if ' after byte ' not in example:
             assert example.endswith(name)
-    texts = []
-    for split in ('train', 'heldout'):
-        data = pipeline.Rows(tmp_path / 'rows', split)
-        for row in (data[i] for i in range(len(data))):
-            numbers = range(1, row['segment_ids'].max() + 1)
-            pieces = (row['tokens'][row['segment_ids'] == n] for n in numbers)
-            texts += map(ours.decode, pieces)
+    rows = tmp_path / 'rows'
+    texts = read_back.texts(rows, 'train', ours) + read_back.texts(rows, 'heldout', ours)
     assert sorted(texts) == sorted(GOOD)
     assert manifest['settings']['bad_documents'] == 'skip'
 

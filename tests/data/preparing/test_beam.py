@@ -5,16 +5,14 @@ import sys
 import numpy as np
 import pytest
 
-from jepa_text.data import prepare, tokenizers
-from jepa_text.data.corpora import corpus
+from jepa_text.data import prepare, preparing, tokenizers
 from jepa_text.data.rows import stored
 from jepa_text.files import partial
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, 'SMALLEST', 1500)
-    monkeypatch.setattr(corpus, 'LARGEST', 1500)
+def folder(tmp_path, units_of):
+    units_of(1500)
     place, rng = tmp_path / 'texts', np.random.default_rng(0)
     place.mkdir()
     for number in range(4):
@@ -67,6 +65,7 @@ def test_bad_text_is_told_as_it_is_here_and_the_rest_stays(folder):
 def test_beam_that_is_not_there_is_told(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, 'apache_beam', None)
     monkeypatch.delitem(sys.modules, 'jepa_text.data.preparing.beam', raising=False)
+    monkeypatch.delattr(preparing, 'beam', raising=False)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'jepa-text\[beam\]'"):
         made(folder, 'rows', engine='beam')
     with pytest.raises(ValueError, match="no engine 'bean'.*Did you mean 'beam'"):

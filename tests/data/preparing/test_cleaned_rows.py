@@ -4,22 +4,16 @@ import json
 
 import numpy as np
 import pytest
+import read_back
 
-from jepa_text.data import pipeline, prepare, tokenizers
-from jepa_text.data.corpora import corpus
+from jepa_text.data import pipeline, prepare
 from jepa_text.data.rows import stored
 
 
-@pytest.fixture(scope='module')
-def ours():
-    return tokenizers.load(tokenizers.BUNDLED)
-
-
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, units_of):
     """Files of 20 texts of their own, 20 that all have, and near copies of these."""
-    monkeypatch.setattr(corpus, 'SMALLEST', 3000)
-    monkeypatch.setattr(corpus, 'LARGEST', 3000)
+    units_of(3000)
     rng = np.random.default_rng(0)
     words = np.array([f'word{n}' for n in range(2000)])
     shared = [' '.join(rng.choice(words, 60)) for _ in range(20)]
@@ -43,12 +37,7 @@ def made(folder, name, tokenizer, workers=1, **clean):
     )
     found = {}
     for split in ('train', 'heldout'):
-        data = pipeline.Rows(place, split)
-        found[split] = sorted(
-            tokenizer.decode(row['tokens'][row['segment_ids'] == number])
-            for row in (data[i] for i in range(len(data)))
-            for number in range(1, row['segment_ids'].max() + 1)
-        )
+        found[split] = sorted(read_back.texts(place, split, tokenizer))
     return found, manifest
 
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from jepa_text.data import pipeline, prepare, tokenizers
+from jepa_text.data import pipeline, prepare
 from jepa_text.data.corpora import corpus, faults, reading
 from jepa_text.data.preparing import processes, unit
 from jepa_text.data.preparing import work as works
@@ -29,16 +29,10 @@ from jepa_text.files import partial
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture(scope='module')
-def ours():
-    return tokenizers.load(tokenizers.BUNDLED)
-
-
 @pytest.fixture
-def small(monkeypatch):
+def small(units_of):
     """Units of 2,000 bytes."""
-    monkeypatch.setattr(corpus, 'SMALLEST', 2000)
-    monkeypatch.setattr(corpus, 'LARGEST', 2000)
+    units_of(2000)
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """Rows at an address are the rows that were put there."""
 
-import subprocess
-import sys
-
+import at_once
 import fsspec
 import numpy as np
 import pytest
@@ -51,12 +49,7 @@ def test_processes_of_one_machine_copy_once(local):
         'from jepa_text.data.rows import brought\n'
         f'for _ in range(3): print(brought.here("file://{local}"))'
     )
-    running = [
-        subprocess.Popen([sys.executable, '-c', program], stdout=subprocess.PIPE)
-        for _ in range(3)
-    ]
-    said = b''.join(process.communicate(timeout=60)[0] for process in running)
-    assert [process.returncode for process in running] == [0, 0, 0]
+    said = b''.join(at_once.printed(program))
     assert said.count(b'copied to') == 1 and said.count(b'\n') == 10
 
 

@@ -1,8 +1,5 @@
 """Sets of a hub come by name over a real socket; what does not exist is said."""
 
-import json
-import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -47,21 +44,9 @@ EACH = """
 
 def ask(address, cache, names, **environment):
     """What hub.find says of each name, in a process of its own."""
-    program = textwrap.dedent(EACH)
-    program += f'print(json.dumps({{name: show(name) for name in {list(names)!r}}}))'
-    done = subprocess.run(
-        [sys.executable, '-c', program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ
-        | {'HF_ENDPOINT': address, 'HF_HOME': str(cache), 'HF_HUB_DISABLE_XET': '1'}
-        | {'HF_HUB_DISABLE_TELEMETRY': '1'}
-        | environment,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    asked = f'print(json.dumps({{name: show(name) for name in {list(names)!r}}}))'
+    program = f'{textwrap.dedent(EACH)}{asked}'
+    return hub_server.told(program, address, cache, **environment)
 
 
 def write(folder, files):

@@ -6,7 +6,6 @@ import io
 
 import pytest
 
-from jepa_text.data.corpora import corpus
 from jepa_text.data.sets import tables
 from jepa_text.data.sources import csv
 
@@ -53,14 +52,13 @@ def test_cells_of_tabs_are_as_they_stand(tmp_path):
     assert [row['text'] for row in tables.read(path)] == expected
 
 
-def test_a_file_is_read_in_blocks_and_never_cut(tmp_path, monkeypatch):
+def test_a_file_is_read_in_blocks_and_never_cut(tmp_path, monkeypatch, units_of):
     texts = [f'number {n},\nof "all"' for n in range(900)]
     rows = [{'id': '', 'text': text, 'more': ''} for text in texts]
     path = tmp_path / 'a.csv'
     path.write_bytes(written(rows))
     monkeypatch.setattr(csv, 'BLOCK', 400)
-    monkeypatch.setattr(corpus, 'LARGEST', 400)
-    monkeypatch.setattr(corpus, 'SMALLEST', 400)
+    units_of(400)
     one = csv.make('train', path, heldout_every=10**9)
     assert [row['text'] for row in one] == texts
     assert len(one.units()) == 1

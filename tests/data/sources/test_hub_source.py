@@ -2,8 +2,6 @@
 
 import gzip
 import json
-import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -15,7 +13,6 @@ import pytest
 from pyarrow import parquet
 
 from jepa_text.data import prepare, tokenizers
-from jepa_text.data.corpora import corpus
 from jepa_text.data.sets import card
 from jepa_text.data.sets import hub as names
 from jepa_text.data.sources import hub
@@ -66,19 +63,8 @@ BEGIN = """
 
 def ask(address, cache, program, **environment):
     """What a program shows in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, '-c', textwrap.dedent(BEGIN) + textwrap.dedent(program)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ
-        | {'HF_ENDPOINT': address, 'HF_HOME': str(cache), 'HF_HUB_DISABLE_XET': '1'}
-        | {'HF_HUB_DISABLE_TELEMETRY': '1', 'PYTHONPATH': str(ROOT)}
-        | environment,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    program = textwrap.dedent(BEGIN) + textwrap.dedent(program)
+    return hub_server.told(program, address, cache, **environment)
 
 
 def sentences(seed, count=70):
@@ -268,9 +254,8 @@ def test_a_plan_keeps_its_commit_when_the_set_changes(sets, tmp_path):
 
 
 @pytest.mark.slow
-def test_rows_are_those_of_the_same_files_here(sets, tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, 'SMALLEST', 1500)
-    monkeypatch.setattr(corpus, 'LARGEST', 1500)
+def test_rows_are_those_of_the_same_files_here(sets, tmp_path, units_of):
+    units_of(1500)
     settings = {'row_length': 32, 'workers': 1}
     program = f"""
     from jepa_text.data import prepare, tokenizers

@@ -7,7 +7,6 @@ import pytest
 from pyarrow import parquet
 
 from jepa_text.data import prepare, tokenizers
-from jepa_text.data.corpora import corpus
 from jepa_text.data.preparing import work as works
 from jepa_text.data.rows import stored
 from jepa_text.data.sources import jsonl, text
@@ -38,10 +37,9 @@ def packed(texts):
 
 
 @pytest.fixture(params=SUFFIXED)
-def both(request, tmp_path, monkeypatch):
+def both(request, tmp_path, units_of):
     """(the module of the source, a folder here, the address of a copy)."""
-    monkeypatch.setattr(corpus, 'SMALLEST', 1500)
-    monkeypatch.setattr(corpus, 'LARGEST', 1500)
+    units_of(1500)
     module, ending, written = SUFFIXED[request.param]
     rng, store = np.random.default_rng(0), fsspec.filesystem('memory')
     folder = tmp_path / 'texts'

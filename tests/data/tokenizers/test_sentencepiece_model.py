@@ -146,6 +146,19 @@ def test_what_is_no_model_is_refused(tmp_path):
             sentencepiece_model.read(path)
 
 
+def trained(path, corpus, **given):
+    """(SentencePiece's own processor of a model of some texts, the same as ours)."""
+    sentencepiece = pytest.importorskip('sentencepiece')
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(corpus), model_writer=written, minloglevel=2, **given
+    )
+    path.write_bytes(written.getvalue())
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
+    content, _ = sentencepiece_model.read(path)
+    return theirs, tokenizers.parse(content, path.name, roles.ROLES)
+
+
 def texts_of(rng, count, corpus):
     """Random texts: of odd characters, of any, of symbols' names, of a corpus."""
     odd = f'abcdeTheéü ▁<>/s\r\n\t"\'1234567890  {MANY}'
@@ -173,7 +186,6 @@ def texts_of(rng, count, corpus):
 @pytest.mark.parametrize('fallback', [False, True])
 @pytest.mark.parametrize('spaces', [(True, True), (False, False), (True, False)])
 def test_ids_are_those_of_sentencepiece(kind, rules, fallback, spaces, tmp_path):
-    sentencepiece = pytest.importorskip('sentencepiece')
     corpus = [
         sentence
         for document in bundled.make('heldout')[:12]
@@ -181,10 +193,9 @@ def test_ids_are_those_of_sentencepiece(kind, rules, fallback, spaces, tmp_path)
         if sentence.strip()
     ]
     corpus += ['城市在海边。море ж é ü ① ﬁ Å 한국어 ｶﾞ कि'] * 5
-    written = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(corpus),
-        model_writer=written,
+    theirs, ours = trained(
+        tmp_path / 'x.model',
+        corpus,
         vocab_size=800 if fallback else 500,
         model_type=kind,
         byte_fallback=fallback,
@@ -193,13 +204,7 @@ def test_ids_are_those_of_sentencepiece(kind, rules, fallback, spaces, tmp_path)
         remove_extra_whitespaces=spaces[1],
         character_coverage=0.998,
         pad_id=3,
-        minloglevel=2,
     )
-    path = tmp_path / 'x.model'
-    path.write_bytes(written.getvalue())
-    theirs = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
-    content, _ = sentencepiece_model.read(path)
-    ours = tokenizers.parse(content, 'x.model', roles.ROLES)
     rng = random.Random(0)
     other = [
         text
@@ -213,7 +218,6 @@ def test_ids_are_those_of_sentencepiece(kind, rules, fallback, spaces, tmp_path)
 @pytest.mark.peer
 def test_text_of_many_marks_as_sentencepiece_has_it(tmp_path):
     """Vietnamese, Greek, Korean and Japanese apart; Hebrew and Arabic with points."""
-    sentencepiece = pytest.importorskip('sentencepiece')
     corpus = [
         'Tiếng Việt được viết bằng chữ Quốc ngữ với nhiều dấu phụ và thanh điệu',
         'ἐν ἀρχῇ ἦν ὁ λόγος καὶ ὁ λόγος ἦν πρὸς τὸν θεόν ᾧ',
@@ -225,21 +229,14 @@ def test_text_of_many_marks_as_sentencepiece_has_it(tmp_path):
         'ภาษาไทยที่นี่',
     ]
     corpus += [unicodedata.normalize('NFD', text) for text in corpus]
-    written = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(corpus * 5),
-        model_writer=written,
+    theirs, ours = trained(
+        tmp_path / 'x.model',
+        corpus * 5,
         vocab_size=400,
         model_type='unigram',
         character_coverage=1.0,
         hard_vocab_limit=False,
-        minloglevel=2,
     )
-    path = tmp_path / 'x.model'
-    path.write_bytes(written.getvalue())
-    theirs = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
-    content, _ = sentencepiece_model.read(path)
-    ours = tokenizers.parse(content, 'x.model', roles.ROLES)
     for text in corpus:
         assert ours.encode(text).tolist() == theirs.encode(text), text
         for form in ('NFC', 'NFD', 'NFKC', 'NFKD'):

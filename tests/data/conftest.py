@@ -1,0 +1,23 @@
+"""What tests of data share."""
+
+import pytest
+
+from jepa_text.data import tokenizers
+from jepa_text.data.corpora import corpus
+
+
+@pytest.fixture(scope='session')
+def ours():
+    """The bundled tokenizer."""
+    return tokenizers.load(tokenizers.BUNDLED)
+
+
+@pytest.fixture
+def units_of(monkeypatch):
+    """`units_of(2000)`: corpora are divided into units of about so many bytes."""
+
+    def call(size):
+        monkeypatch.setattr(corpus, 'SMALLEST', size)
+        monkeypatch.setattr(corpus, 'LARGEST', size)
+
+    return call
