@@ -17,19 +17,22 @@ from jepa_text.files import atomic
 NAME = 'CHECKSUMS.json'
 
 
-def write(folder):
+def write(folder, known=()):
     """Flushes every file of a folder to the disk, then writes CHECKSUMS.json into it.
 
-    The manifest appears in one step and last, so a folder that has one was whole when the
-    power went. Raises OSError when a file can't be read or the disk is full.
+    `known`: {name: entry} of files that need not be read for it. The manifest appears in
+    one step and last, so a folder that has one was whole when the power went. Raises
+    OSError when a file can't be read or the disk is full.
     """
     folder = Path(folder)
     files = _files(folder)
+    new = {name: path for name, path in files.items() if name not in known}
     with ThreadPoolExecutor(_threads()) as pool:
-        entries = dict(zip(files, pool.map(described, files.values()), strict=True))
+        found = dict(zip(new, pool.map(described, new.values()), strict=True))
+    listed = {name: found[name] if name in found else known[name] for name in files}
     for parent, _, _ in os.walk(folder, topdown=False):
         atomic.flush(parent)
-    atomic.write(folder / NAME, json.dumps({'files': entries}, indent=1, sort_keys=True))
+    atomic.write(folder / NAME, json.dumps({'files': listed}, indent=1, sort_keys=True))
     atomic.flush(folder.parent)
 
 
@@ -49,6 +52,11 @@ def verify(folder):
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return f'its {NAME} is damaged ({type(error).__name__}: {error})'
     return _first_difference(folder, sizes, hashes)
+
+
+def entries(folder):
+    """{name: {'bytes', 'sha256'}} of the manifest of a folder."""
+    return read_json(Path(folder) / NAME)['files']
 
 
 def stamp(folder):

@@ -41,22 +41,32 @@ class Config:
     keep_every: int | None = schema.field(
         None, 'and each of a step that is a multiple of it', minimum=1
     )
+    keep_at: tuple[int, ...] = schema.field(
+        (), 'and those of these steps, at which it saves, logs and evaluates', minimum=1
+    )
 
 
 class Checkpointer:
     """Saves and restores the state of one run; a context manager.
 
     Keeps the `keep` newest complete steps and, with `keep_every`, every complete step
-    that is a multiple of it. Opening cleans up after a crash: temporary folders are
-    removed; incomplete steps, and damaged ones newer than the newest good one, are moved
-    aside to `damaged-<step>`, so that their numbers are free again and nothing is lost.
-    Hence one Checkpointer for a folder at a time (`workdir` sees to that). Every process
-    of a distributed job calls every method; process 0 writes checksums and cleans, and
-    then calls `saved(keep, keep_every)`, in the background.
+    that is a multiple of it, and those of `keep_at`. Opening cleans up after a crash:
+    temporary folders are removed; incomplete steps, and damaged ones newer than the
+    newest good one, are moved aside to `damaged-<step>`, so that their numbers are free
+    again and nothing is lost. Hence one Checkpointer for a folder at a time (`workdir`
+    sees to that). Every process of a distributed job calls every method; process 0 writes
+    checksums and cleans, and then calls `saved(keep, keep_every, keep_at)`, in the
+    background.
     """
 
     def __init__(
-        self, folder, *, keep=Config.keep, keep_every=Config.keep_every, saved=None
+        self,
+        folder,
+        *,
+        keep=Config.keep,
+        keep_every=Config.keep_every,
+        keep_at=Config.keep_at,
+        saved=None,
     ):
         if keep < 1 or (keep_every is not None and keep_every < 1):
             raise ValueError(
@@ -65,7 +75,7 @@ class Checkpointer:
             )
         folder = paths.local('The folder of checkpoints', folder)
         self.folder = Path(folder).expanduser().absolute()
-        self._keep, self._keep_every, self._saved = keep, keep_every, saved
+        self._kept, self._saved = (keep, keep_every, frozenset(keep_at)), saved
         self._thread = self._failure = self._saving = None
         newest = processes.first(
             lambda: housekeeping.opened(self.folder), 'the checkpoints'
@@ -220,9 +230,9 @@ class Checkpointer:
             self._orbax.wait_until_finished()
             if jax.process_index() == 0:
                 checksums.write(self.folder / str(step))
-                housekeeping.retain(self.folder, self._keep, self._keep_every)
+                housekeeping.retain(self.folder, *self._kept)
                 if self._saved:
-                    self._saved(self._keep, self._keep_every)
+                    self._saved(*self._kept)
         except Exception as error:  # raised or told by the next call
             self._failure = error
 

@@ -35,13 +35,13 @@ def opened(folder):
     return newest
 
 
-def retain(folder, keep, keep_every):
+def retain(folder, keep, keep_every, keep_at=()):
     """Removes old complete steps. Runs just after a save is complete, so the newest of
     them is good."""
     complete = [
         s for s in restore.steps(folder) if (folder / str(s) / checksums.NAME).exists()
     ]
-    for step in old(complete, keep, keep_every):
+    for step in old(complete, keep, keep_every, keep_at):
         # Renamed first: a crash half way must not leave half a step under its number.
         doomed = checksums.free_name(folder / f'deleting-{step}')
         try:
@@ -51,9 +51,13 @@ def retain(folder, keep, keep_every):
             _log.warning('The old checkpoint %s could not be removed: %s.', doomed, error)
 
 
-def old(steps, keep, keep_every):
+def old(steps, keep, keep_every, keep_at=()):
     """Those of complete steps, in rising order, that need not stay."""
-    return [step for step in steps[:-keep] if not (keep_every and step % keep_every == 0)]
+    return [
+        step
+        for step in steps[:-keep]
+        if not (keep_every and step % keep_every == 0) and step not in keep_at
+    ]
 
 
 def discard(folder, step):

@@ -115,6 +115,13 @@ def read(workdir):
     ]
 
 
+def take_over(workdir, source, last_step):
+    """Writes the lines of another run up to a step into a workdir, as its own."""
+    path = Path(source) / FILE
+    kept = [line for row, line in _whole_lines(path) if row['step'] <= last_step]
+    atomic.write(Path(workdir) / FILE, b''.join(kept))
+
+
 def newest(workdir, prefix, step=math.inf):
     """(step, values) of the newest metrics of a workdir that begin so, up to a step.
 

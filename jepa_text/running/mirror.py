@@ -151,11 +151,11 @@ class Mirror:
         if self._owner:
             self.push()
 
-    def save(self, keep, keep_every):
+    def save(self, *kept):
         """After a save: sends it; a network that fails is warned of, and the next save
         sends both."""
         try:
-            self.push(keep, keep_every)
+            self.push(*kept)
         except addresses.AddressError as error:
             _log.warning(
                 '%s lacks the newest checkpoint, which is in %s; training goes on. %s',
@@ -164,9 +164,10 @@ class Mirror:
                 error,
             )
 
-    def push(self, keep=None, keep_every=None):
-        """Sends files that changed and complete steps that are not there; with `keep`,
-        removes old steps there. Raises RuntimeError when another process began since."""
+    def push(self, *kept):
+        """Sends files that changed and complete steps that are not there; removes steps
+        there that are old, as housekeeping.old has it, if that is given. Raises
+        RuntimeError when another process began since."""
         self._check_owner()
         there = transfer.listed(self.address)
         for step in self._damaged & {*_complete(there)}:
@@ -180,7 +181,7 @@ class Mirror:
                 place = f'{self.address}/{STEPS}/{step}'
                 transfer.folder(steps / str(step), place, checksums.NAME)
                 complete.add(step)
-        for step in housekeeping.old(sorted(complete), keep, keep_every) if keep else ():
+        for step in housekeeping.old(sorted(complete), *kept) if kept else ():
             self._remove(step, there)
 
     def _check_owner(self):

@@ -102,8 +102,18 @@ def _recipe(config, asked, mesh, tokenizer):
         init_from=asked.init_from,
         loop=_loop(asked),
         identity=identity.sums(config, tokenizer),
-        notes=tuple(extend.lines(past, asked.schedule, total, made[-1].name)),
+        notes=(
+            *extend.lines(past, asked.schedule, total, made[-1].name),
+            *_beyond(asked.checkpoint.keep_at, total),
+        ),
     )
+
+
+def _beyond(keep_at, total):
+    """A note about milestones that the run never comes to."""
+    if beyond := [step for step in keep_at if step > total]:
+        listed = ', '.join(f'{step:,}' for step in beyond)
+        yield f'checkpoint.keep_at: {listed} lies beyond the last step, {total:,}.'
 
 
 def _loop(asked):
@@ -115,6 +125,7 @@ def _loop(asked):
         save_every=asked.checkpoint.every,
         keep=asked.checkpoint.keep,
         keep_every=asked.checkpoint.keep_every,
+        keep_at=frozenset(asked.checkpoint.keep_at),
         threads=asked.data.threads,
         profile_steps=profiling.span(asked.profile_steps),
         wandb=asked.metrics.wandb,

@@ -8,7 +8,7 @@ import jax
 from jepa_text.cost import hardware
 from jepa_text.data import stream
 from jepa_text.parallel import processes
-from jepa_text.running import anew, checkpoint, profiling, reporter, signals
+from jepa_text.running import anew, branch, checkpoint, profiling, reporter, signals
 from jepa_text.training import init_from, telling
 from jepa_text.training import recipe as recipes
 
@@ -23,20 +23,23 @@ class Tools:
     stop: Any
 
 
-def begin(recipe, folder, stack, restart=False, stop=None, saved=None):
+def begin(recipe, folder, stack, restart=False, stop=None, saved=None, trunk=None):
     """(Tools, state to go on from, meta of its checkpoint or {}) in a locked workdir.
 
     What must be left again is entered into the stack. `restart`: as in anew.check;
-    `saved`: as of a Checkpointer.
+    `saved`: as of a Checkpointer; `trunk`: as of train.train.
     """
     loop = recipe.loop
     processes.first(lambda: anew.check(folder, restart), 'the checkpoints')
+    if trunk:
+        processes.first(lambda: _branch(recipe, folder, *trunk), 'the trunk')
     stop = stop or stack.enter_context(signals.Requests())
     store = stack.enter_context(
         checkpoint.Checkpointer(
             f'{folder}/checkpoints',
             keep=loop.keep,
             keep_every=loop.keep_every,
+            keep_at=loop.keep_at,
             saved=saved,
         )
     )
@@ -60,6 +63,15 @@ def begin(recipe, folder, stack, restart=False, stop=None, saved=None):
         report.say(line)
     trace = profiling.Trace(f'{folder}/profile', loop.profile_steps)
     return Tools(store, report, stack.enter_context(trace), stop), state, meta
+
+
+def _branch(recipe, folder, source, step):
+    """Puts the state of another run at a step into the folder, as this run's own."""
+
+    def change(meta):
+        return meta | recipes.meta(recipe, recipe.phases[meta['phase']], step)
+
+    branch.begin(folder, source, step, change)
 
 
 def _state(recipe, store, folder):

@@ -38,12 +38,9 @@ def make(sections, total, *, data, devices, model, tokenizer, schedule, **of_ste
             encoders[theta] = resolve.build('models', turned, vocab_size=vocab_size)
         network = Network(encoders[theta], objective)
         reset, rewarm = _at_switch(section, index, stop - start)
+        rate = schedules.rewarmed(schedule, start, rewarm)
         step = steps.make_step(
-            network,
-            objective,
-            schedule=schedules.rewarmed(schedule, start, rewarm),
-            phase_start=start,
-            **of_step,
+            network, objective, schedule=rate, phase_start=start, **of_step
         )
         parts = dict(section=section, objective=objective, network=network, step=step)
         read = dict(
@@ -53,7 +50,7 @@ def make(sections, total, *, data, devices, model, tokenizer, schedule, **of_ste
             cursor=stream.Cursor(start, row),
         )
         span = dict(index=index, start=start, stop=stop)
-        phases.append(Phase(**span, reset=reset, **parts, **read))
+        phases.append(Phase(**span, reset=reset, schedule=rate, **parts, **read))
         row += rows * (stop - start)
     return tuple(phases)
 

@@ -27,6 +27,7 @@ class Phase:
     cursor     where in the rows of the run it begins: data/stream.py
     mixture    what they are; None in a plan
     reset      a pattern of what the optimizer begins anew with it, or None
+    schedule   its learning rate, by step of the run
     step       its update: training/step.py
     """
 
@@ -41,6 +42,7 @@ class Phase:
     objective: Any
     network: Network
     reset: str | None
+    schedule: Any
     step: Any
     mixture: mixtures.Mixture | None = None
 
@@ -73,6 +75,7 @@ class Loop:
     stop_after_skips    steps in a row that are not finite, after which the run ends
     save_every          steps between checkpoints; of them stay, so many of the newest
     keep, keep_every    and those of each so many steps
+    keep_at             and of these, at which it logs and evaluates, too
     threads             that read rows
     profile_steps       the first and the last step of a trace, or (0, 0)
     wandb               settings of an outlet of metrics, or None
@@ -85,6 +88,7 @@ class Loop:
     save_every: int
     keep: int
     keep_every: int | None
+    keep_at: frozenset
     threads: int
     profile_steps: tuple
     wandb: outlets.WandbConfig | None
@@ -134,6 +138,20 @@ class Recipe:
             for one in self.phases
             if step > one.start
         )
+
+
+def meta(recipe, phase, step):
+    """What a checkpoint of a phase says of the run that it is of."""
+    return {
+        'phase': phase.index,
+        'fingerprint': recipe.fingerprint,
+        'steps': recipe.steps,
+        **recipe.identity,
+        'history': [
+            {'start': p.start, 'stop': min(p.stop, step), **p.section}
+            for p in recipe.phases[: phase.index + 1]
+        ],
+    }
 
 
 def creation(recipe, phase):

@@ -19,7 +19,7 @@ from jepa_text.training import begin, build, reading, switches, telling
 from jepa_text.training import recipe as recipes
 
 
-def train(config, workdir, evaluations=(), restart=False, stop=None):
+def train(config, workdir, evaluations=(), restart=False, stop=None, trunk=None):
     """Trains, or resumes, the run that `config` describes in the workdir.
 
     `evaluations` run beside the steps: pairs of a section of the config and what makes
@@ -31,6 +31,8 @@ def train(config, workdir, evaluations=(), restart=False, stop=None):
     each makes the same call (`processes.start` before it). With `restart`, a run of
     which no checkpoint is good begins anew; else that is refused (running/anew.py).
     `stop`: the signals.Requests of a caller who has more to do after the last step.
+    `trunk`: (workdir, step) of a run that did the same up to that step; a run that has
+    saved nothing goes on from there.
     A workdir at an address is worked on in a copy (running/mirror.py).
     """
     xla_flags.mend()
@@ -40,7 +42,7 @@ def train(config, workdir, evaluations=(), restart=False, stop=None):
             folder = place.folder
             recipe, guard = build.build(config, folder, stack, evaluations)
             tools, state, meta = begin.begin(
-                recipe, folder, stack, restart, stop, place.save
+                recipe, folder, stack, restart, stop, place.save, trunk
             )
             place.begin()
         run = _Run(recipe, guard, tools)
@@ -120,14 +122,15 @@ class _Run:
                 state, values = self.trace.run(step, number, state, batch)
                 self.running = values
                 clock.step(values['train/tokens'])
-                if number % self.loop.log_every == 0 or number == phase.stop:
+                ends = number == phase.stop or number in self.loop.keep_at
+                if ends or number % self.loop.log_every == 0:
                     self.log(number, jax.device_get(values), state, phase)
                 self.guard.beat()
                 for evaluation in recipe.evaluations:
-                    if _due(evaluation.every, number, phase):
+                    if evaluation.every and (ends or number % evaluation.every == 0):
                         self.evaluate(evaluation, state, number, phase)
                 # After the metrics of this step: a resumed run does not write them again.
-                if _due(self.loop.save_every, number, phase):
+                if self.saves(number, phase):
                     self.save(state, phase, wait=number == self.last)
                 if self.vote(self.stop.asked) and number < self.last:
                     self.leave(number, state, phase)
@@ -173,22 +176,20 @@ class _Run:
         with self._pause():
             self.report.write(number, evaluation.run(state.params, phase.network))
 
+    def saves(self, number, phase):
+        """Is a checkpoint due after this step?"""
+        every = self.loop.save_every
+        regular = every and (number % every == 0 or number == phase.stop)
+        return bool(regular) or number in self.loop.keep_at
+
     def save(self, state, phase, wait=False):
         """A checkpoint of the state, with what it takes to go on from it."""
         with self._pause():
-            past = self.recipe.phases[: phase.index + 1]
             meta = {
-                'phase': phase.index,
-                'fingerprint': self.recipe.fingerprint,
+                **recipes.meta(self.recipe, phase, int(state.step)),
                 'seconds': self.report.seconds,
-                'steps': self.recipe.steps,
                 # On the disk before the checkpoint that follows them.
                 'logged': self.report.sync(),
-                **self.recipe.identity,
-                'history': [
-                    {'start': p.start, 'stop': min(p.stop, int(state.step)), **p.section}
-                    for p in past
-                ],
             }
             self.store.save(state, meta, wait=wait)
 
@@ -228,7 +229,3 @@ class _Run:
             process_count=count,
             threads=self.loop.threads,
         )
-
-
-def _due(every, number, phase):
-    return bool(every) and (number % every == 0 or number == phase.stop)

@@ -335,6 +335,11 @@ def test_retention_keeps_the_newest_and_the_multiples(tmp_path):
     assert _steps(tmp_path) == ['3', '6', '7', '8']
 
 
+def test_milestones_stay(tmp_path):
+    _save(tmp_path, *range(1, 9), keep=1, keep_every=4, keep_at=(2, 3, 70))
+    assert _steps(tmp_path) == ['2', '3', '4', '8']
+
+
 def test_only_good_step_is_never_removed_before_a_newer_one_is_complete(
     tmp_path, monkeypatch
 ):
