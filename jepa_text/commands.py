@@ -77,6 +77,7 @@ COMMANDS = {
         'study',
         STUDY,
         '--config=configs/quickstart.py --workdir=runs/quickstart',
+        {'dry-run': (True, 'say what would be trained, and stop')},
     ),
     'analyze': Command(
         'what vectors hold',
@@ -173,6 +174,7 @@ USAGE = """jepa-text COMMAND --config=FILE[:ARG] --workdir=DIR [--config.KEY=VAL
 jepa-text init FILE.py [--preset=NAME[,SIZE]]
 jepa-text plan --config=FILE[:ARG] [--hardware=h100:8 --mfu=0.4 --price=2.5 --compile]
 jepa-text evaluate --config=FILE[:ARG] --workdir=DIR [--dry-run]
+jepa-text study --config=FILE[:ARG] --workdir=DIR [--dry-run]
 jepa-text export --workdir=DIR --to=FOLDER [--step=N --family=NAME --license=NAME]
 jepa-text supervise [--restarts=5] COMMAND ...
 

@@ -32,7 +32,7 @@ HELP = ('-h', '--help', '-help', 'help')
 # Those that need no device.
 TEXT_ONLY = ('prepare', 'tokenizer')
 # Those whose own flags are switches, which their function takes by name.
-SWITCHED = ('prepare', 'train', 'evaluate')
+SWITCHED = ('prepare', 'train', 'study', 'evaluate')
 # Those whose workdir may be an address.
 AWAY = ('prepare', 'train')
 # Those that write nothing.

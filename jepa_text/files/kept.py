@@ -25,6 +25,12 @@ def once(path, config, compute):
     return made['results']
 
 
+def read(path):
+    """{'config', 'results'} of a file; None where it is not there, damaged or old."""
+    saved, is_whole = _read(Path(path)) if Path(path).is_file() else (None, False)
+    return saved if is_whole else None
+
+
 def _read(path):
     """(what the file holds, is it as it was written?)"""
     try:

@@ -31,11 +31,20 @@ def plan(config, workdir=None):
     Raises ValueError for what cannot work together.
     """
     plans = {}
-    for name, one in settings.of_runs(config).items():
+    for name, one in settings.of_runs(_unseeded(config)).items():
         options = schema.read(hardware.Options, one['plan'], 'plan')
         plans[name] = made = make(settle.completed(one), options)
         tables.show(name, made)
     return plans
+
+
+def _unseeded(config):
+    """A study with each of its runs once, whatever seeds they have."""
+    config = schema.plain(config)
+    if 'runs' not in config:
+        return config
+    runs = [{k: v for k, v in run.items() if k != 'seeds'} for run in config['runs']]
+    return config | {'runs': runs, 'seeds': ()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -64,6 +64,18 @@ def differences(old, new):
     return {key: pair for key, pair in sorted(pairs.items()) if pair[0] != pair[1]}
 
 
+def harming(changed, may_change):
+    """Those of `differences` that are not under one of the dotted keys."""
+    return {key: pair for key, pair in changed.items() if not _under(key, may_change)}
+
+
+def listed(changed):
+    """`differences` in words."""
+    lines = [f'{key}: {old!r} -> {new!r}' for key, (old, new) in changed.items()]
+    more = f', and {len(lines) - _SHOWN} more' if len(lines) > _SHOWN else ''
+    return ', '.join(lines[:_SHOWN]) + more
+
+
 def _make(path):
     """Makes the folder; refuses one that holds files but was not made by a run."""
     if path.exists() and not path.is_dir():
@@ -105,13 +117,13 @@ def _agree(path, config, may_change, whole, accept):
             raise ValueError(f'{file}: {error}') from error
     renamed.check(old, str(file))
     changed = differences(old, config)
-    harmful = [k for k in changed if may_change is not None and not _under(k, may_change)]
+    harmful = {} if may_change is None else harming(changed, may_change)
     if harmful:
-        raise ValueError(_other_config(path, {k: changed[k] for k in harmful}))
+        raise ValueError(_other_config(path, harmful))
     if changed:
         if accept and may_change is not None:
             accept()
-        _log.info('%s: changed since the last start: %s', path, _listed(changed))
+        _log.info('%s: changed since the last start: %s', path, listed(changed))
         atomic.write(file, text)
 
 
@@ -202,16 +214,10 @@ def _under(key, prefixes):
 
 def _other_config(path, changed):
     return (
-        f'The workdir {path} belongs to a run with another config: {_listed(changed)}. '
+        f'The workdir {path} belongs to a run with another config: {listed(changed)}. '
         'Start with the same config to resume that run, or give another --workdir to '
         f'start a new one. What it began with stands in {path / CONFIG}.'
     )
-
-
-def _listed(changed):
-    lines = [f'{key}: {old!r} -> {new!r}' for key, (old, new) in changed.items()]
-    more = f', and {len(lines) - _SHOWN} more' if len(lines) > _SHOWN else ''
-    return ', '.join(lines[:_SHOWN]) + more
 
 
 def _myself():

@@ -53,7 +53,7 @@ def show(results):
 
 def write(workdir, results, configs):
     """Writes report.html into the workdir and returns its path."""
-    logs = {name: metrics.read(Path(workdir) / name) for name in configs}
+    logs = {name: _log(Path(workdir) / name) for name in configs}
     path = Path(workdir) / 'report.html'
     sections = [
         _losses(results),
@@ -74,6 +74,11 @@ def write(workdir, results, configs):
         sections=[section for section in sections if section],
     )
     return path
+
+
+def _log(folder):
+    """The metrics of a run; none where its folder is gone, but its result is not."""
+    return metrics.read(folder) if (folder / metrics.FILE).is_file() else []
 
 
 def headline(results):

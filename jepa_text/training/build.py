@@ -58,7 +58,7 @@ def build(config, folder, stack, evaluations=()):
     config = settle.matched(config, folder)
     with processes.together('the recipe'):
         config = settle.extended(config, folder)
-        may_change = (*MAY_CHANGE, *_places(config), *settle.grows(config, folder))
+        may_change = (*free(config), *settle.grows(config, folder))
         recipe = assemble.make(config, evaluations)
         switches.check(recipe)
     with processes.together('the arithmetic of this machine'):
@@ -78,8 +78,13 @@ def build(config, folder, stack, evaluations=()):
     return recipe, guard
 
 
+def free(config):
+    """Dotted keys that say nothing of what a run learns: MAY_CHANGE, where its rows lie,
+    and what these are called in metrics."""
+    return (*MAY_CHANGE, *_places(config))
+
+
 def _places(config):
-    """Dotted keys of where rows lie, and what they are called in metrics."""
     sections = {'data': config['data']}
     for number, phase in enumerate(config['phases']):
         sections[f'phases.{number}.data'] = phase.get('data') or {}

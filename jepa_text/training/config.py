@@ -29,6 +29,8 @@ OF_A_STUDY = (
     'The config has runs, so it is that of a study: `jepa-text study`. One run has '
     'phases instead, as configs/toy.py.'
 )
+# What a study has beside what its runs share.
+OF_STUDIES = ('runs', 'seeds', 'study')
 ADAMW = {'name': 'adamw'}
 WSD = {'name': 'wsd', 'peak': 5e-4, 'warmup': 0.05, 'decay': 0.2}
 
@@ -140,20 +142,44 @@ def plain(config):
 
 
 def of_runs(config):
-    """{name: config, as `plain`} of a run, or of each run of a study: the shared keys,
-    overridden by the run's own."""
+    """{name: config, as `plain`} of a run, or of each member of a study: the shared keys,
+    overridden by the run's own, once for each of its seeds.
+
+    Raises ValueError, with the name of the run, for what `Config` refuses.
+    """
     config = schema.plain(config)
     if 'runs' not in config:
         config = plain(config)
         return {config['name']: config}
-    shared = {key: x for key, x in config.items() if key not in ('runs', 'study')}
+    shared = {key: x for key, x in config.items() if key not in OF_STUDIES}
     found = {}
     for index, own in enumerate(config['runs']):
         name = own.get('name')
         if not isinstance(name, str):
             raise ValueError(f'runs[{index}]: name={name!r} must be a text.')
         try:
-            found[name] = schema.resolved(Config, {**shared, **own})
+            for member in seeded(own, config.get('seeds') or ()):
+                found[member['name']] = schema.resolved(Config, {**shared, **member})
         except ValueError as error:
             raise ValueError(f'run {name!r}: {error}') from error
     return found
+
+
+def seeded(run, seeds):
+    """The members of a run of a study: itself, or one for each seed, `NAME/seed_0`; its
+    own `seeds` count more than those given.
+
+    >>> [member['name'] for member in seeded({'name': 'mlm'}, (0, 7))]
+    ['mlm/seed_0', 'mlm/seed_7']
+    """
+    own = {key: value for key, value in run.items() if key != 'seeds'}
+    seeds = run.get('seeds', seeds)
+    if not seeds:
+        return [own]
+    if 'seed' in own:
+        raise ValueError(f'seed={own["seed"]} and seeds={seeds!r}: give one of them.')
+    for seed in seeds:
+        ranges.number('seeds', seed, whole=True, minimum=0)
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f'seeds={seeds!r}: give each once.')
+    return [own | {'name': f'{own["name"]}/seed_{seed}', 'seed': seed} for seed in seeds]

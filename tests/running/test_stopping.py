@@ -15,7 +15,7 @@ import tiny
 
 from jepa_text.files import checksums
 from jepa_text.parallel import exits
-from jepa_text.study import study
+from jepa_text.study import work
 
 ASKED = SimpleNamespace(asked=True)
 
@@ -51,16 +51,18 @@ def test_a_study_stops_after_the_run_in_whose_last_step_it_was_asked(
 ):
     trained = []
 
-    def last_step(config, folder, evaluations, stop):
-        trained.append(folder.name)
+    def last_step(name, *given):
+        (stop,) = given[-1:]
+        trained.append(name)
         os.kill(os.getpid(), signal.SIGTERM)
         deadline = time.monotonic() + 5
         while not stop.asked and time.monotonic() < deadline:
             time.sleep(0.005)
 
-    monkeypatch.setattr('jepa_text.training.train.train', last_step)
+    monkeypatch.setattr(work, 'train_one', last_step)
+    monkeypatch.setattr(work, 'courses', lambda *_: {})
     with pytest.raises(exits.Stopped, match="after run 'first'"):
-        study._train({'first': {}, 'second': {}}, tmp_path)
+        work.train_all({'first': {}, 'second': {}}, tmp_path)
     assert trained == ['first']
 
 

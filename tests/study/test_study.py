@@ -2,12 +2,13 @@
 
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
 import tiny
 
-from jepa_text.study import probes, report, study
+from jepa_text.study import measure, probes, report, study
 
 SHAPE = {'geometry/uniformity': -1.5, 'geometry/effective_rank': 40.0}
 
@@ -168,7 +169,7 @@ def test_what_was_measured_of_a_model_is_not_lost(own_text, monkeypatch, capsys)
     config, folder = own_text
     runs = [config['runs'][0], config['runs'][0] | {'name': 'b'}]
     config = config | {'runs': runs, 'study': {'tasks': [], 'sentences': [SENTENCE]}}
-    load, broken = study.load.load, [True]
+    load, broken = measure.load.load, [True]
 
     def fails_once(path):
         if path.name == 'b' and broken:
@@ -176,7 +177,7 @@ def test_what_was_measured_of_a_model_is_not_lost(own_text, monkeypatch, capsys)
             raise RuntimeError('no memory')
         return load(path)
 
-    monkeypatch.setattr(study.load, 'load', fails_once)
+    monkeypatch.setattr(measure.load, 'load', fails_once)
     with pytest.raises(RuntimeError, match='no memory'):
         study.study(config, folder / 'kept')
     capsys.readouterr()
@@ -192,9 +193,40 @@ def test_what_was_measured_of_a_model_is_not_lost(own_text, monkeypatch, capsys)
     assert 'evaluating' not in capsys.readouterr().out
     # Another checkpoint is another model.
     checksums = next((folder / 'kept' / 'b' / 'checkpoints').glob('*/CHECKSUMS.json'))
-    before = study._question(config, folder / 'kept', 'b')
+    whole = study.plain(config)
+    before = measure.question(whole, folder / 'kept', 'b', '')
     checksums.write_text(checksums.read_text() + ' ')
-    assert study._question(config, folder / 'kept', 'b') != before
+    assert measure.question(whole, folder / 'kept', 'b', '') != before
+
+
+@pytest.mark.slow
+def test_a_study_grows_by_seeds_from_its_result_files_alone(own_text, capsys):
+    """Machines vanish, and checkpoints with them: what is measured is not lost."""
+    config, folder = own_text
+    config = config | {'study': {'tasks': [], 'sentences': []}}
+    out = folder / 'grown'
+    first = study.study(config | {'seeds': (0, 1)}, out)
+    assert first['recipes'] == {'a/seed_0': ['a', 0], 'a/seed_1': ['a', 1]}
+    losses = [first['models'][f'a/seed_{n}']['heldout/mlm_loss'] for n in (0, 1)]
+    assert losses[0] != losses[1]
+    for path in out.glob('a/seed_*'):
+        shutil.rmtree(path)
+    capsys.readouterr()
+    grown = study.study(config | {'seeds': (0, 1, 2)}, out)
+    said = capsys.readouterr().out
+    assert 'a/seed_0: complete, by its result' in said
+    assert 'evaluating a/seed_2' in said and 'evaluating a/seed_0' not in said
+    assert grown['models'].items() >= first['models'].items()
+    assert 'a/seed_2' in grown['recipes'] and not (out / 'a' / 'seed_0').exists()
+    # Another question has no answer without parameters.
+    other = config | {'seeds': (0,), 'study': {'sentences': [SENTENCE]}}
+    with pytest.raises(ValueError, match='does not answer what the study asks now'):
+        study.study(other, out)
+    # Nor is half a result one.
+    path = out / 'evaluated' / 'a' / 'seed_1.json'
+    path.write_text(path.read_text().replace('heldout/mlm_loss', 'heldout/mlm_lose'))
+    with pytest.raises(ValueError, match='a/seed_1'):
+        study.study(config | {'seeds': (1,)}, out)
 
 
 SENTENCE = ['The whale saw the <mask>.', 'captain']

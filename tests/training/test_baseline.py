@@ -10,7 +10,7 @@ import test_configs
 import tiny
 
 from jepa_text.parallel import sharding
-from jepa_text.study import study
+from jepa_text.study import members
 from jepa_text.training import assemble, baseline, settle
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
@@ -172,7 +172,7 @@ def test_runs_of_a_study_may_have_a_baseline(folder, tmp_path):
         dict(name='hybrid', phases=phases),
         dict(name='mlm', phases=phases, baseline='flops'),
     ]
-    made = study.run_configs(shared | {'runs': runs}, tiny.rows(folder))
+    made = members.configs(shared | {'runs': runs}, tiny.rows(folder))
     plain, matched = (settle.matched(made[run['name']], tmp_path) for run in runs)
     assert plain['phases'] == phases
     assert matched['phases'][1]['objective']['name'] == 'mlm'

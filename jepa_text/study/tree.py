@@ -1,0 +1,163 @@
+"""How much of their way runs have in common, and which run goes it for the others.
+
+Two runs are the same up to a step when all that acts on the steps before it is equal: the
+seed, the model, the rows, batches and masks, the objectives and what they were told of
+the length of their phase, the optimizer, and the learning rate of each of these steps, as
+a number. What is not known to be without effect counts.
+
+    m   ==1==+==2==+==3==        1 is trained once, by m; n goes on from its state there,
+    n        +==4==              and k from that of m after 2
+    k              +==5==
+"""
+
+import dataclasses
+import functools
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jepa_text.files import checksums
+
+# Of a config: what acts on no step, or is compared step by step.
+_APART = (
+    'name',
+    'steps',
+    'tokens',
+    'baseline',
+    'schedule',
+    'phases',
+    'prepare',
+    'checkpoint',
+    'metrics',
+    'watchdog',
+    'profile_steps',
+    'compilation_cache',
+    'plan',
+)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Course:
+    """What acts on the steps of a run: `fixed`, a checksum of what acts on all; of each
+    of the `phases`, (start, stop, its section, its objective); the learning `rates_N`."""
+
+    fixed: str
+    phases: tuple
+    rates_N: np.ndarray
+
+
+def course(config, recipe):
+    """The Course of a run, by its settled config and its Recipe."""
+    fixed = {key: value for key, value in config.items() if key not in _APART}
+    fixed['data'] = {k: v for k, v in config['data'].items() if k != 'threads'}
+    rates = [_rates(one.schedule, one.start, one.stop) for one in recipe.phases]
+    phases = [
+        (phase.start, phase.stop, _acting(phase.section), phase.objective)
+        for phase in recipe.phases
+    ]
+    return Course(checksums.checksum(fixed), tuple(phases), np.concatenate(rates))
+
+
+def common(one, other):
+    """After how many steps two runs are still the same; less than all of either one, so
+    that each comes to its end by itself."""
+    if one.fixed != other.fixed:
+        return 0
+    end = 0
+    for (start, stop, *mine), (begin, until, *its) in zip(one.phases, other.phases):
+        if start != begin or not _same_phase(mine, its):
+            break
+        end = min(stop, until)
+        if stop != until:
+            break
+    ours, theirs = one.rates_N[:end], other.rates_N[:end]
+    # Bits, so that NaN is equal to itself.
+    differ = np.flatnonzero(ours.view(np.int32) != theirs.view(np.int32))
+    last = min(len(one.rates_N), len(other.rates_N)) - 1
+    return int(min(end, last, *differ[:1]))
+
+
+def origins(courses):
+    """{name: [(name of a run before it, steps in common), ...]}, most steps first.
+
+    A run that begins where the first of them is after so many steps trains what no run
+    before it has.
+    """
+    names, found = list(courses), {}
+    for index, name in enumerate(names):
+        steps = {other: common(courses[name], courses[other]) for other in names[:index]}
+        shared = [(other, count) for other, count in steps.items() if count]
+        found[name] = sorted(shared, key=lambda pair: -pair[1])
+    return found
+
+
+def milestones(origins):
+    """{name: steps after which others go on from it}."""
+    found = {name: set() for name in origins}
+    for shared in origins.values():
+        for other, count in shared[:1]:
+            found[other].add(count)
+    return found
+
+
+def alike(one, other, seen=frozenset()):
+    """Do two things that were built alike hold the same, as deep as one can look?
+
+    Functions are the same if their code is, and all that they close over. False where
+    one cannot tell.
+    """
+    if one is other or id(one) in seen:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, int | float | complex | str | bytes | None.__class__):
+        return one == other or (one != one and other != other)  # NaN
+    held = _held(one), _held(other)
+    if None in held or len(held[0]) != len(held[1]):
+        return False
+    seen = seen | {id(one)}
+    return all(alike(mine, its, seen) for mine, its in zip(*held))
+
+
+def _held(thing):
+    """All that a thing holds, in an order of its own; None where one cannot look."""
+    if isinstance(thing, np.ndarray | np.generic | jax.Array):
+        array = np.asarray(thing)
+        return [str(array.dtype), str(array.shape), array.tobytes()]
+    if isinstance(thing, dict):
+        return [part for pair in thing.items() for part in pair]
+    if isinstance(thing, tuple | list):
+        return list(thing)
+    if isinstance(thing, set | frozenset):
+        return sorted(thing, key=repr)
+    if isinstance(thing, functools.partial):
+        return [thing.func, thing.args, thing.keywords]
+    if inspect.ismethod(thing):
+        return [thing.__func__, thing.__self__]
+    if inspect.isfunction(thing):
+        cells = [cell.cell_contents for cell in thing.__closure__ or ()]
+        return [id(thing.__code__), thing.__defaults__, thing.__kwdefaults__, *cells]
+    if hasattr(thing, '__dict__'):
+        return _held(vars(thing))
+    return None
+
+
+def _rates(schedule, start, stop):
+    """The learning rate of steps start..stop, [N] float32."""
+    # Few lengths: each is compiled anew.
+    steps_N = jnp.arange(start, start + (1 << (stop - start - 1).bit_length()))
+    return np.asarray(jax.vmap(schedule)(steps_N), np.float32)[: stop - start]
+
+
+def _acting(section):
+    """The section of a phase without its length, and what the learning rate tells."""
+    kept = {k: v for k, v in section.items() if k not in ('steps', 'share', 'at_switch')}
+    reset = (section.get('at_switch') or {}).get('reset')
+    return {**kept, 'reset': reset}
+
+
+def _same_phase(mine, its):
+    (section, objective), (other, its_objective) = mine, its
+    return section == other and alike(objective, its_objective)

@@ -1,0 +1,142 @@
+"""Members have names and configs of their own, and keep them once they have begun."""
+
+import json
+
+import pytest
+
+from jepa_text.config import schema
+from jepa_text.study import members, study
+from jepa_text.training import config as settings
+
+MLM = (dict(objective=dict(name='mlm')),)
+
+
+def made(**changes):
+    """The config of a study of runs that are never trained here."""
+    shared = dict(
+        steps=10,
+        data=dict(row_length=32, batch_size=8),
+        model=dict(name='transformer', preset='tiny'),
+        prepare=dict(source=dict(name='bundled'), tokenizer='bundled', row_length=32),
+        runs=(dict(name='a', phases=MLM), dict(name='b', phases=MLM)),
+    )
+    return study.plain(shared | changes)
+
+
+def enrolled(folder, **changes):
+    return members.enroll(folder, members.configs(made(**changes), folder / 'rows'))
+
+
+def begin(folder, name):
+    step = folder / name / 'checkpoints' / '5'
+    step.mkdir(parents=True)
+    (step / 'CHECKSUMS.json').write_text('{}')
+
+
+def test_a_run_with_seeds_is_a_member_for_each():
+    runs = (
+        dict(name='a', phases=MLM),
+        dict(name='b', phases=MLM, seeds=(7,)),
+        dict(name='c', phases=MLM, seeds=()),
+    )
+    found = settings.of_runs(made(runs=runs, seeds=(0, 3)))
+    seeds = {name: config['seed'] for name, config in found.items()}
+    assert seeds == {'a/seed_0': 0, 'a/seed_3': 3, 'b/seed_7': 7, 'c': 0}
+    assert all(config['name'] == name for name, config in found.items())
+    assert members.recipe_of('a/seed_3') == ('a', 3)
+    # Without seeds, all is as it ever was.
+    assert list(settings.of_runs(made())) == ['a', 'b']
+
+
+@pytest.mark.parametrize(
+    'changes, says',
+    [
+        (dict(seeds=(0, 0)), "run 'a': seeds=.*give each once"),
+        (dict(seeds=(0, 0.5)), r'seeds\[1\]=0.5'),
+        (dict(seeds=(0, 1), seed=3), 'seed=3 and seeds='),
+        (dict(runs=(dict(name='a', phases=MLM, seeds=(-1,)),)), "run 'a': seeds"),
+        (dict(runs=(dict(name='a', phases=MLM, seed=1),), seeds=(1,)), 'give one of'),
+        (
+            dict(runs=(dict(name='A', phases=MLM), dict(name='a', phases=MLM))),
+            "'A' is no",
+        ),
+        (dict(runs=(dict(name='Rows', phases=MLM),)), "'Rows' is no name"),
+        (dict(runs=(dict(name='..', phases=MLM),)), r"'\.\.' is no name"),
+        (dict(runs=(dict(name=print, phases=MLM),)), 'holds what JSON cannot'),
+    ],
+)
+def test_what_is_no_member_is_told(changes, says, tmp_path):
+    with pytest.raises(ValueError, match=says):
+        enrolled(tmp_path, **changes)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_may_read_otherwise_than_the_others(tmp_path):
+    runs = (dict(name='a', phases=MLM, data=dict(batch_size=4)),)
+    (config,) = members.configs(made(runs=runs), tmp_path).values()
+    assert (config['data']['batch_size'], config['data']['row_length']) == (4, 32)
+
+
+def test_a_member_that_has_begun_keeps_its_config(tmp_path):
+    first = enrolled(tmp_path)
+    assert first['a'] == first['b']
+    # Nothing is lost by another config, as long as nothing is saved.
+    second = enrolled(tmp_path, clip_norm=0.5)
+    assert second['a'] != first['a']
+    begin(tmp_path, 'b')
+    with pytest.raises(
+        ValueError, match=r"1 of the members .*'b': clip_norm: 0.5 -> 0.7"
+    ):
+        enrolled(tmp_path, clip_norm=0.7)
+    assert enrolled(tmp_path, clip_norm=0.5) == second
+
+
+def test_where_it_runs_and_what_it_tells_says_nothing_of_a_member(tmp_path):
+    first = enrolled(tmp_path)
+    begin(tmp_path, 'a')
+    others = dict(log_every=3, checkpoint=dict(every=2), plan=dict(price=2.0))
+    assert enrolled(tmp_path, **others) == first
+    configs = members.configs(made(), tmp_path / 'moved' / 'rows')
+    assert members.enroll(tmp_path, configs) == first
+    assert members.fingerprint(configs['a']) == first['a']
+
+
+def test_more_members_change_none_that_are_there(tmp_path, capsys):
+    first = enrolled(tmp_path, seeds=(0,))
+    begin(tmp_path, 'a/seed_0')
+    runs = (*made()['runs'], dict(name='c', phases=MLM))
+    more = enrolled(tmp_path, seeds=(0, 1), runs=runs)
+    assert len(more) == 6 and first.items() <= more.items()
+    assert 'other members' not in capsys.readouterr().out
+    # Fewer: what is there stays.
+    assert enrolled(tmp_path, seeds=(1,)).items() <= more.items()
+    assert 'other members, which stay as they are: a/seed_0, b' in capsys.readouterr().out
+    saved = json.loads((tmp_path / 'study.json').read_text())['members']
+    assert {name: entry['fingerprint'] for name, entry in saved.items()} == more
+
+
+def test_a_member_may_get_more_steps(tmp_path):
+    enrolled(tmp_path)
+    begin(tmp_path, 'a')
+    enrolled(tmp_path, steps=12)
+    with pytest.raises(ValueError, match="'a': steps: 12 -> 11"):
+        enrolled(tmp_path, steps=11)
+
+
+def test_a_run_without_seeds_leaves_no_room_for_seeds(tmp_path):
+    (tmp_path / 'a').mkdir()
+    (tmp_path / 'a' / 'config.json').write_text('{}')
+    enrolled(tmp_path)
+    with pytest.raises(ValueError, match="without seeds, so 'a/seed_0' has no room"):
+        enrolled(tmp_path, seeds=(0, 1))
+
+
+@pytest.mark.parametrize('text', ['{', '{}', '{"members": {"a": {"config": {}}}}'])
+def test_a_damaged_list_of_members_is_told(tmp_path, text):
+    (tmp_path / 'study.json').write_text(text)
+    with pytest.raises(ValueError, match='study.json is damaged'):
+        enrolled(tmp_path)
+
+
+def test_the_seeds_of_a_study_are_a_key_of_its_config():
+    assert schema.read(study.Config, made(seeds=(0, 1))).seeds == (0, 1)

@@ -1,0 +1,265 @@
+"""What runs have in common is found, and no more than that."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+import tiny
+
+from jepa_text.objectives import hybrid, mlm
+from jepa_text.study import ahead, members, study, tree, work
+
+CLM, MLM = dict(name='clm'), dict(name='mlm', rate=0.4)
+STEADY = dict(name='hybrid', latent=dict(momentum=0.99), balance=0.5, predictor_width=16)
+WSD = dict(name='wsd', peak=5e-4, warmup=2, decay=4)
+
+
+def phase(objective, steps=None, **more):
+    return dict(objective=objective, **more, **(dict(steps=steps) if steps else {}))
+
+
+def run(steps, *phases, **more):
+    return dict(steps=steps, phases=phases, **more)
+
+
+def made(runs, **changes):
+    """The config of a study of {name: run}, before there are rows."""
+    shared = dict(
+        data=dict(row_length=32, batch_size=8),
+        model=dict(name='transformer', preset='tiny', depth=1),
+        prepare=dict(source=dict(name='bundled'), tokenizer='bundled', row_length=32),
+        schedule=WSD,
+        runs=tuple({'name': name, **one} for name, one in runs.items()),
+    )
+    return study.plain(shared | changes)
+
+
+def courses(folder, *runs, **changes):
+    config = made({f'r{n}': one for n, one in enumerate(runs)}, **changes)
+    config['data']['threads'] = 0
+    configs = members.configs(config, folder / 'rows')
+    for one in configs.values():
+        one['prepare'] = config['prepare']
+    return work.courses(configs, folder)
+
+
+def in_common(folder, one, other):
+    return tree.common(*courses(folder, one, other).values())
+
+
+BASE = run(40, phase(CLM, 20), phase(MLM))
+
+
+@pytest.mark.parametrize(
+    'one, other, steps',
+    [
+        # Budgets: up to the decay of the shorter one.
+        (run(20, phase(CLM)), run(40, phase(CLM)), 16),
+        # A split: up to the first switch; a decay there is the same branch.
+        (BASE, run(40, phase(CLM, 10), phase(MLM)), 10),
+        (BASE, run(24, phase(CLM)), 20),
+        (BASE, run(40, phase(CLM, 20), phase(MLM | {'rate': 0.2})), 20),
+        (BASE, run(40, phase(CLM | {'tied': True}, 20), phase(MLM)), 0),
+        # The second phase goes on alike.
+        (BASE, run(30, phase(CLM, 20), phase(MLM)), 26),
+        # The same run ends by itself.
+        (BASE, BASE, 39),
+        (BASE, BASE | {'seed': 1}, 0),
+        (BASE, BASE | {'clip_norm': 0.5}, 0),
+        (BASE, BASE | {'optimizer': dict(name='adamw', b2=0.9)}, 0),
+        (BASE, BASE | {'data': dict(batch_size=4)}, 0),
+        (BASE, BASE | {'data': dict(threads=2)}, 39),
+        (BASE, BASE | {'checkpoint': dict(every=3)}, 39),
+        (BASE, BASE | {'schedule': WSD | {'peak': 1e-3}}, 0),
+        (BASE, BASE | {'schedule': WSD | {'warmup': 3}}, 0),
+        (BASE, BASE | {'schedule': WSD | {'decay': 10}}, 30),
+        # Another section, the same rates.
+        (
+            run(40, phase(MLM), schedule=WSD | {'warmup': 0}),
+            run(20, phase(MLM), schedule=5e-4),
+            19,
+        ),
+        # A phase like the one before is a phase all the same.
+        (run(40, phase(CLM)), run(40, phase(CLM, 20), phase(CLM)), 20),
+        (BASE, run(40, phase(CLM, 20), phase(MLM, at_switch=dict(reset='.*'))), 20),
+        (BASE, run(40, phase(CLM, 20), phase(MLM, at_switch=dict(rewarm=4))), 20),
+        (
+            run(40, phase(CLM, 20), phase(MLM, at_switch=dict(rewarm=0.2))),
+            run(30, phase(CLM, 20), phase(MLM, at_switch=dict(rewarm=4))),
+            26,
+        ),
+        # What an objective is told of the length of its phase.
+        (run(20, phase(STEADY)), run(40, phase(STEADY)), 16),
+        (
+            run(20, phase(STEADY | {'latent': None})),
+            run(40, phase(STEADY | {'latent': None})),
+            0,
+        ),
+        (
+            run(20, phase(MLM | {'rate': dict(name='linear', start=0.3, end=0.1)})),
+            run(40, phase(MLM | {'rate': dict(name='linear', start=0.3, end=0.1)})),
+            0,
+        ),
+        (run(20, phase(MLM, data=dict(batch_size=4))), run(40, phase(MLM)), 0),
+    ],
+)
+def test_what_two_runs_have_in_common(tmp_path, one, other, steps):
+    assert in_common(tmp_path, one, other) == steps
+    assert in_common(tmp_path, other, one) == steps
+
+
+def test_whatever_the_order_of_runs_each_step_is_trained_once(tmp_path):
+    runs = [
+        run(budget, *([phase(CLM, first)] if first else []), phase(MLM), seed=seed)
+        for budget, first, seed in itertools.product((20, 30), (0, 4, 8), (0, 1))
+    ]
+    found = courses(tmp_path, *runs)
+    totals = set()
+    for seed in range(6):
+        order = random.Random(seed).sample(sorted(found), len(found))
+        origins = tree.origins({name: found[name] for name in order})
+        steps = {name: len(found[name].rates_N) for name in found}
+        totals.add(sum(steps[n] - (origins[n][0][1] if origins[n] else 0) for n in order))
+        for name, kept in tree.milestones(origins).items():
+            begins = origins[name][0][1] if origins[name] else 0
+            # A run can keep no state that it only goes on from.
+            assert all(begins < step <= steps[name] for step in kept)
+    # Of each seed: MLM, and a decay of 4 from 16; from CLM after 4 the same, and after 8.
+    assert totals == {2 * ((30 + 4) + (30 + 4) + (26 + 4))}
+
+
+def test_objectives_are_alike_by_all_that_they_hold():
+    class Words:
+        vocab_size, mask_id, special_ids = 50, 4, (0, 1, 2, 3, 4)
+
+    def build(module, steps, **section):
+        return module.make(Words, 16, steps, **section)
+
+    assert tree.alike(build(mlm, 10), build(mlm, 20))
+    assert not tree.alike(build(mlm, 10), build(mlm, 10, rate=0.31))
+    assert not tree.alike(build(mlm, 10), build(hybrid, 10))
+    assert tree.alike(build(hybrid, 10), build(hybrid, 10))
+    assert not tree.alike(build(hybrid, 10), build(hybrid, 20))  # its EMA
+    two = [lambda x, by=by: x * by for by in (2, 3)]
+    assert not tree.alike(*two)
+    assert tree.alike([np.arange(3), {'a': np.nan}], [np.arange(3), {'a': np.nan}])
+    assert not tree.alike(np.arange(3), np.arange(3.0))
+    # Where one cannot look, they are not.
+    assert not tree.alike(iter(()), iter(()))
+
+
+def pfs(budgets):
+    """The grid of splits of arXiv 2507.00994, Tables 10 to 13, in thousands of steps."""
+    for total, parts in budgets.items():
+        for first in parts:
+            phases = [phase(CLM, first * 1000)] * bool(first)
+            phases += [phase(MLM)] * (first < total)
+            yield f'clm{first}_mlm{total - first}', run(total * 1000, *phases)
+
+
+GRID = {12: (0, 3, 6, 9, 12), 22: (0, 5, 11, 17, 22), 42: (0, 10, 21, 32, 42)}
+
+
+@pytest.mark.slow
+def test_the_grid_of_the_paper_takes_a_third_of_its_steps(tmp_path, capsys):
+    """122,000 beside the two runs of 42,000 that the paper had already; 296,000 alone."""
+    runs = dict(pfs(GRID))
+    decays = WSD | {'warmup': 2000, 'decay': 2000}
+    config = made(runs, schedule=decays, plan=dict(price=2.0))
+    found = study.study(config, tmp_path, dry_run=True)
+    assert not list(tmp_path.iterdir())
+    assert sum(one.steps for one in found) == 380_000
+    assert sum(one.trained for one in found) == 206_000
+    said = capsys.readouterr().out.replace('\n', ' ')
+    assert '15 runs of 380,000 steps, of which 206,000 are trained' in said
+    assert '46% saved' in said and 'US dollars' in said
+    # The two that were there.
+    whole = [one for one in found if one.name in ('clm42_mlm0', 'clm0_mlm42')]
+    first = {one.name: one for one in whole} | {one.name: one for one in found}
+    order = [*(one.name for one in whole), *(one.name for one in found)]
+    again = study.study(
+        made({name: runs[name] for name in dict.fromkeys(order)}, schedule=decays),
+        tmp_path,
+        dry_run=True,
+    )
+    rest = [one for one in again if one.name not in ('clm42_mlm0', 'clm0_mlm42')]
+    assert sum(one.trained for one in rest) == 122_000
+    assert sum(one.steps for one in rest) == 296_000
+    # Arithmetic is of the steps that are trained, by what each costs.
+    assert sum(one.flops for one in again) == pytest.approx(
+        sum(one.flops for one in first.values())
+    )
+
+
+def test_a_dry_run_counts_seeds_money_and_disk(tmp_path, capsys):
+    checkpoint = dict(every=10, keep=2)
+    config = made(
+        {'a': run(40, phase(MLM)), 'b': run(20, phase(MLM))},
+        seeds=(0, 1),
+        checkpoint=checkpoint,
+        plan=dict(hardware='h100:8', price=2.0),
+    )
+    found = {one.name: one for one in study.study(config, tmp_path, dry_run=True)}
+    assert list(found) == ['a/seed_0', 'a/seed_1', 'b/seed_0', 'b/seed_1']
+    one = found['b/seed_1']
+    assert (one.other, one.begins, one.trained) == ('a/seed_1', 16, 4)
+    assert one.flops == pytest.approx(one.alone / 5)
+    assert one.dollars == pytest.approx(one.seconds / 3600 * 8 * 2.0)
+    # Two states of each, and that of a after 16.
+    assert found['a/seed_0'].bytes == pytest.approx(1.5 * one.bytes)
+    assert ahead._stay(checkpoint | {'keep_at': [], 'keep_every': 20}, 70, ()) == {
+        20,
+        40,
+        60,
+        70,
+    }
+
+
+@pytest.mark.parametrize(
+    'runs, says',
+    [
+        (dict(a=run(40, phase(CLM, 50), phase(MLM))), "run 'a': phases cover steps"),
+        (dict(a=run(40, phase(dict(name='mlmm')))), "run 'a': .*mlmm"),
+        (dict(a=run(40, phase(MLM), schedule=WSD | {'decay': 50})), "run 'a': .*exceed"),
+    ],
+)
+def test_a_bad_study_is_told_by_its_dry_run(tmp_path, runs, says):
+    with pytest.raises(ValueError, match=says):
+        study.study(made(runs), tmp_path, dry_run=True)
+
+
+@pytest.mark.slow
+def test_a_run_that_goes_on_from_another_is_the_run_alone(tmp_path):
+    """Bit by bit, in state and metrics: decays, switches and a shorter budget."""
+    base = tiny.config(tmp_path, steps=12, evaluate=dict(every=4, max_rows=16))
+    del base['phases']
+    base |= dict(
+        schedule=WSD | {'peak': 3e-3}, baseline='none', checkpoint=dict(every=5, keep=1)
+    )
+    base['prepare'] = dict(
+        source=dict(name='bundled'), tokenizer='bundled', row_length=32
+    )
+    runs = dict(
+        clm=run(12, phase(CLM)),
+        short=run(9, phase(CLM)),
+        split=run(12, phase(CLM, 5), phase(MLM)),
+        jepa=run(12, phase(CLM, 5), phase(STEADY)),
+        late=run(12, phase(CLM, 5), phase(STEADY, 4), phase(MLM)),
+    )
+    base['runs'] = [{'name': name, **one} for name, one in runs.items()]
+    configs = members.configs(study.plain(base), tiny.rows(tmp_path))
+    work.train_all(configs, tmp_path / 'study')
+    # Where another branches off there is an evaluation more, and its copies.
+    more = {'clm': {5}, 'short': {5}, 'split': set(), 'jepa': {9}, 'late': set()}
+    for name, config in configs.items():
+        alone, shared = tmp_path / 'alone' / name, tmp_path / 'study' / name
+        state = tiny.train(config, alone)
+        assert members.finished(shared, config)
+        # What is read is what the last checkpoint holds, and nothing is trained.
+        assert tiny.fingerprint(tiny.train(config, shared)) == tiny.fingerprint(state)
+        ours, its = tiny.log(shared), tiny.log(alone)
+        assert [line for line in ours if line in its] == its
+        others = [line for line in ours if line not in its]
+        assert {line['step'] for line in others} == more[name]
+        assert all('heldout/clm_loss' in line or name == 'jepa' for line in others)
