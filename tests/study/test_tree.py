@@ -37,7 +37,6 @@ def made(runs, **changes):
 
 def courses(folder, *runs, **changes):
     config = made({f'r{n}': one for n, one in enumerate(runs)}, **changes)
-    config['data']['threads'] = 0
     configs = members.configs(config, folder / 'rows')
     for one in configs.values():
         one['prepare'] = config['prepare']
