@@ -14,8 +14,8 @@ has 3 words and 5 sentences):
 
 Words stand between whitespace. A sentence ends where whitespace follows terminal
 punctuation; the code asks NLTK, which knows English abbreviations. Terminal punctuation
-is that of other scripts, too. Not done here: spans of three sentences that stand in
-another document are left alone (duplicates.py finds documents), and so is the language.
+is that of other scripts, too. Spans of three sentences that stand in another document
+are found once all are known (spans.py). The language is left alone.
 """
 
 import re

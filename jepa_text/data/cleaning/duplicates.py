@@ -11,13 +11,14 @@ permutations and a threshold of 0.8. Held in memory at once: about `memory` byte
 whatever the corpus, and what the system caches of the files.
 """
 
+import functools
 import shutil
 import typing
 from pathlib import Path
 
 import numpy as np
 
-from jepa_text.data.cleaning import components, exact, fingerprints, near
+from jepa_text.data.cleaning import components, exact, fingerprints, near, spans
 from jepa_text.files import atomic
 
 MEMORY = 2**28
@@ -26,11 +27,13 @@ REASONS = {EXACT: 'exact duplicate', NEAR: 'near duplicate'}
 
 
 class Decision(typing.NamedTuple):
-    """How many documents there were, and how many are left out for each reason."""
+    """How many documents there were, and how many are left out for each reason; and how
+    many spans of those that stay are repeated (spans.py)."""
 
     documents: int
     exact: int
     near: int
+    spans: int = 0
 
 
 def decide(folder, parts, config, memory=MEMORY):
@@ -58,7 +61,13 @@ def decide(folder, parts, config, memory=MEMORY):
         for part, start, end in zip(known, offsets, offsets[1:]):
             path = _path(folder, part.number)
             atomic.write(path, np.asarray(verdicts[start:end]).tobytes())
-        counts = (_count(verdicts, kind, memory) for kind in REASONS)
+        counts = [_count(verdicts, kind, memory) for kind in REASONS]
+        if config.repeated_spans:
+            out = [
+                functools.partial(_numbers_out, part, verdicts[start:end])
+                for part, start, end in zip(known, offsets, offsets[1:])
+            ]
+            counts.append(spans.decide(known, out, scratch, memory))
         return Decision(int(offsets[-1]), *counts)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -75,10 +84,14 @@ def left_out(folder, part, config):
             f'There is no {path}: duplicates.decide has not run for this part.'
         )
     verdicts = np.frombuffer(path.read_bytes(), np.uint8)
-    documents = fingerprints.Part(folder, part, config).documents
-    out = np.flatnonzero(verdicts)
-    numbers = documents['number'][out]
-    return {int(n): REASONS[int(verdict)] for n, verdict in zip(numbers, verdicts[out])}
+    numbers = _numbers_out(fingerprints.Part(folder, part, config), verdicts)
+    reasons = (REASONS[int(verdict)] for verdict in verdicts[verdicts != STAYS])
+    return dict(zip(numbers.tolist(), reasons))
+
+
+def _numbers_out(part, verdicts):
+    """int64 [N]: the documents of a part that are left out."""
+    return part.documents['number'][np.flatnonzero(verdicts)]
 
 
 def _verdicts(parts, offsets, config, scratch, memory):

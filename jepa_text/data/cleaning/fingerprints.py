@@ -1,9 +1,10 @@
 """What is kept of every document until all are known: its hash, and its MinHash.
 
-A part of a corpus writes two files into a folder that all parts share, whoever makes
+A part of a corpus writes its files into a folder that all parts share, whoever makes
 them, in whatever order:
 
     000012.signatures    uint32 [documents, permutations], for near duplicates only
+    000012.spans         spans.SPAN [spans], for repeated spans only
     000012.documents     DOCUMENT [documents]; there once the part is complete
 
 Documents are numbered within their part, by whoever calls, in ascending order.
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jepa_text.data.cleaning import minhash
+from jepa_text.data.cleaning import minhash, spans
 
 # The hash as two halves, so that it can be ordered.
 DOCUMENT = np.dtype([('number', '<i8'), ('high', '<u8'), ('low', '<u8')])
@@ -56,9 +57,11 @@ class Writer:
             )
         self._last = number
         self._documents.append((number, *_halves(text)))
+        self._characters += len(text)
         if 'signatures' in self._files:
             self._texts.append(text)
-            self._characters += len(text)
+        if 'spans' in self._files:
+            self._files['spans'].write(spans.records(number, text).tobytes())
         if len(self._documents) >= BUFFERED or self._characters >= CHUNK:
             self._flush()
 
@@ -87,9 +90,8 @@ class Writer:
                 path.unlink(missing_ok=True)
             return
         # The documents last: with them the part is complete.
-        for end in ('signatures', 'documents'):
-            if end in self._final:
-                os.replace(self._partial[end], self._final[end])
+        for end, final in self._final.items():
+            os.replace(self._partial[end], final)
 
 
 class Part:
@@ -97,7 +99,7 @@ class Part:
 
     def __init__(self, folder, number, config):
         """Raises ValueError for files that do not fit each other or the settings."""
-        self.number = number
+        self.number, self._folder = number, folder
         self.documents = _open(_file(folder, number, 'documents'), DOCUMENT)
         self.count = len(self.documents)
         self._path = _file(folder, number, 'signatures')
@@ -111,6 +113,14 @@ class Part:
                     f'of {config.permutations} permutations need {expected:,}. Delete '
                     f'{self._path.parent} and begin anew.'
                 )
+
+    def path(self, end):
+        """Where a file of the part lies."""
+        return _file(self._folder, self.number, end)
+
+    def spans(self):
+        """spans.SPAN [spans], read from the disk as it is used."""
+        return _open(self.path('spans'), spans.SPAN)
 
     def signatures(self):
         """uint32 [documents, permutations], read from the disk as it is used."""
@@ -142,7 +152,9 @@ def _file(folder, part, end):
 
 
 def _ends(config):
-    return ('signatures', 'documents') if config.near_duplicates > 0 else ('documents',)
+    """What a part writes, the documents last."""
+    more = {'signatures': config.near_duplicates > 0, 'spans': config.repeated_spans}
+    return (*(end for end, is_wanted in more.items() if is_wanted), 'documents')
 
 
 def _open(path, dtype):

@@ -36,6 +36,11 @@ class Config:
     bad_words: str = schema.field(
         '', "of 'c4': a file of words and phrases, one a line; '' for none"
     )
+    repeated_spans: bool = schema.field(
+        False,
+        "of 'c4': leave out three sentences that stand in a row earlier in the corpus, "
+        'and copies',
+    )
     exact_duplicates: bool = schema.field(False, 'leave out copies?')
     near_duplicates: float = schema.field(
         0.0,
@@ -66,11 +71,12 @@ class Config:
                 f'clean.max_chars={self.max_chars} is less than clean.min_chars='
                 f'{self.min_chars}: no document has such a length. 0 is no limit.'
             )
-        if self.bad_words and 'c4' not in self.quality:
-            raise ValueError(
-                f"clean.bad_words={self.bad_words!r} is a rule of C4: add 'c4' to "
-                'clean.quality.'
-            )
+        for key in ('bad_words', 'repeated_spans'):
+            if getattr(self, key) and 'c4' not in self.quality:
+                raise ValueError(
+                    f"clean.{key}={getattr(self, key)!r} is a rule of C4: add 'c4' to "
+                    'clean.quality.'
+                )
         if self.min_overlap > self.overlap:
             raise ValueError(
                 f'clean.min_overlap={self.min_overlap} must be at most clean.overlap='
@@ -80,4 +86,5 @@ class Config:
     @property
     def finds_duplicates(self):
         """Does it need `duplicates.decide`?"""
-        return self.exact_duplicates or self.near_duplicates > 0
+        near = self.near_duplicates > 0
+        return self.exact_duplicates or near or self.repeated_spans

@@ -6,7 +6,7 @@ fingerprints.
 
 import json
 
-from jepa_text.data.cleaning import duplicates, fingerprints
+from jepa_text.data.cleaning import duplicates, fingerprints, spans
 from jepa_text.data.preparing import tokenizing
 from jepa_text.data.preparing import work as works
 from jepa_text.data.rows import shards, writing
@@ -77,12 +77,20 @@ def make(work, number):
 
 def _originals(work, number, tally):
     """Documents of a unit as dicts of split and text, without copies."""
-    copies = {}
+    copies, repeated = {}, {}
+    folder = work.folder / FINGERPRINTS
     if work.clean.finds_duplicates:
-        folder = work.folder / FINGERPRINTS
         copies = duplicates.left_out(folder, number, work.clean)
+    if work.clean.repeated_spans:
+        repeated = spans.repeated(fingerprints.Part(folder, number, work.clean))
     for count, split, text in works.documents(work, number, tally):
         if count in copies:
             tally.leave(copies[count], text)
-        else:
-            yield {'split': split, 'text': text}
+            continue
+        if count in repeated:
+            before, text = text, spans.without(text, repeated[count])
+            if not text:
+                tally.leave(spans.REASON, before)
+                continue
+            tally.changed[spans.NOTE] += 1
+        yield {'split': split, 'text': text}

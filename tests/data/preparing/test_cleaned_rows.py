@@ -104,3 +104,31 @@ def test_rows_that_were_cleaned_otherwise_are_told(folder, ours, tmp_path):
         "clean.normalize was '' and is now 'NFC'",
         'clean.min_chars was 4 and is now 5',
     ]
+
+
+def test_repeated_spans_are_left_out_by_any_number_of_workers(tmp_path, ours, units_of):
+    units_of(3000)
+    rng = np.random.default_rng(0)
+    words = np.array([f'word{n}' for n in range(2000)])
+    place = tmp_path / 'texts'
+    place.mkdir()
+
+    def sentence():
+        return ' '.join(rng.choice(words, 8)).capitalize() + '.'
+
+    shared = ' '.join(sentence() for _ in range(4))
+    for number in range(4):
+        own = [[sentence() for _ in range(5)] for _ in range(12)]
+        texts = [' '.join([*some[:3], shared, *some[3:]]) for some in own]
+        lines = [json.dumps({'text': text}) for text in [*texts, shared]]
+        (place / f'{number}.jsonl').write_text('\n'.join(lines))
+    clean = {'quality': ('c4',), 'repeated_spans': True}
+    found, manifest = made(place, 'one', ours, **clean)
+    again, other = made(place, 'two', ours, workers=2, **clean)
+    assert found == again and manifest == other
+    # Of copies one stays, of which the sentences stand in the first document.
+    assert manifest['left_out'] == {'c4: repeated sentences': 1, 'exact duplicate': 3}
+    assert manifest['changed']['c4: repeated sentences left out'] == 47
+    texts = [text for some in found.values() for text in some]
+    assert len(texts) == 48 and sum(shared in text for text in texts) == 1
+    assert sorted(len(text.split()) for text in texts) == [40] * 47 + [72]
