@@ -26,7 +26,7 @@ from jepa_text.hf import card, files, load, outgoing, sentence, shards, vocabula
 from jepa_text.kinds import base, exported, kept
 from jepa_text.models import heads, pooling
 from jepa_text.report import frequencies
-from jepa_text.running import metrics, restore
+from jepa_text.running import fetched, metrics, restore
 
 INIT_FROM = 'init_from.json'
 TOLERANCE = 1e-4
@@ -41,12 +41,13 @@ def run(options, workdir):
     if not given['to']:
         raise ValueError('--to is missing: the folder to write, as exports/first.')
     check_free(given['to'])
-    if paths.local('--workdir', workdir, model=True).startswith('hf:'):
-        model, facts = loading.load(workdir, given['step']), None
-    elif (Path(workdir) / kept.FILE).is_file():
-        model, facts = loading.load(workdir), card.Facts(tuned=kept.read(workdir)[-1])
+    place = addresses.place('--workdir', workdir, model=True)
+    if place.startswith(paths.MODEL):
+        model, facts = loading.load(place, given['step']), None
     else:
-        model, facts = of_run(workdir, given['step'])
+        model, facts = _of_folder(
+            fetched.folder('--workdir', place, given['step']), given
+        )
     settings = {'facts': facts, 'license_name': given['license']}
     with _place(given['to']) as folder:
         found = write(model, folder, family=given['family'], **settings)
@@ -54,6 +55,13 @@ def run(options, workdir):
         f'{given["to"]}: {found["architecture"]}, {found["parameters"]:,} parameters; '
         f'read back, it says the same (by {found["difference"]:.1e} at most)'
     )
+
+
+def _of_folder(folder, given):
+    """(load.Pretrained, card.Facts) of a run or of a fine-tuned model."""
+    if (folder / kept.FILE).is_file():
+        return loading.load(folder), card.Facts(tuned=kept.read(folder)[-1])
+    return of_run(folder, given['step'])
 
 
 @contextlib.contextmanager
@@ -240,7 +248,7 @@ def check_free(folder):
     """The folder as a Path, or the address as it is; FileExistsError unless it is empty
     or does not exist."""
     if addresses.is_address(folder):
-        transfer.check_free(folder)
+        transfer.check_free(addresses.place('--to', folder))
         return folder
     folder = Path(paths.local('The folder to write', folder))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

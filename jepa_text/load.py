@@ -4,20 +4,19 @@ others."""
 
 import dataclasses
 import functools
-from pathlib import Path
 
 import jax
 
 from jepa_text import pretrained
 from jepa_text.config import renamed, resolve
 from jepa_text.data import section, tokenizers
-from jepa_text.files import checksums, paths
+from jepa_text.files import addresses, checksums, paths
 from jepa_text.hf import load as hf_load
 from jepa_text.kinds import exported, kept, vectors
 from jepa_text.models import stack
 from jepa_text.models.network import Network
 from jepa_text.pretrained import Pretrained
-from jepa_text.running import identity, restore, xla_flags
+from jepa_text.running import fetched, identity, restore, xla_flags
 
 
 def load(workdir, step=None, **options):
@@ -25,13 +24,14 @@ def load(workdir, step=None, **options):
 
     It reads as the objective of that step did: causally after CLM. To make it
     bidirectional, take `dataclasses.replace(model, causal=False)`.
-    A folder of `jepa-text finetune` gives a model that can `predict`.
+    A folder of `jepa-text finetune` gives a model that can `predict`. What lies on gs://
+    or s3:// is copied to this machine once (running/fetched.py).
     With 'hf:' before it, `workdir` is a folder of Hugging Face's format or a name on
     their hub, and `options` are those of hf/load.load: revision, adapt, family, mesh.
     Raises FileNotFoundError when the folder holds no run or no good checkpoint.
     """
     xla_flags.mend()
-    if paths.local('The model', workdir, model=True).startswith('hf:'):
+    if addresses.place('The model', workdir, model=True).startswith(paths.MODEL):
         if step is not None:
             raise ValueError(
                 f'{workdir} has no steps, so step={step} means nothing: leave it out. '
@@ -43,13 +43,13 @@ def load(workdir, step=None, **options):
             f'{", ".join(options)}: only for models of others, whose names begin with '
             f"'hf:'; {workdir} is a workdir."
         )
-    if (Path(workdir) / kept.FILE).is_file() and step is None:
-        return _finetuned(workdir)
-    step, model = abstract(workdir, step)
+    folder = fetched.folder('The model', workdir, step)
+    if (folder / kept.FILE).is_file() and step is None:
+        return _finetuned(folder, str(workdir))
+    step, model = _abstract(folder, str(workdir), step)
     names = ('encoder', 'lm_head')
     wanted = {name: shapes for name, shapes in model.params.items() if name in names}
-    folder = Path(workdir) / 'checkpoints'
-    params = restore.part(folder, step, {'params': wanted})['params']
+    params = restore.part(folder / 'checkpoints', step, {'params': wanted})['params']
     return dataclasses.replace(model, params=params)
 
 
@@ -57,39 +57,38 @@ def check(workdir):
     """Raises as `load` does, without reading parameters; a name on the hub is fetched, so
     that what is not there, or not to be had, is told now. What the cache holds is enough
     where the hub cannot be reached."""
-    name = paths.local('The model', workdir, model=True)
-    if name.startswith('hf:'):
-        hf_load.sketch(name.removeprefix('hf:'))
-    elif not (Path(name) / kept.FILE).is_file():
-        abstract(name)
+    name, folder = _place(workdir)
+    if folder is None:
+        hf_load.sketch(name)
+    elif not (folder / kept.FILE).is_file():
+        _abstract(folder, name)
 
 
 def outline(workdir):
     """The model that `load` would give, without parameters: its weights are not read, and
     of a name on the hub not fetched. Raises as `load` does."""
-    name = paths.local('The model', workdir, model=True)
-    if name.startswith('hf:'):
-        found = hf_load.outline(name.removeprefix('hf:'))
-        encoder, tokenizer, length, begin, end = found
+    name, folder = _place(workdir)
+    if folder is None:
+        encoder, tokenizer, length, begin, end = hf_load.outline(name)
         network = Network(encoder, vectors.Vectors())
-        given = dict(name=name, begin=begin, end=end)
+        given = dict(name=f'{paths.MODEL}{name}', begin=begin, end=end)
         return Pretrained(network, {}, tokenizer, length, **given)
-    if (Path(name) / kept.FILE).is_file():
-        _, network, tokenizer, reading, _ = kept.outline(name)
+    if (folder / kept.FILE).is_file():
+        _, network, tokenizer, reading, _ = kept.outline(folder)
         return Pretrained(network, {}, tokenizer, name=name, **reading)
-    return dataclasses.replace(abstract(name)[1], params={})
+    return dataclasses.replace(_abstract(folder, name)[1], params={})
 
 
 def check_fills(workdir):
     """Raises ValueError for a model that cannot name a masked word, without reading its
     parameters: Pretrained.check_fills. One of the hub is downloaded."""
-    name = paths.local('The model', workdir, model=True)
-    if name.startswith('hf:'):
-        pretrained.check_fills(name, *hf_load.head_of(name.removeprefix('hf:')))
-    elif (Path(name) / kept.FILE).is_file():
-        pretrained.check_fills(name, kept.outline(name)[2], has_head=False)
+    name, folder = _place(workdir)
+    if folder is None:
+        pretrained.check_fills(f'{paths.MODEL}{name}', *hf_load.head_of(name))
+    elif (folder / kept.FILE).is_file():
+        pretrained.check_fills(name, kept.outline(folder)[2], has_head=False)
     else:
-        abstract(name)[1].check_fills()
+        _abstract(folder, name)[1].check_fills()
 
 
 def abstract(workdir, step=None):
@@ -97,16 +96,29 @@ def abstract(workdir, step=None):
 
     Raises FileNotFoundError as `load` does.
     """
-    config, tokenizer = _read(workdir)
-    folder = Path(workdir) / 'checkpoints'
+    return _abstract(fetched.folder('The workdir', workdir, step), str(workdir), step)
+
+
+def _abstract(workdir, name, step=None):
+    """`abstract` of a folder of this machine, called `name`."""
+    config, tokenizer = _read(workdir, name)
+    folder = workdir / 'checkpoints'
     if step is None:
         step = restore.newest_good_step(folder)
     if step is None:
         raise FileNotFoundError(f'{folder} holds no good checkpoint: train first.')
     meta = restore.meta(folder, step)
-    identity.check(workdir, config, tokenizer, meta)
-    phase = meta['phase']
-    return step, _model(config, tokenizer, phase, f'{workdir} at step {step}')
+    identity.check(name, config, tokenizer, meta)
+    return step, _model(config, tokenizer, meta['phase'], f'{name} at step {step}')
+
+
+def _place(workdir):
+    """(what a model is called, its folder here); of one of others, (its name or folder,
+    None)."""
+    name = addresses.place('The model', workdir, model=True)
+    if name.startswith(paths.MODEL):
+        return name.removeprefix(paths.MODEL), None
+    return name, fetched.folder('The model', name)
 
 
 def _foreign(name, options):
@@ -136,9 +148,9 @@ def _foreign(name, options):
     )
 
 
-def _finetuned(folder):
+def _finetuned(folder, name):
     kind, network, params, tokenizer, reading, _ = kept.read(folder)
-    return Pretrained(network, params, tokenizer, name=str(folder), kind=kind, **reading)
+    return Pretrained(network, params, tokenizer, name=name, kind=kind, **reading)
 
 
 def untrained(workdir):
@@ -146,8 +158,9 @@ def untrained(workdir):
 
     It reads as what the run ends with does, beside which it is looked at.
     """
-    config, tokenizer = _read(workdir)
-    newest = restore.newest_good(Path(workdir) / 'checkpoints')
+    folder = fetched.folder('The workdir', workdir)
+    config, tokenizer = _read(folder, workdir)
+    newest = restore.newest_good(folder / 'checkpoints')
     identity.check(workdir, config, tokenizer, newest[1] if newest else {})
     model = _model(config, tokenizer, 0, f'{workdir} untrained')
     params = jax.jit(functools.partial(model.network.init, config['seed']))()
@@ -155,11 +168,11 @@ def untrained(workdir):
     return dataclasses.replace(model, params=params, causal=last.causal, shift=last.shift)
 
 
-def _read(workdir):
-    folder = Path(paths.local('The workdir', workdir))
+def _read(folder, name):
+    """(config, tokenizer) of a run."""
     if not (folder / 'config.json').is_file():
         raise FileNotFoundError(
-            f'{workdir} holds no config.json, so no run of jepa-text: give the --workdir '
+            f'{name} holds no config.json, so no run of jepa-text: give the --workdir '
             'of a training run.'
         )
     renamed.check_folder(folder)

@@ -18,7 +18,7 @@ import traceback
 from jepa_text import commands
 from jepa_text.commands import COMMANDS
 from jepa_text.config import config_file, overrides, resolve, schema, shown, starting
-from jepa_text.files import addresses, paths
+from jepa_text.files import addresses
 from jepa_text.parallel import exits
 from jepa_text.running import xla_flags
 
@@ -33,8 +33,8 @@ HELP = ('-h', '--help', '-help', 'help')
 TEXT_ONLY = ('prepare', 'tokenizer')
 # Those whose own flags are switches, which their function takes by name.
 SWITCHED = ('prepare', 'train', 'study', 'evaluate')
-# Those whose workdir may be an address.
-AWAY = ('prepare', 'train')
+# Those whose workdir is a model, which may have a name on the hub.
+OF_MODELS = ('export',)
 # Those that write nothing.
 READING = ('plan',)
 
@@ -148,17 +148,9 @@ def _split(argv):
         raise ValueError(f'{command!r} is not a command.{known}')
     words, settings = overrides.split([argv[0], *argv[2:]])
     values, given = _flags(COMMANDS[command], words)
-    if values.workdir and not _is_away(command, values.workdir):
-        paths.local('--workdir', values.workdir, model=command == 'export')
+    if values.workdir:
+        addresses.place('--workdir', values.workdir, model=command in OF_MODELS)
     return command, words, settings, values.workdir, given
-
-
-def _is_away(command, workdir):
-    """Is it an address, and may that of this command be one?"""
-    if command not in AWAY or not addresses.is_address(workdir):
-        return False
-    importlib.import_module('jepa_text.running.mirror').check(workdir)
-    return True
 
 
 def _flags(about, words):

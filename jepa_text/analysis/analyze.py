@@ -18,7 +18,6 @@ import json
 import math
 import re
 import time
-from pathlib import Path
 
 from jepa_text import load
 from jepa_text.analysis import features, findings, measuring, page, telling
@@ -26,9 +25,9 @@ from jepa_text.config import schema
 from jepa_text.config.schema import field
 from jepa_text.evaluation import controls, tasks
 from jepa_text.evaluation.sets import task as examples
-from jepa_text.files import atomic, checksums, paths
+from jepa_text.files import addresses, atomic, checksums, paths
 from jepa_text.report import console
-from jepa_text.running import compilation, xla_flags
+from jepa_text.running import compilation, fetched, mirror, xla_flags
 
 COLUMNS = (
     *('task', 'model', 'seed', 'control', 'layer', 'pooling', 'form', 'metric'),
@@ -73,7 +72,8 @@ class Config:
         choices=tuple(controls.CONTROLS),
     )
     cache: str = field(
-        '', "of features: a folder; '': in the workdir; 'private': of the user"
+        '',
+        "of features: a folder; '': in a workdir of here; 'private': of the user",
     )
     threads: int = field(0, 'that compute; 0: as many as there are cores', minimum=0)
     compilation_cache: str = compilation.choice()
@@ -98,13 +98,22 @@ def analyze(config, workdir):
     cannot be made and settings that do not exist.
     """
     xla_flags.mend()
-    folder = Path(paths.local('The workdir', workdir))
+    with mirror.opened(workdir) as place:
+        return _analyze(config, place)
+
+
+def _analyze(config, place):
     config, began = _checked(config), time.monotonic()
     compilation.use_cache(config['compilation_cache'])
     chosen = _tasks(config)
-    names = named(config['models'])
+    names, folder = named(config['models']), place.folder
     folder.mkdir(parents=True, exist_ok=True)
-    cache = config['cache'] or folder / 'features'
+    place.begin()
+    # Large, and made again where it is gone: it stays on this machine.
+    usual = (
+        compilation.PRIVATE if addresses.is_address(place.name) else folder / 'features'
+    )
+    cache = config['cache'] or usual
     cache = compilation.private_folder(str(cache), 'features', 'cache')
     progress = console.Progress('analysis', telling.parts(config, chosen))
     with telling.one_thread_each(), progress:
@@ -131,7 +140,7 @@ def analyze(config, workdir):
     }
     write(folder, results)
     page.show(results)
-    print(f'\n{folder / "analysis.html"}  ({results["seconds"]:.0f} s)')
+    print(f'\n{place.name}/analysis.html  ({results["seconds"]:.0f} s)')
     return results
 
 
@@ -159,7 +168,7 @@ def named(paths):
 
 def _recipe(path, number):
     """What a run learns by, as text, but for its seed and the `number` of its folder."""
-    file = Path(path) / 'config.json'
+    file = fetched.folder('models', path) / 'config.json'
     config = checksums.read_json(file) if file.is_file() else {}
     # What it starts from may be a run of the same seed, and its rows be named by that.
     own = re.compile(rf'[-_](seed)?({number}|{config.get("seed", number)})$')
@@ -190,10 +199,12 @@ def _checked(config):
     """The config as plain values, complete and known; ValueError says what is not."""
     config = schema.resolved(Config, schema.plain(config))
     for path in config['models']:
-        paths.local('models', path, model=True)
+        addresses.place('models', path, model=True)
         if config['models'].count(path) > 1:
             raise ValueError(f'models={config["models"]}: {path} is there twice.')
-        if not path.startswith('hf:') and not (Path(path) / 'config.json').is_file():
+        if path.startswith(paths.MODEL):
+            continue
+        if not (fetched.folder('models', path) / 'config.json').is_file():
             raise FileNotFoundError(
                 f'{path} holds no config.json, so no run of jepa-text. Give the '
                 "--workdir of a training run, or 'hf:' and a folder or name."

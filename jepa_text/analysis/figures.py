@@ -1,11 +1,9 @@
 """Rows of an analysis -> figures and their sections; the pictures of charts.py."""
 
-from pathlib import Path
-
 from jepa_text.analysis import charts, findings
 from jepa_text.evaluation import controls
 from jepa_text.report import plots
-from jepa_text.running import metrics
+from jepa_text.running import fetched, metrics
 
 # Measure, form, label: what is drawn over layers, after the probe.
 LAYERED = (
@@ -137,9 +135,10 @@ def training(results):
     """The section of lambda and collapse curves of runs that logged them, or None."""
     logs, names = {}, [name for name, _ in results['models'].values()]
     for path, (name, seed) in results['models'].items():
-        if (Path(path) / metrics.FILE).is_file():
+        folder = None if path.startswith('hf:') else fetched.folder('models', path)
+        if folder is not None and (folder / metrics.FILE).is_file():
             own = f'{name} {seed}' if names.count(name) > 1 else name
-            logs[own] = metrics.read(path)
+            logs[own] = metrics.read(folder)
     figures = []
     for key, title, label in TRAINING:
         runs = {name: metrics.series(log, key) for name, log in logs.items()}

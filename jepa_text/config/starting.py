@@ -9,6 +9,7 @@ import os
 import pprint
 
 from jepa_text.config import config_file, resolve, schema, shown
+from jepa_text.files import paths
 
 TOY, PAPERS = 'toy', 'pretrain'
 # Names beside the presets of configs/presets.py: (command, file, its argument).
@@ -59,6 +60,7 @@ def write(path, text):
     """A new file; FileExistsError for one that is there."""
     if not path.endswith('.py'):
         raise ValueError(f'{path!r} is to be a config file: give it a name as my.py.')
+    paths.local('The config file', path)
     try:
         with open(path, 'x', encoding='utf-8') as file:
             file.write(text)

@@ -29,8 +29,8 @@ from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.results import comparing, page, published, selection, summary
 from jepa_text.evaluation.results import lines as results
 from jepa_text.evaluation.results import tables as result_tables
-from jepa_text.files import atomic, checksums, paths
-from jepa_text.running import claims, compilation, xla_flags
+from jepa_text.files import atomic, checksums
+from jepa_text.running import claims, compilation, shared, xla_flags
 
 MODES = results.MODES
 FORMS = {
@@ -52,13 +52,19 @@ def evaluate(config, workdir, dry_run=False):
     xla_flags.mend()
     config = schema.read(Config, schema.plain(config))
     compilation.use_cache(config.compilation_cache)
-    folder = Path(paths.local('The workdir', workdir))
+    with shared.opened(workdir) as place:
+        return _evaluate(config, place, dry_run)
+
+
+def _evaluate(config, place, dry_run):
+    folder = place.folder
     look = load.outline if dry_run else load.check
     models = {model: look(model) for model in config.models}
     made = _tasks_of(config, dry_run)
     groups = groups_of(config, made)
     # Before the lines: what another worker ends after them is not gone.
-    ended = claims.ended(folder / 'claims')
+    ended = claims.ended(place.claims)
+    place.pull()
     there = {_which(line) for line in results.read(folder / results.FOLDER)[0]}
     planned = planned_of(config, made, groups, there, models if dry_run else None)
     if dry_run:
@@ -67,21 +73,28 @@ def evaluate(config, workdir, dry_run=False):
     by_item = {group.item: group for group in groups if not group.keys <= there}
     for item in by_item.keys() & ended.keys():
         # Ended, but with lines that are missing or damaged.
-        claims.reopen(folder / 'claims', item, ended[item])
+        claims.reopen(place.claims, item, ended[item])
     with telling.Telling(planned) as told:
         exam = examiner.Examiner(config, made, folder, told)
+
+        def publish(item, found):
+            exam.publish(by_item[item], found)
+            place.push()
+
         worked = claims.work(
-            folder / 'claims',
+            place.claims,
             list(by_item),
             lambda item: exam.run(by_item[item]),
-            lambda item, found: exam.publish(by_item[item], found),
+            publish,
             lease=config.lease,
             attempts=config.attempts,
         )
+    place.pull()
     keys = set().union(*(group.keys for group in groups))
     found = summarize(config, made, folder, keys, worked.failed)
+    place.push()
     print(result_tables.markdown(result_tables.table(summary.rows(found['chosen']))))
-    print(folder / 'evaluation.html')
+    print(f'{place.name}/evaluation.html')
     if worked.failed:
         item, error = next(iter(worked.failed.items()))
         raise RuntimeError(

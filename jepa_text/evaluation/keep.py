@@ -6,7 +6,6 @@ model.predict(['a text'])
 
 import dataclasses
 import json
-from pathlib import Path
 
 from jepa_text import load
 from jepa_text.config import schema
@@ -16,9 +15,9 @@ from jepa_text.evaluation.config import Finetuning
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.results import lines as results
 from jepa_text.evaluation.results import selection
-from jepa_text.files import paths
+from jepa_text.files import copies
 from jepa_text.kinds import kept, vectors
-from jepa_text.running import compilation, xla_flags
+from jepa_text.running import compilation, mirror, xla_flags
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,8 +44,12 @@ def finetune(config, workdir):
     xla_flags.mend()
     config = schema.read(Config, schema.plain(config))
     compilation.use_cache(config.compilation_cache)
-    folder = Path(paths.local('The workdir', workdir))
-    kept.check_free(folder)
+    with mirror.opened(workdir) as place:
+        return _finetune(config, place)
+
+
+def _finetune(config, place):
+    kept.check_free(place.folder)
     task = examiner.task_of(config.task)
     if zero_shot.as_it_is(task):
         raise ValueError(
@@ -73,7 +76,8 @@ def finetune(config, workdir):
     model = dataclasses.replace(model, **made_of, causal=False)
     if examination.kind.name == vectors.Vectors.name:
         model = dataclasses.replace(model, pool=examination.kind.pool, normalize=True)
-    kept.write(folder, model, examination.kind, described)
+    kept.write(place.folder, model, examination.kind, described)
+    place.begin()
     for split in ('validation', 'test'):
         for definition, values in made.outcome[split].items():
             said = ', '.join(f'{name} {value:.4f}' for name, value in values.items())
@@ -81,7 +85,7 @@ def finetune(config, workdir):
     if made.outcome['status'] == 'collapsed':
         print('Warning: it gives one answer to all. Take more steps or another rate.')
     asks = 'encode' if examination.kind.name == vectors.Vectors.name else 'predict'
-    print(f'{folder}: written; load.load({str(folder)!r}).{asks}([...])')
+    print(f'{place.name}: written; load.load({place.name!r}).{asks}([...])')
     return made.outcome
 
 
@@ -92,8 +96,8 @@ def chosen_rate(workdir, model, task):
     both.
     """
     # Of its own settings: beside them the folder may hold members of others.
-    path = Path(workdir) / 'lines.jsonl'
-    if not path.is_file():
+    path = copies.file('chosen_from', workdir, 'lines.jsonl')
+    if path.name != 'lines.jsonl' or not path.is_file():
         raise FileNotFoundError(
             f'chosen_from={workdir!r} holds no lines.jsonl: give the --workdir of '
             '`jepa-text evaluate`, when that has ended.'

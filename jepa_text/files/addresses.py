@@ -22,6 +22,8 @@ PACKAGES = {
     'http': ('aiohttp', 'https'),
     'https': ('aiohttp', 'https'),
 }
+# Where folders are listed and files written: what can hold a run or a model.
+STORES = ('gs', 'gcs', 's3', 's3a', 'file', 'memory')
 RETRIES = 6  # in a row, without a byte between them
 PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds; each is twice the one before
 # Another attempt gives the same answer.
@@ -75,6 +77,26 @@ def is_address(path):
         return False
     text = os.fspath(path)
     return '://' in text or bool(paths.SCHEME.match(text))
+
+
+def place(what, path, model=False):
+    """`paths.local`, or an address where folders can be listed and written, also after
+    the 'hf:' of a `model`: as text. Raises ValueError for another one, and as
+    `filesystem`.
+    """
+    named = model and isinstance(path, str) and path.startswith(paths.MODEL)
+    if not is_address(path.removeprefix(paths.MODEL) if named else path):
+        return paths.local(what, path, model)
+    text = os.fspath(path)
+    address = text.removeprefix(paths.MODEL) if named else text
+    protocol, cut, _ = address.partition('://')
+    if cut and protocol not in STORES:
+        raise ValueError(
+            f'{what}={text!r} is an address of another kind than is wanted: give a '
+            'folder of this machine, or a place on gs:// or s3://.'
+        )
+    filesystem(address)
+    return text
 
 
 def is_fixed(address):
@@ -161,9 +183,11 @@ def patiently(address, call, stop=time.sleep):
 
 
 def _first_of(error):
-    """What a FileNotFoundError of fsspec was made of: for a web address, it says that of
-    any failure, a cut connection too."""
+    """What an error of fsspec was made of: for a web address, it says FileNotFoundError
+    of any failure, a cut connection too, and s3fs an IndexError of some cuts."""
     cause = error.__cause__
+    if isinstance(error, IndexError) and isinstance(error.__context__, OSError):
+        return error.__context__
     known = isinstance(error, FileNotFoundError) and isinstance(cause, Exception)
     return cause if known else error
 

@@ -15,13 +15,17 @@ import os
 import shutil
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from jepa_text.files import atomic, locks, streams
 
 _THREADS = 4  # files at once
 _CHUNK = 2**20
 _LOCK, _USED = '.lock', '.used'
+
+
+class DamagedError(ValueError):
+    """A file at an address is not what its checksum says."""
 
 
 def top(environ=os.environ):
@@ -52,31 +56,33 @@ def _held(folder, attempt):
     return descriptor
 
 
-def copied(address, name, entries):
+def copied(address, name, entries, below=''):
     """The folder of a copy with files of an address, whole by their checksums.
 
-    `entries` is {file: {'bytes': its size, 'sha256': ...}}. What is there already is not
-    read again; of several processes one copies, and the others wait. Prints what it did.
-    Raises ValueError for a file whose content is not what its checksum says, and a name
-    that leads out of the folder; OSError when there is no room; and as
+    `entries` is {file: {'bytes': its size, 'sha256': ...}}, of which a checksum may be
+    left out; they go `below` the folder of the copy. What is there already is not read
+    again; of several processes one copies, and the others wait. Prints what it did.
+    Raises DamagedError for a file whose content is not what its checksum says, ValueError
+    for a name that leads out of the folder; OSError when there is no room; and as
     streams.open_bytes does.
     """
-    odd = [file for file in entries if Path(file).name != file or file.startswith('.')]
+    odd = [file for file in entries if not _is_within(file)]
     if odd:
         raise ValueError(f'{address} lists {odd[0]!r}, which is no name of a file in it.')
     folder = hold(name)
     with _alone(folder):
-        for partial in folder.glob('*.partial-*'):
+        for partial in folder.rglob('*.partial-*'):
             partial.unlink()
+        place = folder / below
         missing = {
             file: entry
             for file, entry in entries.items()
-            if not _is_there(folder / file, entry)
+            if not _is_there(place / file, entry)
         }
         if missing:
-            _bring(address, folder, missing)
+            _bring(address, place, missing)
     os.utime(folder)
-    return folder
+    return place
 
 
 def put(name, file, content):
@@ -155,11 +161,18 @@ def _forget(folder):
             shutil.rmtree(folder)
 
 
+def _is_within(file):
+    """Is it the name of a file in a folder or below it, and none of a cache's own?"""
+    parts = PurePosixPath(file).parts
+    return bool(parts) and all(part[0] not in '/.' for part in parts)
+
+
 def _is_there(path, entry):
     return path.is_file() and path.stat().st_size == entry['bytes']
 
 
 def _copy(address, path, entry):
+    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f'{path.name}.partial-{uuid.uuid4().hex[:8]}')
     digest = hashlib.sha256()
     try:
@@ -170,8 +183,8 @@ def _copy(address, path, entry):
             while chunk := stream.read(_CHUNK):
                 digest.update(chunk)
                 file.write(chunk)
-        if digest.hexdigest() != entry['sha256']:
-            raise ValueError(
+        if digest.hexdigest() != entry.get('sha256', digest.hexdigest()):
+            raise DamagedError(
                 f'{address} is damaged: its sha256 is {digest.hexdigest()[:16]}..., it '
                 f'must be {entry["sha256"][:16]}.... Bring it there anew.'
             )

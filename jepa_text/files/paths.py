@@ -3,8 +3,8 @@
 import os
 import re
 
-# pathlib makes gs:/b of gs://b. One letter is a drive.
-SCHEME = re.compile(r'[A-Za-z][A-Za-z0-9+.-]+:/')
+# pathlib makes gs:/b of gs://b, and hands forget the rest. One letter is a drive.
+SCHEME = re.compile(r'[A-Za-z][A-Za-z0-9+.-]+:/|(gs|gcs|s3|s3a):')
 MODEL = 'hf:'
 
 

@@ -3,6 +3,7 @@
 An object store shows a file whole or not at all; it renames nothing and appends nothing.
 """
 
+import contextlib
 import os
 import posixpath
 from concurrent.futures import ThreadPoolExecutor
@@ -12,10 +13,11 @@ from jepa_text.files import addresses, streams
 
 _THREADS = 4  # files at once
 _CHUNK = 2**20
+_TRIES = 3  # of what others replace
 
 
 def listed(address):
-    """{path below an address: bytes} of all files there; {} where nothing is.
+    """{path below an address: addresses.File} of all there; {} where nothing is.
 
     Raises ValueError for a name that leads out of it.
     """
@@ -33,7 +35,11 @@ def listed(address):
             raise ValueError(
                 f'{address} holds {name!r}, which is no name of a file in it.'
             )
-    return {name: info['size'] for name, info in names.items() if info['type'] == 'file'}
+    return {
+        name: addresses.described(posixpath.join(address, name), info)
+        for name, info in names.items()
+        if info['type'] == 'file'
+    }
 
 
 def check_free(address):
@@ -83,26 +89,49 @@ def write(address, content):
     addresses.patiently(address, lambda: system.pipe_file(name, content))
 
 
+def create(address, content):
+    """Writes bytes to an address where nothing is yet, in one step: was it this call that
+    did? An answer that was lost on the way can make that False."""
+    system, name = addresses.filesystem(address)
+
+    def ask():
+        try:
+            system.pipe_file(name, content, mode='create')
+        except FileExistsError:
+            return False
+        return True
+
+    return addresses.patiently(address, ask)
+
+
 def read(address):
-    """The bytes at an address."""
-    with streams.open_bytes(address, unpack=False) as stream:
-        return stream.read()
+    """The bytes at an address, of one moment: small ones, as they come in one piece."""
+    system, name = addresses.filesystem(address)
+    return addresses.patiently(address, lambda: system.cat_file(name))
 
 
 def bring(address, path, names):
-    """Copies files of those names from an address into a folder of this machine."""
+    """Copies files of those names from an address into a folder of this machine; what is
+    replaced meanwhile, anew."""
 
     def copy(name):
         file = Path(path, name)
         file.parent.mkdir(parents=True, exist_ok=True)
         place = posixpath.join(address, name)
-        with streams.open_bytes(place, unpack=False) as stream, open(file, 'wb') as here:
-            while chunk := stream.read(_CHUNK):
-                here.write(chunk)
+        for _ in range(_TRIES - 1):
+            with contextlib.suppress(addresses.ChangedError):
+                return _bring(place, file)
+        return _bring(place, file)
 
     with ThreadPoolExecutor(_THREADS) as pool:
         for job in [pool.submit(copy, name) for name in names]:
             job.result()
+
+
+def _bring(address, file):
+    with streams.open_bytes(address, unpack=False) as stream, open(file, 'wb') as here:
+        while chunk := stream.read(_CHUNK):
+            here.write(chunk)
 
 
 def remove(address, names):

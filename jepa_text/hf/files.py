@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import numpy as np
 
-from jepa_text.files import paths
+from jepa_text.files import addresses, copies
 
 JSON = ('*.json',)
 WANTED = ('*.safetensors', *JSON)
@@ -21,18 +21,23 @@ FLOATS = ('F64', 'F32', 'F16', 'BF16')
 
 
 def folder_of(name, revision=None, wanted=WANTED):
-    """The folder of a name: itself if there is one, else the hub's, downloaded.
+    """The folder of a name: itself if there is one, a copy of that at an address, else
+    the hub's, downloaded.
 
     Only json files and safetensors are fetched, of these the `wanted`. Raises
     FileNotFoundError for what is neither, ModuleNotFoundError without huggingface_hub,
     and PermissionError for a model whose terms must be accepted first.
     """
-    if Path(paths.local('The model', name)).is_dir():
-        if revision is not None:
-            raise ValueError(
-                f'{name} is a folder, so revision={revision!r} means nothing: leave it '
-                'out, or give a name on the hub.'
-            )
+    place = addresses.place('The model', name)
+    away = addresses.is_address(place)
+    if (away or Path(place).is_dir()) and revision is not None:
+        raise ValueError(
+            f'{name} is a folder, so revision={revision!r} means nothing: leave it '
+            'out, or give a name on the hub.'
+        )
+    if away:
+        return copies.folder(place, wanted, UNWANTED)
+    if Path(place).is_dir():
         return Path(name)
     return Path(_download(name, revision, wanted))
 

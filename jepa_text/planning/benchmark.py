@@ -18,11 +18,11 @@ import numpy as np
 
 from jepa_text.config import schema
 from jepa_text.config.schema import field, section
-from jepa_text.files import atomic, paths
+from jepa_text.files import atomic
 from jepa_text.objectives.latent import diagnostics
 from jepa_text.parallel import sharding
 from jepa_text.report import console
-from jepa_text.running import compilation
+from jepa_text.running import compilation, mirror
 from jepa_text.training import config as settings
 
 COLUMNS = ('case', 'ms a step', 'tokens/s', 'MFU', 'ratio', 'quartiles', 'memory, MiB')
@@ -85,7 +85,13 @@ def benchmark(config, workdir):
     """
     config = schema.resolved(Config, schema.plain(config))
     cases = {case['name']: case for case in checked(config)}
-    Path(paths.local('The workdir', workdir)).mkdir(parents=True, exist_ok=True)
+    with mirror.opened(workdir) as place:
+        place.folder.mkdir(parents=True, exist_ok=True)
+        place.begin()
+        return _benchmark(config, cases, place.folder)
+
+
+def _benchmark(config, cases, workdir):
     answers, left_out = {name: [] for name in cases}, {}
     for turn in range(config['rounds']):
         for name, case in cases.items():

@@ -24,10 +24,20 @@ _ENTRY = re.compile(r'(?P<item>[\w.+=-]+)@(?P<number>\d+)')
 _DIGITS = 12  # of a heartbeat
 
 
+def check(folder):
+    """Makes the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+
 def numbers(folder):
-    """{item: the number of its last entry}."""
+    """{item: the number of its last entry}; {} of a folder that is not there."""
+    return last_of(os.listdir(folder) if os.path.isdir(folder) else ())
+
+
+def last_of(names):
+    """The same among names of files."""
     last = {}
-    for name in os.listdir(folder):
+    for name in names:
         if found := _ENTRY.fullmatch(name):
             item, number = found['item'], int(found['number'])
             last[item] = max(number, last.get(item, 0))
@@ -41,7 +51,22 @@ def path_of(folder, item, number):
 
 def make(folder, item, number, kind, lease, **more):
     """Makes an entry whole and once: its path, or None if there is one already."""
-    entry = {
+    entry = new(kind, lease, **more)
+    path = path_of(folder, item, number)
+    own = folder / f'.{item}-{entry["owner"]}'
+    try:
+        own.write_text(written(entry), encoding='utf-8')
+        atomic.flush(own)
+        made = _link(own, path)
+    finally:
+        own.unlink(missing_ok=True)
+    atomic.flush(folder)
+    return path if made else None
+
+
+def new(kind, lease, **more):
+    """An entry of this process, as no other is."""
+    return {
         'beat': '0' * _DIGITS,
         'kind': kind,
         'owner': uuid.uuid4().hex,
@@ -51,16 +76,11 @@ def make(folder, item, number, kind, lease, **more):
         'lease': lease,
         **more,
     }
-    path = path_of(folder, item, number)
-    own = folder / f'.{item}-{entry["owner"]}'
-    try:
-        own.write_text(json.dumps(entry) + '\n', encoding='utf-8')
-        atomic.flush(own)
-        made = _link(own, path)
-    finally:
-        own.unlink(missing_ok=True)
-    atomic.flush(folder)
-    return path if made else None
+
+
+def written(entry, count=0):
+    """An entry as a file has it, with a heartbeat."""
+    return json.dumps({**entry, 'beat': f'{count:0{_DIGITS}d}'}) + '\n'
 
 
 def _link(own, path):
@@ -88,8 +108,13 @@ def history(folder, item, number):
 
 
 def _read(path):
+    return parsed(path.read_bytes(), path)
+
+
+def parsed(content, path):
+    """The entry that a file holds. Raises ValueError, with its name, for what is none."""
     try:
-        entry = json.loads(path.read_text(encoding='utf-8'))
+        entry = json.loads(content)
         if {'beat', 'kind', 'lease', 'host', 'pid'} - set(entry):
             raise ValueError('a part of it is missing')
     except ValueError as error:

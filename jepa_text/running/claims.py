@@ -29,8 +29,8 @@ import traceback
 from pathlib import Path
 from typing import NamedTuple
 
-from jepa_text.files import paths
-from jepa_text.running import claim_files as files
+from jepa_text.files import addresses, paths
+from jepa_text.running import claim_files, claim_objects
 
 LEASE = 60.0  # seconds
 _BEATS = 4  # in one lease
@@ -85,18 +85,25 @@ def ended(folder):
 
     Ask before you look at what was published: what ends later is not gone.
     """
-    folder = Path(folder)
-    numbers = files.numbers(folder) if folder.is_dir() else {}
+    folder, files = _place(folder)
     return {
         item: number
-        for item, number in numbers.items()
+        for item, number in files.numbers(folder).items()
         if files.history(folder, item, number)[-1]['kind'] in _ENDED
     }
 
 
 def reopen(folder, item, number):
     """Frees an item that has `ended` with this number; False where another was first."""
-    return files.make(Path(folder), item, number + 1, 'reopened', LEASE) is not None
+    folder, files = _place(folder)
+    return files.make(folder, item, number + 1, 'reopened', LEASE) is not None
+
+
+def _place(folder):
+    """(a folder of claims, what reads and writes there): here, or at an address."""
+    if addresses.is_address(folder):
+        return addresses.place('The folder of claims', folder).rstrip('/'), claim_objects
+    return Path(paths.local('The folder of claims', folder)), claim_files
 
 
 def _done(claim, do, publish):
@@ -124,7 +131,7 @@ class _Claims:
 
     def __init__(self, folder, items, lease, attempts):
         items = list(items)
-        bad = [item for item in items if not files.ITEM.fullmatch(item)]
+        bad = [item for item in items if not claim_files.ITEM.fullmatch(item)]
         if bad or len(set(items)) < len(items):
             raise ValueError(
                 f'Items are names of files, of letters, digits and . _ + = - and each '
@@ -137,15 +144,15 @@ class _Claims:
                 f'lease={lease}, attempts={attempts}: a claim needs some seconds, and an '
                 'item at least one attempt.'
             )
-        self._folder = Path(paths.local('The folder of claims', folder))
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._files = _place(folder)
+        self._files.check(self._folder)
         self._lease, self._attempts = lease, attempts
         self._seen = {}  # (item, number): (heartbeat, when it was new here)
         self.open, self.failed = dict.fromkeys(items), {}
 
     def next(self):
         """A claim that was won; None where others hold all that is open."""
-        numbers = files.numbers(self._folder)
+        numbers = self._files.numbers(self._folder)
         # Those that nobody has touched come first.
         for item in sorted(self.open, key=lambda item: numbers.get(item, 0)):
             if claim := self._won(item, numbers.get(item, 0)):
@@ -153,6 +160,7 @@ class _Claims:
         return None
 
     def _won(self, item, number):
+        files = self._files
         entries = files.history(self._folder, item, number)
         last = entries[-1] if entries else {'kind': 'released'}
         if last['kind'] == 'done':
@@ -165,10 +173,10 @@ class _Claims:
             if not files.make(*following, 'claim', self._lease):
                 return None
             if last['kind'] in _HELD:
-                _log.warning('%s: taken over from %s', item, files.owner(last))
-            return Claim(*following, self._lease)
+                _log.warning('%s: taken over from %s', item, claim_files.owner(last))
+            return Claim(*following, self._lease, files)
         if last['kind'] in _HELD:
-            error = f'{files.owner(last)} vanished while it was at it.'
+            error = f'{claim_files.owner(last)} vanished while it was at it.'
             files.make(*following, 'failed', self._lease, error=error)
             return None  # whoever made it: it is read at the next look
         self.failed[item] = last.get('error', '')
@@ -188,9 +196,9 @@ class _Claims:
 class Claim:
     """An item that this worker has, as the entry of a number says."""
 
-    def __init__(self, folder, item, number, lease):
+    def __init__(self, folder, item, number, lease, files):
         self.item, self._folder, self._number = item, folder, number
-        self._lease, self._lock = lease, threading.Lock()
+        self._files, self._lease, self._lock = files, lease, threading.Lock()
 
     @contextlib.contextmanager
     def beating(self):
@@ -209,11 +217,12 @@ class Claim:
         with self._lock:
             number = self._number + 1
             entry = self._folder, self.item, number
-            if not files.make(*entry, kind, self._lease, **more):
-                other = files.history(*entry)[-1]
+            if not self._files.make(*entry, kind, self._lease, **more):
+                other = self._files.history(*entry)[-1]
                 raise Lost(
-                    f'{self.item}: {files.owner(other)} took it over, as no heartbeat '
-                    f'came from here for {self._lease:g} s. It is left to that one.'
+                    f'{self.item}: {claim_files.owner(other)} took it over, as no '
+                    f'heartbeat came from here for {self._lease:g} s. It is left to that '
+                    'one.'
                 )
             self._number = number
 
@@ -230,9 +239,9 @@ class Claim:
         while not ended.wait(self._lease / _BEATS):
             count += 1
             with self._lock:
-                path = files.path_of(self._folder, self.item, self._number)
+                path = self._files.path_of(self._folder, self.item, self._number)
                 try:
-                    files.beat(path, count)
+                    self._files.beat(path, count)
                 except OSError as error:
                     # If it stays so, another takes over, and `step` finds that out.
                     _log.warning('%s: no heartbeat: %s', path, error)

@@ -1,7 +1,5 @@
 """What a checkpoint knows of the files beside it that say what its arrays mean."""
 
-from pathlib import Path
-
 from jepa_text.files import checksums
 
 
@@ -35,7 +33,7 @@ def check(workdir, saved, tokenizer, meta):
         known = meta.get(name, found)
         if known != found:
             raise ValueError(
-                f'{Path(workdir, files[name])} is damaged or was edited: its {name} is '
+                f'{workdir}/{files[name]} is damaged or was edited: its {name} is '
                 f'not the one of the checkpoints beside it (sha256 {found[:16]}..., they '
                 f'say {known[:16]}...). Bring it back from a copy; {remedies[name]}.'
             )

@@ -8,7 +8,7 @@ Orbax writes to gs:// by itself, and to no s3://; object stores can neither appe
 metrics do, nor rename, as damage is moved aside. The copy can, so that a run at an
 address is that of a folder, bit by bit. What counts is at the address: the copy may be
 deleted, and another machine goes on. A step counts by its CHECKSUMS.json, which arrives
-last.
+last. A workdir may hold the folders of several runs, as that of a study.
 
 What stays on this machine: the lock, temporary files, checkpoints that are damaged, the
 compile cache. Of two machines at one address, the one that began later goes on, and the
@@ -16,55 +16,84 @@ other stops at its next save.
 """
 
 import contextlib
-import dataclasses
 import json
 import logging
 import os
 import posixpath
 import shutil
 import socket
+import time
 import uuid
 from pathlib import Path
 
 import jax
+import numpy as np
 
 from jepa_text.files import addresses, cache, checksums, transfer
-from jepa_text.running import housekeeping, restore, workdir
+from jepa_text.parallel import processes
+from jepa_text.running import fetched, housekeeping, synced, workdir
 
 _log = logging.getLogger(__name__)
 OWNER = 'owner.json'
-STEPS = 'checkpoints'
-# Where names can be written: what can be a workdir.
-PROTOCOLS = ('gs', 'gcs', 's3', 's3a', 'file', 'memory')
+STEPS = fetched.STEPS
+_PATIENCE = 10.0  # seconds until all processes see a file that one made
 
 
-@dataclasses.dataclass(frozen=True)
 class Here:
     """A workdir of this machine."""
 
-    folder: str
+    save = None
+
+    def __init__(self, folder):
+        self.folder, self.name = Path(folder), str(folder)
 
     def begin(self):
         """Nothing is to be told to anyone."""
 
-    save = None
+    def part(self, name):
+        """The workdir of a run in it."""
+        return Here(self.folder / name)
+
+
+class _Part:
+    """A run in the copy of a workdir that holds several."""
+
+    def __init__(self, whole, name):
+        self._whole, self._top = whole, f'{name}/'
+        self.folder, self.name = whole.folder / name, f'{whole.name}/{name}'
+
+    def begin(self):
+        """Sends what it begins with."""
+        processes.first(self._whole.push, f'sending to {self.name}')
+
+    def save(self, *kept):
+        """As Mirror.save, of this run."""
+        self._whole.save(*kept, top=self._top)
 
 
 @contextlib.contextmanager
 def opened(place):
     """A Here or a Mirror, in whose `folder` a run works; locked, and brought up to date.
+    What is opened already is given back.
 
-    At the end, whatever it is, the files of a Mirror that has begun go to its address.
-    Raises ValueError for an address that no run can write to, or in a job of several
-    processes; RuntimeError when another process of this machine works there; and as
-    addresses.patiently does.
+    At the end, whatever it is, the files of a Mirror that has begun go to its address. In
+    a job of several processes the first of them does all that, and all make this call.
+    Raises ValueError for an address that no run can write to, and for processes that do
+    not share the folder of copies; RuntimeError when another process of this machine
+    works there; and as addresses.patiently does.
     """
+    if isinstance(place, Here | _Part):
+        yield place
+        return
+    place = addresses.place('The workdir', place)
     if not addresses.is_address(place):
         yield Here(place)
         return
     mirror = Mirror(place)
-    with workdir.locked(mirror.folder.parent):
-        mirror.pull()
+    with contextlib.ExitStack() as stack:
+        what = f'the copy of {mirror.name}'
+        processes.first(lambda: mirror.take(stack), what)
+        _check_shared(mirror, what)
         try:
             yield mirror
         except BaseException:
@@ -72,9 +101,9 @@ def opened(place):
                 mirror.finish()
             except (OSError, RuntimeError):
                 # The error that ended the run matters more.
-                _log.exception('%s lacks the newest files.', mirror.address)
+                _log.exception('%s lacks the newest files.', mirror.name)
             raise
-        mirror.finish()
+        processes.first(mirror.finish, f'sending to {mirror.name}')
 
 
 def folder_of(address):
@@ -88,61 +117,65 @@ class Mirror:
     """The copy of a workdir at an address."""
 
     def __init__(self, address):
-        check(address)
-        if jax.process_count() > 1:
-            raise ValueError(
-                f'The workdir {address!r} is an address, and a job of several processes '
-                'writes one folder together: mount the bucket on each machine (gcsfuse, '
-                'mountpoint-s3) and give that path.'
-            )
-        self.address = address.rstrip('/')
-        self.folder = folder_of(address)
-        cache.hold(self.folder.parent.name)
-        self._owner = self._damaged = None
-        self._sent = {}
+        self.name = address.rstrip('/')
+        self.folder = folder_of(self.name)
+        self._copy = synced.Copy(self.name, self.folder, _is_left_out)
+        self._owner, self._damaged = None, set()
 
-    def pull(self):
-        """Makes the copy what the address says: all files, and of the checkpoints the
-        newest that is whole, with those after it."""
-        there = transfer.listed(self.address)
+    def part(self, name):
+        """The workdir of a run in it."""
+        return _Part(self, name)
+
+    def take(self, stack):
+        """Locks the copy as long as the stack stays, and makes it what the address says:
+        all files, and of the checkpoints of a run the newest that is whole, with those
+        after it."""
+        cache.hold(self.folder.parent.name)
+        stack.enter_context(workdir.locked(self.folder.parent))
+        there = transfer.listed(self.name)
         self.folder.mkdir(parents=True, exist_ok=True)
-        _forget_others(self.folder, there)
-        small = [name for name in there if not name.startswith(f'{STEPS}/')]
-        transfer.bring(self.address, self.folder, [n for n in small if n != OWNER])
-        self._damaged = set()
-        for step in reversed(_complete(there)):
-            self._bring(step, there)
-            reason = checksums.verify(self.folder / STEPS / str(step))
-            if reason is None:
-                break
-            _log.warning('%s: step %d is damaged: %s.', self.address, step, reason)
-            self._damaged.add(step)
+        self._copy.forget_others(there)
+        self._copy.bring(there)
+        for top, steps in fetched.runs(there).items():
+            self._take_run(top, steps, there)
         print(
-            f'{self.address}: works in {self.folder}; after each save, what is complete '
+            f'{self.name}: works in {self.folder}; after each save, what is complete '
             'goes there. The lock holds on this machine alone.'
         )
 
-    def _bring(self, step, there):
-        place = self.folder / STEPS / str(step)
-        prefix = f'{STEPS}/{step}/'
-        sums = transfer.read(f'{self.address}/{prefix}{checksums.NAME}')
+    def _take_run(self, top, steps, there):
+        for step in reversed(steps):
+            self._bring(top, step, there)
+            reason = checksums.verify(self.folder / top / STEPS / str(step))
+            if reason is None:
+                break
+            _log.warning('%s/%s: step %d is damaged: %s.', self.name, top, step, reason)
+            self._damaged.add((top, step))
+
+    def _bring(self, top, step, there):
+        prefix = f'{top}{STEPS}/{step}/'
+        place = self.folder / prefix
+        sums = transfer.read(f'{self.name}/{prefix}{checksums.NAME}')
         recorded = place / checksums.NAME
         same = recorded.is_file() and recorded.read_bytes() == sums
         if same and checksums.verify(place) is None:
             return
         shutil.rmtree(place, ignore_errors=True)
         names = [name for name in there if name.startswith(prefix)]
-        cache.make_room(sum(there[name] for name in names))
-        transfer.bring(self.address, self.folder, names)
+        cache.make_room(sum(there[name].size for name in names))
+        transfer.bring(self.name, self.folder, names)
 
     def begin(self):
         """From now on this process writes at the address, and no other before it."""
+        processes.first(self._begin, f'sending to {self.name}')
+
+    def _begin(self):
         owner = {
             'id': uuid.uuid4().hex,
             'machine': socket.gethostname(),
             'process': os.getpid(),
         }
-        transfer.write(f'{self.address}/{OWNER}', json.dumps(owner).encode())
+        transfer.write(f'{self.name}/{OWNER}', json.dumps(owner).encode())
         self._owner = owner
         self.push()
 
@@ -150,107 +183,98 @@ class Mirror:
         """Sends what is left, if the run has begun."""
         if self._owner:
             self.push()
+            self._copy.note(transfer.listed(self.name))
 
-    def save(self, *kept):
+    def save(self, *kept, top=''):
         """After a save: sends it; a network that fails is warned of, and the next save
         sends both."""
         try:
-            self.push(*kept)
+            self.push(*kept, top=top)
         except addresses.AddressError as error:
             _log.warning(
                 '%s lacks the newest checkpoint, which is in %s; training goes on. %s',
-                self.address,
+                self.name,
                 self.folder,
                 error,
             )
 
-    def push(self, *kept):
+    def push(self, *kept, top=''):
         """Sends files that changed and complete steps that are not there; removes steps
-        there that are old, as housekeeping.old has it, if that is given. Raises
+        of a run there that are old, as housekeeping.old has it, if that is given. Raises
         RuntimeError when another process began since."""
         self._check_owner()
-        there = transfer.listed(self.address)
-        for step in self._damaged & {*_complete(there)}:
-            self._remove(step, there)
+        there = transfer.listed(self.name)
+        complete = {(at, n) for at, steps in fetched.runs(there).items() for n in steps}
+        for step in self._damaged & complete:
+            self._remove(*step, there)
+            complete.remove(step)
         self._damaged = set()
-        self._send_files()
-        steps, complete = self.folder / STEPS, {*_complete(there)}
-        for step in restore.steps(steps):
-            if (steps / str(step) / checksums.NAME).exists() and step not in complete:
-                self._remove(step, there)  # what a killed process sent of it
-                place = f'{self.address}/{STEPS}/{step}'
-                transfer.folder(steps / str(step), place, checksums.NAME)
-                complete.add(step)
-        for step in housekeeping.old(sorted(complete), *kept) if kept else ():
-            self._remove(step, there)
+        self._copy.send()
+        for at, step in self._steps():
+            if (at, step) not in complete:
+                self._remove(at, step, there)  # what a killed process sent of it
+                place = f'{at}{STEPS}/{step}'
+                here = self.folder / place
+                transfer.folder(here, f'{self.name}/{place}', checksums.NAME)
+                complete.add((at, step))
+        own = sorted(step for at, step in complete if at == top)
+        for step in housekeeping.old(own, *kept) if kept else ():
+            self._remove(top, step, there)
+
+    def _steps(self):
+        """(run, step) of all that are complete here."""
+        names = (
+            path.relative_to(self.folder).as_posix()
+            for path in self.folder.glob(f'**/{STEPS}/*/{checksums.NAME}')
+        )
+        for top, steps in fetched.runs(names).items():
+            yield from ((top, step) for step in steps)
 
     def _check_owner(self):
-        owner = json.loads(transfer.read(f'{self.address}/{OWNER}'))
+        owner = json.loads(transfer.read(f'{self.name}/{OWNER}'))
         if owner != self._owner:
             raise RuntimeError(
-                f'{self.address} was taken over by process {owner.get("process")} on '
+                f'{self.name} was taken over by process {owner.get("process")} on '
                 f'{owner.get("machine")}, which began later: this run stops. Let one '
                 'machine at a time work there.'
             )
 
-    def _send_files(self):
-        """All but checkpoints that changed since they were sent."""
-        for at, folders, names in os.walk(self.folder):
-            if Path(at) == self.folder and STEPS in folders:
-                folders.remove(STEPS)
-            for name in names:
-                path = Path(at, name)
-                if name != workdir.LOCK and not name.endswith('.tmp'):
-                    self._send(path, path.relative_to(self.folder).as_posix())
-
-    def _send(self, path, name):
-        found = path.stat()
-        stamp = found.st_size, found.st_mtime_ns
-        if self._sent.get(name) != stamp:
-            # At once: a file such as the metrics may grow meanwhile.
-            transfer.write(f'{self.address}/{name}', path.read_bytes())
-            self._sent[name] = stamp
-
-    def _remove(self, step, there):
+    def _remove(self, top, step, there):
         """The checksums go first, so that half a step counts for nothing."""
-        prefix = f'{STEPS}/{step}/'
+        prefix = f'{top}{STEPS}/{step}/'
         names = [name for name in list(there) if name.startswith(prefix)]
         transfer.remove(
-            self.address, sorted(names, key=lambda n: n != prefix + checksums.NAME)
+            self.name, sorted(names, key=lambda n: n != prefix + checksums.NAME)
         )
         for name in names:
             del there[name]
 
 
-def check(address):
-    """Raises ValueError for an address that is none, or where no run can write."""
-    protocol, colon, _ = str(address).partition('://')
-    if colon and protocol not in PROTOCOLS:
-        raise ValueError(
-            f'{address!r} is an address that no run can write to: give a folder of this '
-            'machine, or a place on gs:// or s3://.'
-        )
-    addresses.filesystem(address)
+def _check_shared(mirror, what):
+    """Raises ValueError unless all processes see the folder of the first one."""
+    if jax.process_count() == 1:
+        return
+    number = int(processes.from_first(np.int32(uuid.uuid4().int % 2**31)))
+    file = mirror.folder.parent / f'.seen-{number}'
+    processes.first(lambda: file.write_text(''), what)
+    with processes.together(what):
+        end = time.monotonic() + _PATIENCE
+        while not file.exists():
+            if time.monotonic() > end:
+                raise ValueError(
+                    f'The workdir {mirror.name!r} is an address, and process '
+                    f'{jax.process_index()} does not see the copy of it in '
+                    f'{mirror.folder.parent}, as process 0 made it: all processes write '
+                    'one checkpoint together, in one folder. Let JEPA_TEXT_CACHE name a '
+                    'folder that they share (NFS), or mount the bucket on each machine '
+                    '(gcsfuse, mountpoint-s3) and give that path.'
+                )
+            time.sleep(0.1)
+    processes.first(file.unlink, what)
 
 
-def _complete(there):
-    """The steps that are complete at an address, in rising order."""
-    parts = [name.split('/') for name in there]
-    return sorted(
-        int(part[1])
-        for part in parts
-        if len(part) == 3
-        and (part[0], part[2]) == (STEPS, checksums.NAME)
-        and part[1].isdecimal()
-    )
-
-
-def _forget_others(folder, there):
-    """Deletes what is not at the address, and folders that are empty then."""
-    for at, _, names in os.walk(folder, topdown=False):
-        for name in names:
-            path = Path(at, name)
-            if path.relative_to(folder).as_posix() not in there:
-                path.unlink()
-        if Path(at) != folder and not os.listdir(at):
-            os.rmdir(at)
+def _is_left_out(name):
+    """Checkpoints go as whole steps; the owner is of this process, and the lock of this
+    machine."""
+    parts = Path(name).parts
+    return STEPS in parts[:-1] or name == OWNER or parts[-1] == workdir.LOCK

@@ -24,13 +24,13 @@ import jax.numpy as jnp
 from jepa_text import load
 from jepa_text.config import schema
 from jepa_text.data.rows import brought, stored
-from jepa_text.files import atomic, checksums, paths
+from jepa_text.files import addresses, atomic, checksums
 from jepa_text.hf import adapt as adapting
 from jepa_text.hf import load as hf_load
 from jepa_text.models import stack
 from jepa_text.optim import optimizers
 from jepa_text.parallel import processes, sharding
-from jepa_text.running import restore, workdir
+from jepa_text.running import fetched, restore, workdir
 from jepa_text.training import convert, named_tokenizer
 from jepa_text.training import recipe as recipes
 
@@ -65,7 +65,7 @@ class InitFrom:
     )
 
     def __post_init__(self):
-        paths.local('init_from.path', self.path, model=True)
+        addresses.place('init_from.path', self.path, model=True)
         kept = self.optimizer == 'kept'
         if self.weights == 'new' and kept:
             raise ValueError(
@@ -119,9 +119,10 @@ def describe(source):
         name = source.path.removeprefix('hf:')
         section, tied, family = hf_load.sketch(name, **source.options)
         return {'model': json.loads(json.dumps(section)), 'tied': tied, 'family': family}
-    step, model = load.abstract(source.path, source.step)
-    before, saved = Path(source.path, FILE), _saved(source)
-    phase = restore.meta(Path(source.path, 'checkpoints'), step)['phase']
+    folder = _folder(source)
+    step, model = load.abstract(folder, source.step)
+    before, saved = folder / FILE, _saved(folder)
+    phase = restore.meta(folder / 'checkpoints', step)['phase']
     theta = saved['phases'][phase].get('rope_theta')
     return {
         'model': stack.with_theta(saved['model'], theta),
@@ -219,10 +220,11 @@ def _fitted(source, recipe, state):
         params, tokenizer = found.params, found.tokenizer
         lines = adapting.lines(found.record)
     else:
-        step, model = load.abstract(source.path, source.step)
+        folder = _folder(source)
+        step, model = load.abstract(folder, source.step)
         shapes = {'params': convert.kept(model.params)}
-        params = _read(source, step, recipe.mesh, shapes)['params']
-        tokenizer, lines = model.tokenizer, _history(source, step)
+        params = _read(folder, step, recipe.mesh, shapes)['params']
+        tokenizer, lines = model.tokenizer, _history(source, folder, step)
     if 'lm_head' not in params and source.head == 'keep':
         raise ValueError(
             f"init_from: {source.path} has no LM head; take init_from.head='new', "
@@ -246,13 +248,14 @@ def _fitted(source, recipe, state):
 
 def _kept(source, recipe, state):
     """The state with all parameters and moments of a run of the same shapes."""
-    step, model = load.abstract(source.path, source.step)
+    folder = _folder(source)
+    step, model = load.abstract(folder, source.step)
     if model.tokenizer.fingerprint != recipe.tokenizer.fingerprint:
         raise ValueError(
             f"init_from: optimizer='kept', but {source.path} reads other tokens than "
             "these rows, so its moments do not fit: take optimizer='fresh'."
         )
-    before = _saved(source)['optimizer']
+    before = _saved(folder)['optimizer']
     opt_state = jax.eval_shape(optimizers.make(before).init, model.params)
     now = jax.eval_shape(recipe.optimizer.init, model.params)
     if jax.tree.structure(opt_state) != jax.tree.structure(now):
@@ -268,26 +271,30 @@ def _kept(source, recipe, state):
     laid = jax.eval_shape(relaid, model.params)
     convert.check(convert.kept(laid), convert.kept(state.params))
     shapes = {'params': model.params, 'opt_state': now}
-    found = relaid(_read(source, step, recipe.mesh, shapes))
+    found = relaid(_read(folder, step, recipe.mesh, shapes))
     enter = recipes.entering(recipe, recipe.phases[0])
     state = jax.jit(enter, out_shardings=_shardings(state))(
         state.replace(target=None, **found)
     )
-    return state, [*_history(source, step), f'moments   kept, {before["name"]}']
+    return state, [*_history(source, folder, step), f'moments   kept, {before["name"]}']
 
 
-def _saved(source):
-    return checksums.read_json(Path(source.path, 'config.json'))
+def _folder(source):
+    """The folder of a run, or the copy of one at an address, with the step."""
+    return fetched.folder('init_from.path', source.path, source.step)
 
 
-def _read(source, step, mesh, shapes):
+def _saved(folder):
+    return checksums.read_json(folder / 'config.json')
+
+
+def _read(folder, step, mesh, shapes):
     """Subtrees of a checkpoint, on the mesh."""
-    folder = Path(source.path, 'checkpoints')
-    return restore.part(folder, step, sharding.placed(shapes, mesh))
+    return restore.part(folder / 'checkpoints', step, sharding.placed(shapes, mesh))
 
 
-def _history(source, step):
-    meta = restore.meta(Path(source.path, 'checkpoints'), step)
+def _history(source, folder, step):
+    meta = restore.meta(folder / 'checkpoints', step)
     names = ', then '.join(phase['objective']['name'] for phase in meta['history'])
     return [f'from      {source.path} at step {step:,}: {names}']
 

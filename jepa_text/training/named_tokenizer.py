@@ -15,7 +15,7 @@ from pathlib import Path
 
 from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers import formats, roles
-from jepa_text.files import paths
+from jepa_text.files import addresses, paths
 from jepa_text.hf import adapt, files
 
 FILE = 'tokenizer.json'
@@ -55,6 +55,7 @@ def opened(name, source=None):
 def is_there(name):
     """Does a name mean a tokenizer, as far as can be told without asking for it?"""
     by_name = name in (BUNDLED, START) or name.startswith((paths.MODEL, formats.NAMED))
+    by_name = by_name or addresses.is_address(name)
     return by_name or bool(name and Path(name).exists())
 
 
@@ -69,9 +70,9 @@ def read(name, pattern=''):
         name = str(tokenizers.BUNDLED)
     if not name.startswith(paths.MODEL):
         return *formats.read(name, pattern), ''
-    place = paths.local('The tokenizer', name, model=True).removeprefix(paths.MODEL)
+    place = addresses.place('The tokenizer', name, model=True).removeprefix(paths.MODEL)
     revision = None
-    if not Path(place).is_dir():
+    if not addresses.is_address(place) and not Path(place).is_dir():
         place, _, revision = place.partition('@')
     folder = files.folder_of(place, revision or None, wanted=(FILE,))
     if not Path(folder, FILE).is_file():

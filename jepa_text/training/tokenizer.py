@@ -11,16 +11,16 @@ import collections
 import dataclasses
 import json
 import shutil
-from pathlib import Path
 
 from jepa_text.config import resolve, schema
 from jepa_text.config.schema import field, section
 from jepa_text.data import tokenizers
 from jepa_text.data.corpora import faults, sampling
 from jepa_text.data.tokenizers import measures, roles, training
-from jepa_text.files import atomic, paths
+from jepa_text.files import atomic
 from jepa_text.hf import files
 from jepa_text.report import tokenizer_pages
+from jepa_text.running import mirror
 from jepa_text.training import named_tokenizer
 from jepa_text.training.named_tokenizer import FILE
 
@@ -86,7 +86,12 @@ def run(config, workdir):
     config, a corpus or a tokenizer that cannot be used.
     """
     asked = schema.read(Config, schema.plain(config))
-    folder = Path(paths.local('The workdir', workdir))
+    with mirror.opened(workdir) as place:
+        return _run(asked, place)
+
+
+def _run(asked, place):
+    folder = place.folder
     settings = json.loads(json.dumps(schema.as_dict(asked)))
     report = _finished(folder, settings)
     if report is None:
@@ -97,8 +102,9 @@ def run(config, workdir):
             atomic.write(partial / REPORT, text)
             tokenizer_pages.write(partial / PAGE, report)
             shutil.rmtree(partial / 'sample')
+        place.begin()
     tokenizer_pages.show(report)
-    print(f'{folder / FILE}: written; the report is in {folder / PAGE}')
+    print(f'{place.name}/{FILE}: written; the report is in {place.name}/{PAGE}')
     return report
 
 

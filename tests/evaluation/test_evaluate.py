@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import examined
+import fsspec
 import numpy as np
 import pytest
 
@@ -336,6 +337,46 @@ evaluate.evaluate({config(place, lease=4.0)!r}, {str(place / 'shared')!r})
     assert [one.wait(300) for one in both] == [0, 0]
     lines, damaged = results.read(place / 'shared' / 'results')
     assert len(lines) == 4 and not damaged
+
+
+@pytest.mark.slow
+def test_an_evaluation_at_an_address_is_that_of_a_folder(place, done, monkeypatch):
+    """Two workers, one after the other; the model, what it is tuned to, and the choice of
+    its rate lie there, too."""
+    shelf = fsspec.filesystem('memory')
+    shelf.store.clear()
+    shelf.put(str(place / 'toy'), '/shelf/toy', recursive=True)
+    monkeypatch.setenv('JEPA_TEXT_CACHE', str(place / 'copies'))
+    given = config(place, models=('memory://shelf/toy',))
+    exam = 'memory://shelf/exam'
+    evaluate.evaluate(given, exam, dry_run=True)
+    assert not shelf.exists('/shelf/exam')
+    found = evaluate.evaluate(given, exam)
+    hashes = [
+        {line['config_hash'] for line in lines}
+        for lines in (found['lines'], done['lines'])
+    ]
+    assert hashes[0] == hashes[1] and len(hashes[0]) == 4
+    names = {name.removeprefix('/shelf/exam/') for name in shelf.find('/shelf/exam')}
+    assert {'summary.json', 'lines.jsonl', 'evaluation.html'} <= names
+    assert len([name for name in names if name.startswith('claims/')]) == 3 * 4
+    # A line that is lost is made again, and no other.
+    ran, run = [], finetune.Examination.run
+    monkeypatch.setattr(
+        finetune.Examination,
+        'run',
+        lambda self, members, *rest, **more: (
+            ran.extend(members) or run(self, members, *rest, **more)
+        ),
+    )
+    shelf.rm(min(name for name in shelf.find('/shelf/exam/results') if '.json' in name))
+    again = evaluate.evaluate(given, exam)
+    assert len(ran) == 1 and len(again['lines']) == 4
+    tuned = dict(model='memory://shelf/toy', task=given['tasks'][0], chosen_from=exam)
+    keep.finetune(tuned | dict(finetuning=FAST), 'memory://shelf/tuned')
+    assert load.load('memory://shelf/tuned').predict(['the old whale'])
+    with pytest.raises(FileExistsError, match='holds a fine-tuned model'):
+        keep.finetune(tuned, 'memory://shelf/tuned')
 
 
 def test_members_are_rates_by_seeds():

@@ -56,6 +56,25 @@ def gcs():
         yield {'STORAGE_EMULATOR_HOST': f'http://127.0.0.1:{port}', **_QUIET}
 
 
+@contextlib.contextmanager
+def behind(proxy, environment, *words, log=os.devnull):
+    """The environment of the same store behind torn_proxy.py or conditional_proxy.py,
+    whose standard error goes to the file `log`."""
+    (name, url), *_ = ((n, x) for n, x in environment.items() if x.startswith('http://'))
+    program = Path(__file__).with_name(f'{proxy}_proxy.py')
+    command = [sys.executable, str(program), url.rpartition(':')[2], *map(str, words)]
+    piped = {'stdout': subprocess.PIPE, 'text': True}
+    with (
+        open(log, 'w', encoding='utf-8') as told,
+        subprocess.Popen(command, stderr=told, **piped) as running,
+    ):
+        try:
+            port = running.stdout.readline().strip()
+            yield environment | {name: f'http://127.0.0.1:{port}'}
+        finally:
+            running.kill()
+
+
 def _program(name):
     """A program of this Python's environment."""
     beside = Path(sys.executable).parent / name

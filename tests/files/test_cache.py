@@ -61,7 +61,9 @@ def test_what_a_killed_process_left_is_taken_away(shelf):
     assert (folder / 'a.bin').read_bytes() == FILES['a.bin']
 
 
-@pytest.mark.parametrize('name', ['../a.bin', '/etc/a', 'x/a.bin', '.lock', '..'])
+@pytest.mark.parametrize(
+    'name', ['../a.bin', '/etc/a', 'x/../../a', 'x/.a', '.lock', '..', '']
+)
 def test_a_name_leads_nowhere_else(shelf, name):
     with pytest.raises(ValueError, match='no name of a file in it'):
         cache.copied(f'file://{shelf}', 'rows-1', {name: entry(b'')})

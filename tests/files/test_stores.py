@@ -1,5 +1,6 @@
 """Over real sockets, from servers that are processes of their own: web, S3 and GCS."""
 
+import contextlib
 import functools
 import gzip
 import hashlib
@@ -12,7 +13,7 @@ import pytest
 import stores
 from pyarrow import parquet
 
-from jepa_text.data import pipeline
+from jepa_text.data import pipeline, reading
 from jepa_text.files import addresses, listing, streams, transfer
 from jepa_text.training import prepare
 
@@ -44,23 +45,37 @@ def monkeypatch_module():
         yield patch
 
 
-@pytest.fixture(scope='module', params=['web', 'torn web', 's3', 'gs'])
-def place(request, shelf, monkeypatch_module):
+# Bytes after which a connection ends. Of gs, more than a block at its largest here: its
+# client asks for that six times, for half a minute, before anyone hears of it.
+CUT = {'web': 3_000_000, 's3': 3_000_000, 'gs': 9_000_000}
+
+
+@pytest.fixture(
+    scope='module', params=['web', 'torn web', 's3', 'torn s3', 'gs', 'torn gs']
+)
+def place(request, shelf, monkeypatch_module, tmp_path_factory):
     """The address of the folder of texts."""
     monkeypatch_module.setattr(addresses, 'PAUSE', 0.01)
-    if 'web' in request.param:
-        options = ['--cut=3000000'] if 'torn' in request.param else []
-        with stores.web(shelf, *options) as address:
+    *is_torn, kind = request.param.split()
+    if kind == 'web':
+        with stores.web(shelf, *[f'--cut={CUT[kind]}' for _ in is_torn]) as address:
             yield address
         return
-    address = f'{request.param}://{stores.BUCKET}/texts'
-    with {'s3': stores.s3, 'gs': stores.gcs}[request.param]() as environment:
+    address = f'{kind}://{stores.BUCKET}/texts'
+    with contextlib.ExitStack() as stack:
+        environment = stack.enter_context({'s3': stores.s3, 'gs': stores.gcs}[kind]())
+        log = tmp_path_factory.mktemp('network') / 'log'
+        if is_torn:
+            network = stores.behind('torn', environment, CUT[kind], log=log)
+            environment = stack.enter_context(network)
         for name, value in environment.items():
             monkeypatch_module.setenv(name, value)
         system, path = addresses.filesystem(address)
         system.put(str(shelf), path, recursive=True)
         yield address
         type(system).clear_instance_cache()
+        # It broke indeed, and more than once.
+        assert not is_torn or len(log.read_text().split()) > 1
 
 
 def test_all_bytes_arrive_in_order(place):
@@ -86,6 +101,24 @@ def test_a_folder_is_listed_and_its_packed_files_are_read(place):
 def test_parquet_is_read_by_parts(place):
     with streams.open_bytes(f'{place}/d.parquet') as stream:
         assert parquet.read_table(stream)['n'].to_pylist() == list(range(100_000))
+
+
+def test_files_that_are_cut_there_are_named(place, shelf):
+    (shelf / 'halves').mkdir(exist_ok=True)
+    names = {'a.txt.gz': 'deep/b.txt.gz', 'a.txt.zst': 'deep/c.txt.zst'}
+    for name, whole in (names | {'a.parquet': 'd.parquet'}).items():
+        half = (shelf / whole).read_bytes()[:-9]
+        if place.startswith('http'):
+            (shelf / 'halves' / name).write_bytes(half)
+        else:
+            transfer.write(f'{place}/halves/{name}', half)
+    for name in names:
+        said = pytest.raises(ValueError, match=f'halves/{name} is a damaged or cut')
+        with said, streams.open_bytes(f'{place}/halves/{name}') as stream:
+            stream.read()
+    said = pytest.raises(ValueError, match=r'halves/a\.parquet is not a Parquet file')
+    with said:
+        list(reading.parquet_rows(f'{place}/halves/a.parquet'))
 
 
 def test_what_is_not_there_is_said(place):

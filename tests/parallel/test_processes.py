@@ -11,14 +11,18 @@ import threading
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
+import orbax.checkpoint
 import psutil
 import pytest
+import stores
 import tiny
 
+from jepa_text.files import transfer
 from jepa_text.parallel import exits
 from jepa_text.parallel import processes as distributed
-from jepa_text.running import metrics
+from jepa_text.running import fetched, metrics, mirror
 
 PROGRAM = tiny.__file__
 STEPS = 24
@@ -117,6 +121,76 @@ def test_two_processes_are_one_and_resume_each_other(folder, tmp_path):
     # ... and one again, to the end.
     tiny.train(alone, tmp_path / 'run')
     compare(tmp_path / 'run', tmp_path / 'straight')
+
+
+@pytest.fixture(params=['file', pytest.param('s3', marks=pytest.mark.remote)])
+def shelf(request, tmp_path, monkeypatch):
+    """An address to write to."""
+    if request.param == 'file':
+        yield f'file://{tmp_path}/shelf'
+        return
+    pytest.importorskip('moto')
+    with stores.s3() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        yield f's3://{stores.BUCKET}/runs'
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group('jobs of several processes, one at a time')
+def test_two_processes_share_a_run_at_an_address(folder, tmp_path, shelf, monkeypatch):
+    """Killed and gone on with elsewhere, it ends as in a folder, bit by bit."""
+    settings(folder, steps=STEPS, checkpoint=dict(every=4, keep=2))
+    codes, said = ends(pair(folder, PROGRAM, folder, tmp_path / 'straight'))
+    assert codes == [0, 0], said
+    monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'first'))
+    killed = pair(folder, PROGRAM, folder, f'{shelf}/run')
+    try:
+        wait_for(mirror.folder_of(f'{shelf}/run'), 6)
+    finally:
+        for process in killed:
+            process.kill()
+        ends(killed)
+    assert fetched.steps(transfer.listed(f'{shelf}/run')) != [STEPS - 4, STEPS]
+    monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'second'))
+    codes, said = ends(pair(folder, PROGRAM, folder, f'{shelf}/run'))
+    assert codes == [0, 0], said
+    monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'third'))
+    there = fetched.folder('the run', f'{shelf}/run')
+    np.testing.assert_equal(tiny.log(there), tiny.log(tmp_path / 'straight'))
+    sums = [one / 'checkpoints' / str(STEPS) for one in (there, tmp_path / 'straight')]
+    ours, straight = (arrays(path) for path in sums)
+    assert ours.keys() == straight.keys() and len(ours) > 20
+    for name, array in ours.items():
+        np.testing.assert_array_equal(array, straight[name], err_msg=name)
+
+
+def arrays(step):
+    """{path: array} of all that a checkpoint holds."""
+    with orbax.checkpoint.PyTreeCheckpointer() as reader:
+        state = reader.restore(step / 'state')
+    leaves = jax.tree_util.tree_leaves_with_path(state)
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group('jobs of several processes, one at a time')
+def test_processes_that_share_no_copy_are_refused(folder, tmp_path):
+    settings(folder)
+    program = f"""
+import os, runpy, sys
+os.environ['JEPA_TEXT_CACHE'] = {str(tmp_path)!r} + '/' + os.environ['JAX_PROCESS_ID']
+sys.argv = ['tiny', {str(folder)!r}, 'file://{tmp_path}/shelf/run']
+from jepa_text.running import mirror
+mirror._PATIENCE = 0.2
+sys.path.insert(0, {str(Path(PROGRAM).parent)!r})
+runpy.run_path({PROGRAM!r}, run_name='__main__')
+"""
+    codes, said = ends(pair(folder, '-c', program))
+    assert codes == [1, 1], said
+    assert 'does not see the copy' in said[1] and 'JEPA_TEXT_CACHE' in said[1]
+    assert 'failed on process 1, whose log says why' in said[0]
+    assert not (tmp_path / 'shelf').exists()
 
 
 def stop_me(workdir, step):

@@ -19,7 +19,7 @@ import tiny
 
 from jepa_text.files import addresses, cache, checksums, transfer
 from jepa_text.parallel import exits
-from jepa_text.running import checkpoint, mirror, restore
+from jepa_text.running import checkpoint, fetched, mirror, restore
 
 ADDRESS = 'memory://shelf/runs/one'
 
@@ -73,7 +73,7 @@ def run(steps, begin=True, keep=2, keep_every=None, address=ADDRESS):
 
 def there(address=ADDRESS):
     """The complete steps at an address."""
-    return mirror._complete(transfer.listed(address))
+    return fetched.steps(transfer.listed(address))
 
 
 def test_another_machine_goes_on(tmp_path, monkeypatch):
@@ -107,7 +107,10 @@ def test_the_same_machine_brings_no_step_twice(store, monkeypatch):
         lambda address, path, names: brought.extend(names) or bring(address, path, names),
     )
     assert run([3]) == 2
-    assert brought == ['config.json', 'metrics.jsonl']
+    assert brought == []
+    transfer.write(f'{ADDRESS}/config.json', b'{"another": 1}')
+    run([])
+    assert brought == ['config.json']
 
 
 @pytest.mark.parametrize('damage', ['flipped', 'cut', 'missing', 'incomplete'])
@@ -193,17 +196,36 @@ def test_a_network_that_fails_for_a_while_costs_no_run(monkeypatch, caplog):
 
 
 @pytest.mark.parametrize('address', ['https://host/run', 'hf://datasets/a/run'])
-def test_where_nobody_can_write_is_refused(address, monkeypatch):
-    monkeypatch.setattr(addresses, 'filesystem', lambda address: None)
-    with pytest.raises(ValueError, match='no run can write to'):
-        mirror.check(address)
-
-
-def test_several_processes_are_refused(monkeypatch):
-    monkeypatch.setattr(jax, 'process_count', lambda: 2)
-    with pytest.raises(ValueError, match='job of several processes.*mount the bucket'):
-        mirror.Mirror(ADDRESS)
+def test_where_nobody_can_write_is_refused(address):
+    with (
+        pytest.raises(ValueError, match=f"The workdir='{address}' is an address of"),
+        mirror.opened(address),
+    ):
+        pass
     assert not cache.top().exists()
+
+
+def test_a_workdir_may_hold_several_runs(store, tmp_path, monkeypatch):
+    def both(steps):
+        """Saves steps of two runs; which step each went on from."""
+        found = {}
+        with mirror.opened(ADDRESS) as whole:
+            whole.begin()
+            (whole.folder / 'results.json').write_text(str(steps))
+            for name in ('a', 'b'):
+                found[name] = run(steps, address=whole.part(name), keep=1)
+        return found
+
+    assert both([1, 2]) == {'a': None, 'b': None}
+    names = transfer.listed(ADDRESS)
+    assert fetched.runs(names) == {'a/': [2], 'b/': [2]}
+    # On another machine, where one of them is damaged.
+    store.rm(f'/shelf/runs/one/a/checkpoints/2/{checksums.NAME}')
+    elsewhere(monkeypatch, tmp_path, 'second')
+    assert both([3]) == {'a': None, 'b': 2}
+    assert fetched.runs(transfer.listed(ADDRESS)) == {'a/': [3], 'b/': [3]}
+    assert transfer.read(f'{ADDRESS}/results.json') == b'[3]'
+    assert transfer.read(f'{ADDRESS}/b/metrics.jsonl') == b'1\n2\n3\n'
 
 
 @pytest.mark.slow

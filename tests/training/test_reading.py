@@ -22,14 +22,15 @@ QUIET = dict(every=0, rate=0.15, max_rows=16)
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-    """rows: 192 of 32 tokens; other: the same; long: of 64 tokens."""
+    """rows: 192 of 32 tokens; other: the same; long, longer: of 64 tokens."""
     folder = tmp_path_factory.mktemp('reading')
     tiny.rows(folder)
     lines = [f'On day {n} the {noun} slept.' for n in range(60) for noun in tiny.NOUNS]
     (folder / 'other.txt').write_text('\n\n'.join(lines))
-    for name, length in (('other', tiny.LENGTH), ('long', 64)):
+    for name, length in (('other', tiny.LENGTH), ('long', 64), ('longer', 64)):
+        source = 'text.txt' if name == 'longer' else 'other.txt'
         prepare.prepare(
-            source={'name': 'text', 'path': folder / 'other.txt', 'heldout_every': 5},
+            source={'name': 'text', 'path': folder / source, 'heldout_every': 5},
             tokenizer=tokenizers.load(tokenizers.BUNDLED),
             folder=folder / name,
             row_length=length,
@@ -260,15 +261,44 @@ def test_a_phase_of_its_own_reads_its_rows(folder):
     assert batch['inputs'].shape == (4, 64)
 
 
-def iter_of(phase):
+def iter_of(phase, start=None, index=0, count=1):
     return stream.batches(
         phase.mixture,
         phase.corrupt,
         batch_size=phase.batch_size,
         seed=0,
-        start=phase.start,
+        start=phase.start if start is None else start,
         cursor=phase.cursor,
+        process_index=index,
+        process_count=count,
     )
+
+
+@pytest.mark.parametrize('count', [2, 4, 8])
+def test_processes_share_the_masked_batches_of_every_phase(folder, count):
+    """Of a folder, and then of a mixture in rows of another length; from any step."""
+    mixture = [
+        dict(folder=str(folder / name), weight=weight)
+        for name, weight in (('long', 0.7), ('longer', 0.3))
+    ]
+    long = dict(mixture=mixture, row_length=64, batch_size=8)
+    phases = ({'share': 0.5, **MLM}, {'data': long, **MLM})
+    for phase in made(config(folder, phases, steps=8)).phases:
+        for start in (phase.start, phase.stop - 1):
+            parts = [take(phase, start, index, count) for index in range(count)]
+            alone = take(phase, start)
+            assert alone['loss_mask'].any() and alone['inputs'].shape[1] == phase.length
+            for key, whole in alone.items():
+                together = np.concatenate([part[key] for part in parts])
+                np.testing.assert_array_equal(together, whole, err_msg=key)
+
+
+def take(phase, start, index=0, count=1):
+    """One batch, or a process's part of it."""
+    batches = iter_of(phase, start, index, count)
+    batch = next(batches)
+    batches.close()
+    return batch
 
 
 # What may change in a run that goes on.
@@ -295,13 +325,17 @@ def losses(workdir):
 
 
 @pytest.mark.slow
-def test_the_rows_may_move(folder, begun, run, tmp_path):
-    shutil.copytree(folder / 'rows', tmp_path / 'elsewhere')
-    asked = config(folder, folder=str(tmp_path / 'elsewhere'))
-    tiny.train(asked, run)
+@pytest.mark.parametrize('kind', ['here', 'away'])
+def test_the_rows_may_move(folder, begun, run, tmp_path, monkeypatch, kind):
+    place = str(tmp_path / 'elsewhere')
+    shutil.copytree(folder / 'rows', place)
+    if kind == 'away':
+        monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'cache'))
+        place = f'file://{place}'
+    tiny.train(config(folder, folder=place), run)
     assert losses(run) == losses(begun)
     saved = json.loads((run / 'config.json').read_text())
-    assert saved['data']['folder'] == str(tmp_path / 'elsewhere')
+    assert saved['data']['folder'] == place
 
 
 def test_other_rows_are_none_that_moved(folder, run):

@@ -18,7 +18,7 @@ import tokenizers as backend_library
 from tokenizers import decoders
 
 from jepa_text.data.tokenizers import check
-from jepa_text.files import atomic, paths
+from jepa_text.files import atomic, copies
 
 BUNDLED = pathlib.Path(__file__).parents[1] / 'bundled' / 'tokenizer.json'
 
@@ -137,8 +137,7 @@ def load(path, optional=()):
 
 def read(path):
     """(content of a tokenizer.json, its path); raises as `load` does, before `parse`."""
-    path = pathlib.Path(paths.local('The tokenizer', path))
-    path = path / BUNDLED.name if path.is_dir() else path
+    path = copies.file('The tokenizer', path, BUNDLED.name)
     if not path.is_file():
         raise FileNotFoundError(f'No tokenizer at {path}. {_remedy(path.parent)}')
     try:

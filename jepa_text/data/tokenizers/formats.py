@@ -5,10 +5,8 @@ x.model                                 SentencePiece           (extra sp)
 x.tiktoken, 'tiktoken:cl100k_base'      tiktoken's ranks        (extra tiktoken)
 """
 
-import pathlib
-
 from jepa_text.data import tokenizers
-from jepa_text.files import paths
+from jepa_text.files import copies
 
 NAMED, SUFFIXES = 'tiktoken:', ('.model', '.tiktoken')
 
@@ -27,7 +25,7 @@ def read(name, pattern=''):
         from jepa_text.data.tokenizers import tiktoken_ranks
 
         return tiktoken_ranks.named(name.removeprefix(NAMED))
-    path = pathlib.Path(paths.local('The tokenizer', name))
+    path = copies.file('The tokenizer', name, tokenizers.BUNDLED.name)
     if path.suffix in SUFFIXES and not path.is_file():
         raise FileNotFoundError(f'No tokenizer at {path}: there is no such file.')
     if path.suffix == '.model':
@@ -38,5 +36,5 @@ def read(name, pattern=''):
         from jepa_text.data.tokenizers import tiktoken_ranks
 
         return tiktoken_ranks.read(path, pattern)
-    content, path = tokenizers.read(name)
+    content, path = tokenizers.read(path)
     return content, [f'read from {path}']

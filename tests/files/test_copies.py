@@ -1,0 +1,60 @@
+"""What has no checksums at an address is copied once, and again when it has changed."""
+
+import json
+
+import fsspec
+import pytest
+
+from jepa_text.data import tokenizers
+from jepa_text.files import copies, streams
+
+ADDRESS = 'memory://shelf/model'
+NAMES = ('a.json', '1_Pooling/b.json', 'c.bin', '.git/x')
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path, monkeypatch):
+    monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'cache'))
+    store = fsspec.filesystem('memory')
+    store.store.clear()
+    for name in NAMES:
+        store.pipe_file(f'/shelf/model/{name}', name.encode())
+    return store
+
+
+def test_a_folder_is_copied_once_and_again_when_it_has_changed(store, monkeypatch):
+    folder = copies.folder(f'{ADDRESS}/')
+    assert folder.name == 'model'
+    assert (folder / '1_Pooling' / 'b.json').read_text() == '1_Pooling/b.json'
+    assert not (folder / '.git').exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(streams, 'open_bytes', None)
+        assert copies.folder(ADDRESS) == folder
+    store.pipe_file('/shelf/model/a.json', b'other!')
+    assert (copies.folder(ADDRESS) / 'a.json').read_text() == 'other!'
+    assert (folder / 'a.json').read_text() == 'a.json'
+
+
+def test_names_choose_files():
+    some = copies.folder(ADDRESS, ('*.json',), ('1_*',))
+    assert [path.name for path in some.iterdir()] == ['a.json']
+    with pytest.raises(FileNotFoundError, match=r'such as \*\.txt, but 4 others'):
+        copies.folder(ADDRESS, ('*.txt',))
+    with pytest.raises(FileNotFoundError, match='There is nothing at memory://shelf/no'):
+        copies.folder('memory://shelf/no')
+
+
+def test_a_file_is_named_or_found_in_its_folder(store, tmp_path):
+    (tmp_path / 'a.json').write_text('here')
+    for place in (tmp_path, tmp_path / 'a.json', ADDRESS, f'{ADDRESS}/a.json'):
+        assert copies.file('x', place, 'a.json').read_text() in ('here', 'a.json')
+    assert copies.file('x', tmp_path / 'none', 'a.json') == tmp_path / 'none'
+    with pytest.raises(FileNotFoundError, match=f'nothing at {ADDRESS}/b.json'):
+        copies.file('x', f'{ADDRESS}/b.json', 'a.json')
+    with pytest.raises(ValueError, match="The tokenizer='https://host/t.json' is an add"):
+        copies.file('The tokenizer', 'https://host/t.json', 'a.json')
+    content = json.loads(tokenizers.BUNDLED.read_text())
+    store.pipe_file('/shelf/own/tokenizer.json', json.dumps(content).encode())
+    bundled = tokenizers.load(tokenizers.BUNDLED)
+    for place in ('memory://shelf/own', 'memory://shelf/own/tokenizer.json'):
+        assert tokenizers.load(place).fingerprint == bundled.fingerprint
