@@ -42,12 +42,14 @@ def run(options, workdir):
         raise ValueError('--to is missing: the folder to write, as exports/first.')
     check_free(given['to'])
     place = addresses.place('--workdir', workdir, model=True)
-    if place.startswith(paths.MODEL):
+    foreign = place.startswith(paths.MODEL)
+    run = None if foreign else fetched.folder('--workdir', place, given['step'])
+    if foreign:
         model, facts = loading.load(place, given['step']), None
+    elif (run / kept.FILE).is_file():
+        model, facts = loading.load(run), card.Facts(tuned=kept.read(run)[-1])
     else:
-        model, facts = _of_folder(
-            fetched.folder('--workdir', place, given['step']), given
-        )
+        model, facts = of_run(run, given['step'])
     settings = {'facts': facts, 'license_name': given['license']}
     with _place(given['to']) as folder:
         found = write(model, folder, family=given['family'], **settings)
@@ -55,13 +57,6 @@ def run(options, workdir):
         f'{given["to"]}: {found["architecture"]}, {found["parameters"]:,} parameters; '
         f'read back, it says the same (by {found["difference"]:.1e} at most)'
     )
-
-
-def _of_folder(folder, given):
-    """(load.Pretrained, card.Facts) of a run or of a fine-tuned model."""
-    if (folder / kept.FILE).is_file():
-        return loading.load(folder), card.Facts(tuned=kept.read(folder)[-1])
-    return of_run(folder, given['step'])
 
 
 @contextlib.contextmanager

@@ -30,6 +30,9 @@ _STATUS = re.compile(
 )
 
 
+_REFUSALS = ValueError, FileNotFoundError, FileExistsError, ModuleNotFoundError
+
+
 class Stopped(Exception):  # noqa: N818 - it is no error
     """A run that was told to stop has saved its state and left its loop."""
 
@@ -47,13 +50,13 @@ class ConfigError(ValueError):
 def refusals():
     """What this package refuses within the block, it raises as a ConfigError.
 
-    That is a ValueError that was raised by code of this package, and a FileNotFoundError
-    or FileExistsError in its words. An error of the system (it has an errno), and a
-    ValueError of a library, pass as they are: a machine may fail there.
+    That is a ValueError that was raised by code of this package, and a FileNotFoundError,
+    FileExistsError or ModuleNotFoundError in its words. An error of the system (it has an
+    errno), and a ValueError of a library, pass as they are: a machine may fail there.
     """
     try:
         yield
-    except (ValueError, FileNotFoundError, FileExistsError) as error:
+    except _REFUSALS as error:
         if isinstance(error, ConfigError) or not _is_refusal(error):
             raise
         raise _kind(error)(str(error)) from error
@@ -74,16 +77,24 @@ class _Taken(ConfigError, FileExistsError):
     """What the config wants to make is there already."""
 
 
+class _Lacking(ConfigError, ModuleNotFoundError):
+    """What the config asks for needs a package that is not installed."""
+
+
 def _kind(error):
     """The ConfigError that is also what the error was."""
     if isinstance(error, FileNotFoundError):
         return _Missing
+    if isinstance(error, ModuleNotFoundError):
+        return _Lacking
     return _Taken if isinstance(error, FileExistsError) else ConfigError
 
 
 def _is_refusal(error):
     if isinstance(error, OSError):
         return error.errno is None
+    if isinstance(error, ModuleNotFoundError):
+        return error.name is None
     trace = error.__traceback__
     while trace.tb_next:
         trace = trace.tb_next

@@ -15,7 +15,7 @@ from jepa_text.files import addresses, atomic, cache, checksums, copies, transfe
 from jepa_text.running import restore
 
 STEPS = 'checkpoints'
-_SEALED = re.compile(rf'(?P<top>([^/]+/)?){STEPS}/(?P<step>[0-9]+)/{checksums.NAME}')
+_COMPLETE = re.compile(rf'(?P<top>([^/]+/)?){STEPS}/(?P<step>[0-9]+)/{checksums.NAME}')
 _TRIES = 3  # of a run that lives and removes a step meanwhile
 
 _log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def runs(names):
     """The same of a workdir of several: {folder of a run, as 'one/', or '': steps}."""
     found = {}
     for name in names:
-        if (match := _SEALED.fullmatch(name)) is not None:
+        if (match := _COMPLETE.fullmatch(name)) is not None:
             found.setdefault(match['top'], []).append(int(match['step']))
     return {top: sorted(found[top]) for top in sorted(found)}
 

@@ -121,7 +121,8 @@ def describe(source):
         return {'model': json.loads(json.dumps(section)), 'tied': tied, 'family': family}
     folder = _folder(source)
     step, model = load.abstract(folder, source.step)
-    before, saved = folder / FILE, _saved(folder)
+    before = folder / FILE
+    saved = checksums.read_json(folder / 'config.json')
     phase = restore.meta(folder / 'checkpoints', step)['phase']
     theta = saved['phases'][phase].get('rope_theta')
     return {
@@ -255,7 +256,7 @@ def _kept(source, recipe, state):
             f"init_from: optimizer='kept', but {source.path} reads other tokens than "
             "these rows, so its moments do not fit: take optimizer='fresh'."
         )
-    before = _saved(folder)['optimizer']
+    before = checksums.read_json(folder / 'config.json')['optimizer']
     opt_state = jax.eval_shape(optimizers.make(before).init, model.params)
     now = jax.eval_shape(recipe.optimizer.init, model.params)
     if jax.tree.structure(opt_state) != jax.tree.structure(now):
@@ -282,10 +283,6 @@ def _kept(source, recipe, state):
 def _folder(source):
     """The folder of a run, or the copy of one at an address, with the step."""
     return fetched.folder('init_from.path', source.path, source.step)
-
-
-def _saved(folder):
-    return checksums.read_json(folder / 'config.json')
 
 
 def _read(folder, step, mesh, shapes):

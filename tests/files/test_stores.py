@@ -13,7 +13,8 @@ import pytest
 import stores
 from pyarrow import parquet
 
-from jepa_text.data import pipeline, reading
+from jepa_text.data import pipeline
+from jepa_text.data.corpora import row_groups
 from jepa_text.files import addresses, listing, streams, transfer
 from jepa_text.training import prepare
 
@@ -118,7 +119,7 @@ def test_files_that_are_cut_there_are_named(place, shelf):
             stream.read()
     said = pytest.raises(ValueError, match=r'halves/a\.parquet is not a Parquet file')
     with said:
-        list(reading.parquet_rows(f'{place}/halves/a.parquet'))
+        list(row_groups.rows(f'{place}/halves/a.parquet'))
 
 
 def test_what_is_not_there_is_said(place):

@@ -29,10 +29,10 @@ def serve(port, cut):
             threading.Thread(target=pass_on, args=given, daemon=True).start()
 
 
-def pass_on(client, server, most):
-    """Passes on all that the client says, and `most` bytes of the answers."""
+def pass_on(client, server, left):
+    """Passes on all that the client says, and `left` bytes of the answers."""
     with client, server, contextlib.suppress(OSError):
-        while most > 0:
+        while left > 0:
             for said in select.select([client, server], [], [])[0]:
                 data = said.recv(2**16)
                 if not data:
@@ -40,8 +40,8 @@ def pass_on(client, server, most):
                 if said is client:
                     server.sendall(data)
                 else:
-                    client.sendall(data[:most])
-                    most -= len(data)
+                    client.sendall(data[:left])
+                    left -= len(data)
         print('cut', file=sys.stderr, flush=True)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER)
 

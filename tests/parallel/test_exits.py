@@ -38,6 +38,18 @@ def missing_rows():
     stored.read_manifest('nowhere')
 
 
+def test_a_package_that_is_missing_is_a_refusal_in_our_words_alone():
+    def ask():
+        raise ModuleNotFoundError("pip install 'jepa-text[gs]'")
+
+    def load():
+        import nobody_has_this  # noqa: F401
+
+    assert exits.code_of(refused(ask)) == exits.USAGE
+    assert isinstance(refused(ask), ModuleNotFoundError)
+    assert exits.code_of(refused(load)) == exits.FAILED
+
+
 def exits_of_this_package(function):
     error = refused(function)
     assert isinstance(error, exits.ConfigError)

@@ -12,7 +12,7 @@ from test_mirror import ADDRESS, elsewhere, run, store  # noqa: F401 (a fixture)
 
 from jepa_text import export, load
 from jepa_text.analysis import analyze
-from jepa_text.files import cache, checksums, streams
+from jepa_text.files import cache, checksums, streams, transfer
 from jepa_text.running import fetched, mirror, restore
 from jepa_text.training import init_from
 
@@ -22,13 +22,17 @@ TOP = '/shelf/runs/one'
 @pytest.fixture
 def opened(monkeypatch):
     """The files that were read from an address."""
-    names, open_bytes = [], streams.open_bytes
+    names = []
 
-    def noted(file, *given, **options):
-        names.append(str(file).removeprefix(f'{ADDRESS}/'))
-        return open_bytes(file, *given, **options)
+    def noting(function):
+        def noted(address, *given, **options):
+            names.append(str(address).removeprefix(f'{ADDRESS}/'))
+            return function(address, *given, **options)
 
-    monkeypatch.setattr(streams, 'open_bytes', noted)
+        return noted
+
+    monkeypatch.setattr(streams, 'open_bytes', noting(streams.open_bytes))
+    monkeypatch.setattr(transfer, 'read', noting(transfer.read))
     return names
 
 

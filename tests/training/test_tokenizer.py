@@ -256,8 +256,8 @@ def test_faults_are_said_and_leave_nothing(texts, tmp_path, capsys):
         ([f'{texts}', '--config.tokenizer=none.model'], 'No tokenizer at none.model'),
         ([f'{texts}', '--config.tokenizer=x.tiktoken'], 'No tokenizer at x.tiktoken'),
         ([f'{texts}', f'--config.tokenizer={no_model}'], 'is not a SentencePiece model'),
-        ([f'{texts}', '--config.tokenizer=gs://a/b'], 'is an address'),
-        ([f'{texts}', '--config.tokenizer=hf:gs://a'], 'is an address'),
+        ([f'{texts}', '--config.tokenizer=https://a/b'], 'is an address'),
+        ([f'{texts}', '--config.tokenizer=hf:https://a'], 'is an address'),
         ([f'{texts}', "--config.compare=('none.json',)"], 'No tokenizer at none.json'),
     ]
     before = sorted(p.name for p in tmp_path.iterdir())
