@@ -73,7 +73,7 @@ def folder(path, address, last):
 
 def one(file, address):
     """Copies a file to an address, over what is there."""
-    system, name = addresses.filesystem(address)
+    system, name = _writable(address)
     addresses.patiently(address, lambda: system.put_file(os.fspath(file), name))
     there, size = addresses.stated(address), os.path.getsize(file)
     if there is None or there.size != size:
@@ -85,14 +85,14 @@ def one(file, address):
 
 def write(address, content):
     """Writes bytes to an address, over what is there."""
-    system, name = addresses.filesystem(address)
+    system, name = _writable(address)
     addresses.patiently(address, lambda: system.pipe_file(name, content))
 
 
 def create(address, content):
     """Writes bytes to an address where nothing is yet, in one step: was it this call that
     did? An answer that was lost on the way can make that False."""
-    system, name = addresses.filesystem(address)
+    system, name = _writable(address)
 
     def ask():
         try:
@@ -102,6 +102,14 @@ def create(address, content):
         return True
 
     return addresses.patiently(address, ask)
+
+
+def _writable(address):
+    """(file system, the path in it) of an address where a file may be written."""
+    system, name = addresses.filesystem(address)
+    if 'file' in system.protocol:  # alone it has folders, which must be there
+        system.makedirs(posixpath.dirname(name), exist_ok=True)
+    return system, name
 
 
 def read(address):

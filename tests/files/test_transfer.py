@@ -33,6 +33,15 @@ def test_the_last_file_is_the_last(store, tmp_path, monkeypatch):
     }
 
 
+def test_an_address_of_this_machine_needs_no_folder(store, tmp_path):
+    top = f'file://{tmp_path}/new'
+    transfer.write(f'{top}/a/b.txt', b'b')
+    assert transfer.create(f'{top}/c/d.txt', b'd')
+    transfer.one(tmp_path / 'z.bin', f'{top}/e/z.bin')
+    sizes = {name: file.size for name, file in transfer.listed(top).items()}
+    assert sizes == {'a/b.txt': 1, 'c/d.txt': 1, 'e/z.bin': 5}
+
+
 def test_what_is_there_is_not_overwritten(store, tmp_path):
     transfer.check_free('memory://shelf/x')
     transfer.folder(tmp_path, 'memory://shelf/x', last='manifest.json')
