@@ -11,9 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-import jax
 import numpy as np
-import orbax.checkpoint
 import psutil
 import pytest
 import stores
@@ -140,7 +138,10 @@ def shelf(request, tmp_path, monkeypatch):
 @pytest.mark.xdist_group('jobs of several processes, one at a time')
 def test_two_processes_share_a_run_at_an_address(folder, tmp_path, shelf, monkeypatch):
     """Killed and gone on with elsewhere, it ends as in a folder, bit by bit."""
-    settings(folder, steps=STEPS, checkpoint=dict(every=4, keep=2))
+    steps = 12
+    config = settings(
+        folder, steps=steps, checkpoint=dict(every=4, keep=2), evaluate=dict(every=0)
+    )
     codes, said = ends(pair(folder, PROGRAM, folder, tmp_path / 'straight'))
     assert codes == [0, 0], said
     monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'first'))
@@ -151,26 +152,17 @@ def test_two_processes_share_a_run_at_an_address(folder, tmp_path, shelf, monkey
         for process in killed:
             process.kill()
         ends(killed)
-    assert fetched.steps(transfer.listed(f'{shelf}/run')) != [STEPS - 4, STEPS]
+    assert fetched.steps(transfer.listed(f'{shelf}/run'))[-1:] != [steps]
     monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'second'))
     codes, said = ends(pair(folder, PROGRAM, folder, f'{shelf}/run'))
     assert codes == [0, 0], said
+    # One process, elsewhere again, finds them complete.
     monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'third'))
-    there = fetched.folder('the run', f'{shelf}/run')
+    alone = config | {'mesh': dict(data=-1, fsdp=1, tensor=1)}
+    states = [tiny.train(alone, at) for at in (f'{shelf}/run', tmp_path / 'straight')]
+    assert tiny.fingerprint(states[0]) == tiny.fingerprint(states[1])
+    there = mirror.folder_of(f'{shelf}/run')
     np.testing.assert_equal(tiny.log(there), tiny.log(tmp_path / 'straight'))
-    sums = [one / 'checkpoints' / str(STEPS) for one in (there, tmp_path / 'straight')]
-    ours, straight = (arrays(path) for path in sums)
-    assert ours.keys() == straight.keys() and len(ours) > 20
-    for name, array in ours.items():
-        np.testing.assert_array_equal(array, straight[name], err_msg=name)
-
-
-def arrays(step):
-    """{path: array} of all that a checkpoint holds."""
-    with orbax.checkpoint.PyTreeCheckpointer() as reader:
-        state = reader.restore(step / 'state')
-    leaves = jax.tree_util.tree_leaves_with_path(state)
-    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
 
 @pytest.mark.slow
