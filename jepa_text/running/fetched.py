@@ -15,7 +15,7 @@ from jepa_text.files import addresses, atomic, cache, checksums, copies, transfe
 from jepa_text.running import restore
 
 STEPS = 'checkpoints'
-_COMPLETE = re.compile(rf'(?P<top>([^/]+/)?){STEPS}/(?P<step>[0-9]+)/{checksums.NAME}')
+_COMPLETE = re.compile(rf'(?P<top>(.+/)?){STEPS}/(?P<step>[0-9]+)/{checksums.NAME}')
 _TRIES = 3  # of a run that lives and removes a step meanwhile
 
 _log = logging.getLogger(__name__)

@@ -53,7 +53,7 @@ def state(step):
 def run(steps, begin=True, keep=2, keep_every=None, address=ADDRESS):
     """Saves steps at an address, and tells which step it went on from."""
     with mirror.opened(address) as place:
-        place.folder.mkdir(exist_ok=True)
+        place.folder.mkdir(parents=True, exist_ok=True)
         (place.folder / 'config.json').write_text('{}')
         with checkpoint.Checkpointer(
             place.folder / mirror.STEPS,
@@ -212,20 +212,20 @@ def test_a_workdir_may_hold_several_runs(store, tmp_path, monkeypatch):
         with mirror.opened(ADDRESS) as whole:
             whole.begin()
             (whole.folder / 'results.json').write_text(str(steps))
-            for name in ('a', 'b'):
+            for name in ('a', 'b/seed_1'):
                 found[name] = run(steps, address=whole.part(name), keep=1)
         return found
 
-    assert both([1, 2]) == {'a': None, 'b': None}
+    assert both([1, 2]) == {'a': None, 'b/seed_1': None}
     names = transfer.listed(ADDRESS)
-    assert fetched.runs(names) == {'a/': [2], 'b/': [2]}
+    assert fetched.runs(names) == {'a/': [2], 'b/seed_1/': [2]}
     # On another machine, where one of them is damaged.
     store.rm(f'/shelf/runs/one/a/checkpoints/2/{checksums.NAME}')
     elsewhere(monkeypatch, tmp_path, 'second')
-    assert both([3]) == {'a': None, 'b': 2}
-    assert fetched.runs(transfer.listed(ADDRESS)) == {'a/': [3], 'b/': [3]}
+    assert both([3]) == {'a': None, 'b/seed_1': 2}
+    assert fetched.runs(transfer.listed(ADDRESS)) == {'a/': [3], 'b/seed_1/': [3]}
     assert transfer.read(f'{ADDRESS}/results.json') == b'[3]'
-    assert transfer.read(f'{ADDRESS}/b/metrics.jsonl') == b'1\n2\n3\n'
+    assert transfer.read(f'{ADDRESS}/b/seed_1/metrics.jsonl') == b'1\n2\n3\n'
 
 
 @pytest.mark.slow
