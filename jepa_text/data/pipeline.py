@@ -19,6 +19,7 @@ from jepa_text.data import section, tokenizers
 from jepa_text.data.cleaning import settings as cleaning
 from jepa_text.data.corpora import faults
 from jepa_text.data.rows import brought, stored
+from jepa_text.data.tokenizers import formats
 from jepa_text.files import checksums
 
 
@@ -153,15 +154,19 @@ def prepared_otherwise(asked, folder):
     """What the rows in a folder were prepared with, and a config's `prepare` asks for
     otherwise, each in words. What that leaves out, or leaves empty, asks for nothing."""
     folder = brought.here(folder, shards=False)
-    before = _flat(stored.read_manifest(folder)['settings'])
+    manifest = stored.read_manifest(folder)
+    before = _flat(manifest['settings'])
     before.setdefault('bad_documents', faults.ERROR)
     now = _flat(json.loads(json.dumps(asked)))
     for key in ('workers', 'engine', 'beam'):  # which change no byte
         now.pop(key, None)
-    name = now.pop('tokenizer', None)
-    path = tokenizers.BUNDLED if name == 'bundled' else pathlib.Path(name or '')
-    if path.is_file():
+    name, about = now.pop('tokenizer', None) or '', manifest.get('tokenizer') or {}
+    path = tokenizers.BUNDLED if name == 'bundled' else pathlib.Path(name)
+    if name and path.exists() and not name.endswith(formats.SUFFIXES):
         now['tokenizer'] = tokenizers.load(path).fingerprint
+    elif about and name != 'init_from':
+        # Of other formats and places the name says it.
+        before['tokenizer'], now['tokenizer'] = about['name'], name
     return [
         f'{key} was {before.get(key)!r} and is now {value!r}'
         for key, value in now.items()

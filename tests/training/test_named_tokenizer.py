@@ -62,6 +62,19 @@ def test_the_commit_belongs_to_the_rows(theirs, tmp_path):
         prepare.make(asked | {'tokenizer': f'hf:{other}'}, folder)
 
 
+@pytest.mark.parametrize('kind', ['hub', 'sp', 'ranks'])
+def test_rows_of_another_tokenizer_are_told(theirs, kind, tmp_path, capsys):
+    asked, folder = section(tmp_path, theirs[kind]), str(tmp_path / 'rows')
+    prepare.make(asked, folder)
+    capsys.readouterr()
+    prepare.if_missing(asked, folder)
+    assert capsys.readouterr().out == ''
+    others = [name for other, name in theirs.items() if other != kind]
+    for name in (*others, 'bundled'):
+        prepare.if_missing(asked | {'tokenizer': name}, folder)
+        assert 'Note: ' in (said := capsys.readouterr().out) and 'tokenizer was' in said
+
+
 @pytest.mark.parametrize('name', OURS)
 def test_a_tokenizer_of_ours_stays_as_it_is(name, tmp_path):
     opened = named_tokenizer.opened(name)
