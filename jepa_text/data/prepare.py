@@ -124,7 +124,7 @@ def prepare(
     plan = {'settings': settings, 'units': works.units(corpora)}
     do = _engine(engine, workers, beam)
     try:
-        with partial_files.filled(folder, plan) as here:
+        with partial_files.filled(folder, plan, unit.COMPARED) as here:
             return _write(here, corpora, tokenizer, do, about)
     except OSError:
         # Another process may have been first.

@@ -22,12 +22,12 @@ PLAN, LOCK, PART = 'plan.json', 'lock', 'part-'
 
 
 @contextlib.contextmanager
-def filled(path, plan):
+def filled(path, plan, worth=''):
     """The folder to fill, which takes the name `path` unless something is raised.
 
     When something is, the parts that were marked stay for the next call with an equal
-    `plan`, a dict of JSON; without one nothing stays. Raises OSError if the name is taken
-    by then, but by an empty folder.
+    `plan`, a dict of JSON; without one nothing stays, unless a file fits the pattern
+    `worth`. Raises OSError if the name is taken by then, but by an empty folder.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def filled(path, plan):
                     atomic.flush(Path(parent, name))
             os.rename(partial, path)
         finally:
-            if not _parts(partial):
+            if not _parts(partial) and not (worth and any(partial.glob(worth))):
                 shutil.rmtree(partial, ignore_errors=True)
         atomic.flush(path.parent)
 

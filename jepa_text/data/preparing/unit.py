@@ -13,6 +13,7 @@ from jepa_text.data.rows import shards, writing
 from jepa_text.files import atomic, partial
 
 FINGERPRINTS, DECIDED = 'fingerprints', 'decided.json'
+COMPARED = f'{FINGERPRINTS}/*.documents'  # files of units that need not be read again
 
 
 def fingerprint(work, number):

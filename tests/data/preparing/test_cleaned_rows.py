@@ -7,6 +7,7 @@ import pytest
 import read_back
 
 from jepa_text.data import pipeline, prepare
+from jepa_text.data.preparing import processes, unit
 from jepa_text.data.rows import stored
 
 
@@ -73,6 +74,25 @@ def test_near_copies_are_left_out_whoever_finds_them(folder, ours):
     assert one == two and manifest == other
     assert len(stored.files(manifest)) > 6
     assert not list(folder.parent.glob('.*')) and not list(folder.parent.glob('*/f*'))
+
+
+def test_what_is_compared_is_not_compared_again(folder, ours, monkeypatch):
+    asked = dict(exact_duplicates=True)
+    straight = made(folder, 'straight', ours, **asked)
+    real, numbers = unit.fingerprint, []
+
+    def compare(work, number):
+        numbers.append(number)
+        if len(numbers) == 3:
+            raise KeyboardInterrupt
+        real(work, number)
+
+    monkeypatch.setitem(processes.TASKS, 'compare', compare)
+    with pytest.raises(KeyboardInterrupt):
+        made(folder, 'rows', ours, **asked)
+    assert made(folder, 'rows', ours, **asked) == straight
+    assert numbers == [0, 1, 2, *range(2, max(numbers) + 1)]
+    assert not list(folder.parent.glob('.*'))
 
 
 def test_poor_texts_and_texts_of_evaluation_sets_are_left_out(folder, ours, tmp_path):
