@@ -68,6 +68,12 @@ class Mixture:
         ]
         return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
+    @property
+    def max_documents(self):
+        """As many documents has a row at most; None if a folder does not say it."""
+        found = [part.rows.max_documents for part in self.parts]
+        return None if None in found else max(found)
+
     def at(self, index):
         """(part, which of its rows in the mixture) of row `index`, from 0.
 

@@ -85,6 +85,8 @@ class Rows:
             )
         stored.check_sizes(self.folder, self.manifest, [split])
         self.row_length = self.manifest['row_length']
+        # Of a row; folders of before do not say it.
+        self.max_documents = self.manifest['splits'][split].get('max_documents')
         entries = self.manifest['splits'][split]['files']
         self._paths = [str(self.folder / entry['name']) for entry in entries]
         self._ends = list(itertools.accumulate(entry['rows'] for entry in entries))

@@ -218,10 +218,12 @@ def _sends(program, name):
 def held(sender):
     """Bytes of what each device holds after a collective. What begins one may tell what
     goes in beside what comes out: the latter is taken."""
-    if sender.op.endswith('-start') and sender.collective != 'all-reduce':
-        parts = list(_split(sender.shape.strip()[1:-1]))
-        return size(parts[1]) if len(parts) > 1 else sender.bytes
-    return sender.bytes
+    if not sender.op.endswith('-start'):
+        return sender.bytes
+    parts = [part.strip() for part in _split(sender.shape.strip()[1:-1])]
+    # An all-reduce of several arrays may give them side by side.
+    several = sender.collective == 'all-reduce' and not parts[0].startswith('(')
+    return sender.bytes if several or len(parts) < 2 else size(parts[1])
 
 
 @functools.cache

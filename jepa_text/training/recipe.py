@@ -10,6 +10,7 @@ import numpy as np
 
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import stream, tokenizers
+from jepa_text.models.attention import attend
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
 from jepa_text.running import outlets
@@ -58,6 +59,12 @@ class Phase:
     def tokens_per_step(self):
         """Positions in the rows of one step, padding too."""
         return self.batch_size * self.length
+
+    @property
+    def max_documents(self):
+        """As many documents has a row at most, None if nobody knows; in a plan, which has
+        no rows, one in 64 tokens."""
+        return self.length // 64 if self.mixture is None else self.mixture.max_documents
 
     def row(self, step):
         """How many rows of the run were read before a step of the phase."""
@@ -256,6 +263,7 @@ def jitted(recipe, phase):
     """
     at = shardings(recipe, phase)
     step = _fetching(phase.step, recipe.offload) if recipe.offload else phase.step
+    step = attend.of_documents(phase.max_documents, step)
     return jax.jit(
         step,
         in_shardings=(at, sharding.batch_sharding(recipe.mesh)),

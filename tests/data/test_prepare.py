@@ -74,6 +74,10 @@ def test_short_rows_hold_the_same_tokens(make, tmp_path, name):
             places = counts['rows'] * manifest['row_length']
             assert counts['efficiency'] == counts['tokens'] / places
             assert counts['rows'] == sum(entry['rows'] for entry in counts['files'])
+            # Exactly as many as the fullest row has, and some row has them.
+            data = pipeline.Rows(tmp_path / folder, split)
+            largest = max(int(data[i]['segment_ids'].max()) for i in range(len(data)))
+            assert data.max_documents == counts['max_documents'] == largest
         np.testing.assert_array_equal(*counted)
 
 

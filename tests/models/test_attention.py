@@ -259,7 +259,7 @@ def test_cudnn_is_told_all_documents(emulated, causal, window):
 
 def test_lengths_and_offsets_of_documents():
     segments = jnp.array([[1] * 3 + [2] * 4 + [0], [5] * 8])
-    lengths, offsets = cudnn.documents(segments)
+    lengths, offsets = cudnn.ranges(segments, cudnn.max_documents(8))
     assert_array_equal(lengths[:, :4], [[3, 4, 1, -1], [8, -1, -1, -1]])
     assert_array_equal(offsets[:, :4], [[0, 3, 7, -1], [0, -1, -1, -1]])
     assert lengths.shape == (2, cudnn.max_documents(8)) == (2, 8)
@@ -277,6 +277,37 @@ def test_rows_of_too_many_documents_go_another_way(emulated, count, fits):
     expected = reference(*inputs, segments, causal=False)
     for one, other in zip(got, expected, strict=True):
         assert_allclose(one, other, atol=2e-5, rtol=2e-5)
+
+
+def test_rows_whose_documents_are_counted_need_no_other_way(emulated):
+    """As many as were counted, with padding and what fills a row: nothing is asked on the
+    device, and the kernel is made for that number."""
+    segments = np.minimum(np.arange(100) // 10, 8)[None].astype(np.int32) + 1
+    segments[:, 95:] = 0
+    inputs = draw(16, heads=2, batch=1, length=100)
+    request = dataclasses.replace(HOPPER, batch=1, length=100, documents=9)
+    attend = split.fitted(cudnn, request)
+    program_ = jax.make_jaxpr(lambda *x: attend(*x, segments, None))(*inputs[:3])
+    names = {each.primitive.name for each in equations(program_.jaxpr)}
+    assert 'cond' not in names
+    asked = dataclasses.replace(request, documents=None)
+    other = split.fitted(cudnn, asked)
+    program_ = jax.make_jaxpr(lambda *x: other(*x, segments, None))(*inputs[:3])
+    assert 'cond' in {each.primitive.name for each in equations(program_.jaxpr)}
+    got = program(attend, segments)(inputs)
+    expected = reference(*inputs, segments, causal=False)
+    for one, right in zip(got, expected, strict=True):
+        assert_allclose(one, right, atol=2e-5, rtol=2e-5)
+
+
+def test_how_many_documents_there_are_is_told_while_tracing():
+    q = jax.ShapeDtypeStruct((2, 128, 4, 8), jnp.float32)
+    ids = jax.ShapeDtypeStruct((2, 128), jnp.int32)
+    call = functools.partial(attention.attend, causal=False)
+    with attention.watch() as seen:
+        jax.eval_shape(attention.of_documents(7, call), q, q, q, ids)
+        jax.eval_shape(call, q, q, q, ids)
+    assert [request.documents for request in seen] == [7, None]
 
 
 def lowered(attend, platform, width):

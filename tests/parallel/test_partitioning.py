@@ -116,6 +116,8 @@ def bounds(made, objective, looks=0, parts=1):
     bounds = {
         'all-gather': parts * (passes * layers + (2 + 3 * looks) * others),
         'all-reduce': 2 * parts * backward * (layers + tables + others),
+        # Of the head, what a device keeps of its gradient.
+        'reduce-scatter': parts * backward * others // shape['fsdp'],
         'all-to-all': 2 * passes * rows,
         'collective-permute': 0,
     }

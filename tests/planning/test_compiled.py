@@ -128,6 +128,25 @@ def test_a_program_for_gpus_is_read():
     assert (forward.forward, backward.forward) == (1, 0)
 
 
+@pytest.mark.parametrize(
+    ('shape', 'op', 'held'),
+    [
+        ('f32[8]{0}', 'all-reduce', 32),
+        ('f32[8]{0}', 'all-reduce-start', 32),
+        ('(f32[8]{0}, f32[2]{0})', 'all-reduce-start', 40),
+        ('((f32[8]{0}, f32[2]{0}), (f32[8]{0}, f32[2]{0}))', 'all-reduce-start', 40),
+        ('((f32[8]{0}), f32[8]{0})', 'all-reduce-start', 32),
+        ('(bf16[4]{0}, bf16[16]{0})', 'all-gather-start', 32),
+        ('((f32[16]{0}), f32[4]{0})', 'reduce-scatter-start', 16),
+        ('(f32[4]{0}, f32[4]{0}, u32[], u32[])', 'collective-permute-start', 16),
+    ],
+)
+def test_what_begins_a_collective_holds_what_comes_out(shape, op, held):
+    text = f'ENTRY %main () -> f32[] {{\n  ROOT %a = {shape} {op}(%b)\n}}'
+    (sender,) = hlo.parse(text).of('main')
+    assert hlo.held(sender) == held
+
+
 def test_the_roofline_adds_up_and_hides_what_runs_meanwhile():
     kernels = compiled.read(GPU, attended=[(128, 1.0)])
     bound = roofline.of(kernels, CHIP, flops=1e6)

@@ -54,6 +54,7 @@ def _together(counts):
     return {
         **{key: sum(one[key] for one in counts) for key in writing.COUNTED},
         'lengths': [sum(column) for column in zip(*lengths)],
+        'max_documents': max(one['max_documents'] for one in counts),
         'text_sha256': digests[0]
         if len(digests) == 1
         else hashlib.sha256(''.join(digests).encode()).hexdigest(),

@@ -36,6 +36,7 @@ class Writer:
         self._digest, self._writers, self._windows = hashlib.sha256(), [], 0
         self._counts = collections.Counter(dict.fromkeys(COUNTED, 0))
         self._histogram = np.zeros(64, np.int64)
+        self._max_documents = 0
 
     def add(self, text, ids):
         """Takes a document in."""
@@ -81,6 +82,8 @@ class Writer:
             made = stored.records(ids, starts, packed, part, self._pad_id, self._length)
             writer.extend(made)
         self._counts.update(tokens=packed.tokens, rows=len(packed))
+        largest = int(np.diff(packed.splits).max())
+        self._max_documents = max(self._max_documents, largest)
         self._histogram += np.bincount(np.frexp(lengths)[1] - 1, minlength=64)
 
     def close(self, first, count):
@@ -98,6 +101,8 @@ class Writer:
         return {
             **self._counts,
             'lengths': np.trim_zeros(self._histogram, 'b').tolist(),
+            # Of a row, pieces of documents too.
+            'max_documents': self._max_documents,
             'text_sha256': self._digest.hexdigest(),
             'files': files,
         }

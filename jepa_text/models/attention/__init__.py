@@ -22,7 +22,9 @@ A file has
         takes `keep`, the name to keep it by. If not, the result alone is named.
 
 and may have `fits(segment_ids_BL) -> bool`, on the device, where what it can do depends
-on what is in the rows: rows that do not fit go to `blockwise`.
+on what is in the rows: rows that do not fit go to `blockwise`. Where it is known how many
+documents a row has at most (`attend.of_documents`), `attend` takes them as `documents`
+instead, and all rows fit.
 
 The scale is K**-0.5 of the true head width K, the softmax is float32, and every position
 sees itself at least. None may let one document change another.

@@ -7,6 +7,7 @@ asked; a named one that cannot is an error. Who sees whom: `models/attention/vis
 import contextlib
 import contextvars
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +43,7 @@ FASTEST = {
 MAX_LOGITS = 4 * 2**30
 
 _SEEN = contextvars.ContextVar('seen', default=None)
+_DOCUMENTS = contextvars.ContextVar('documents', default=None)
 
 
 def attend(
@@ -99,7 +101,8 @@ class Request:
     `platform` is cpu, gpu or tpu; `capability` that of an NVIDIA GPU. `rows` and `tensor`
     are over how many devices rows and heads are split; `devices` is how many there are
     if no mesh says over which of them arrays lie, else 1. With `gaps`, windows go by
-    positions that are given.
+    positions that are given. `documents`: as many has a row at most, padding left out;
+    None if that is not known.
     """
 
     platform: str
@@ -117,6 +120,7 @@ class Request:
     rows: int = 1
     tensor: int = 1
     devices: int = 1
+    documents: int | None = None
 
 
 def request_of(q_BLHK, k_BLGK, order_BL=None, positions_BL=None, *, causal, window=None):
@@ -144,6 +148,7 @@ def request_of(q_BLHK, k_BLGK, order_BL=None, positions_BL=None, *, causal, wind
         rows=sizes.get('data', 1) * sizes.get('fsdp', 1),
         tensor=sizes.get('tensor', 1),
         devices=jax.device_count() if mesh.empty else 1,
+        documents=_DOCUMENTS.get(),
     )
 
 
@@ -248,6 +253,23 @@ def explain(request, backend='auto'):
         reason = BACKENDS[name].why_not(request) if slower else why_not(name, request)
         lines.append(f'  not {name}: {reason or "expected to be slower here"}')
     return lines
+
+
+def of_documents(maximum, function):
+    """`function`, in which no row has more than `maximum` documents; None: any number.
+
+    Whoever made the rows knows it. It counts while the function is traced.
+    """
+
+    @functools.wraps(function)
+    def called(*inputs):
+        token = _DOCUMENTS.set(maximum)
+        try:
+            return function(*inputs)
+        finally:
+            _DOCUMENTS.reset(token)
+
+    return called
 
 
 @contextlib.contextmanager

@@ -53,9 +53,11 @@ def _missing():
     return ''
 
 
-def max_documents(length):
-    """How many documents a row may have. Memory grows with it: [documents, H, L]."""
-    return max(8, length // 64)
+def max_documents(length, documents=None):
+    """For how many documents of a row the kernel is made: those that there are at most,
+    with padding and what fills a row up to MULTIPLE, or where that is not known, for one
+    in 64 tokens. Memory grows with it: [documents, H, L]."""
+    return max(8, length // 64) if documents is None else documents + 2
 
 
 def fits(segment_ids_BL):
@@ -65,14 +67,25 @@ def fits(segment_ids_BL):
 
 
 def attend(
-    q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *, causal, window, keep=None
+    q_BLHK,
+    k_BLGK,
+    v_BLGK,
+    segment_ids_BL,
+    order_BL,
+    *,
+    causal,
+    window,
+    keep=None,
+    documents=None,
 ):
     """Every position belongs to a document, padding too: outputs are never left out.
-    What its gradients need is known as FORWARD, not by the name `keep`."""
+    What its gradients need is known as FORWARD, not by the name `keep`. `documents`: as
+    many has a row at most, padding left out."""
     del order_BL, keep
     from jax._src.cudnn import fused_attention_stablehlo as inner
 
-    lengths_BN, offsets_BN = documents(segment_ids_BL)
+    maximum = max_documents(segment_ids_BL.shape[1], documents)
+    lengths_BN, offsets_BN = ranges(segment_ids_BL, maximum)
     # One key head per query head: offsets of keys are in steps of query heads, wrong for
     # groups, before jax 0.11 (jax-ml/jax pull request 39521).
     repeats = q_BLHK.shape[2] // k_BLGK.shape[2]
@@ -92,13 +105,13 @@ def attend(
     )
 
 
-def documents(segment_ids_BL):
-    """(lengths_BN, offsets_BN) of the documents of each row, N and N + 1 wide.
+def ranges(segment_ids_BL, maximum):
+    """(lengths_BN, offsets_BN) of the documents of each row, N = `maximum` and N + 1
+    wide.
 
     -1 where a row has fewer; so there is at least one such offset, which cuDNN takes for
     the end.
     """
-    maximum = max_documents(segment_ids_BL.shape[1])
     number_BL = _number(segment_ids_BL)
     is_in_BLN = number_BL[:, :, None] == jnp.arange(maximum)[None, None]
     lengths_BN = jnp.sum(is_in_BLN, axis=1, dtype=jnp.int32)
