@@ -25,6 +25,9 @@ class Network:
         name only, so runs with different objectives start from one encoder."""
         params = {}
         for name, module in self.modules.items():
+            # Whatever attends, parameters are the same; examples are nothing for kernels.
+            if hasattr(module, 'attention'):
+                module = module.clone(attention='xla')
             key = jax.random.fold_in(key_of(seed), zlib.crc32(name.encode()))
             if name == 'encoder':
                 ids_BL = jnp.zeros((1, 2), jnp.int32)

@@ -139,10 +139,11 @@ class _Reader:
             about |= dict(kind='collective', op=sender.collective, sent=one.sent)
             self.kernels.append(Kernel(**about, group=group))
             return
-        shares = self._attention(each)
-        if shares is not None:
-            flops = shares * self._scores(each, types)
+        kernel, own = self._kernel(each, types)
+        if (shares := self._attention(kernel)) is not None:
+            flops = shares * self._scores(kernel, own)
             about |= dict(kind='attention', flops=flops, forward=int(shares == 1))
+            about |= dict(name=short(kernel.where) or kernel.name)
         elif (found := instruction_cost.products(each, types, self.program))[0]:
             about |= dict(kind='product', flops=found[0], dtype=found[1])
         else:
@@ -158,16 +159,28 @@ class _Reader:
             return next((one for one in inner if one.collective), None)
         return None
 
-    def _attention(self, each):
+    def _attention(self, kernel):
         """Its products beside those of a forward pass, of one of attention's kernels."""
-        if each.op != 'custom-call' or not KERNEL_TARGETS.search(each.target):
+        if kernel is None:
             return None
-        named = f'{each.target} {each.where} {each.name} ' + _kernel_name(each.rest)
+        named = ' '.join((kernel.target, kernel.where, kernel.name))
+        named = f'{named} {_kernel_name(kernel.rest)}'
         found = (share for pattern, share in ATTENTION if re.search(pattern, named))
         share = next(found, None)
-        if share is None and 'attention' in each.where:
-            return _share_by_results(each)
+        if share is None and 'attention' in kernel.where:
+            return _share_by_results(kernel)
         return share
+
+    def _kernel(self, each, types):
+        """(the kernel written by hand that an instruction is, or is a fusion of; what its
+        operands are among), or None."""
+        inner = {each.name: each}
+        if each.op == 'fusion' and each.called in self.program.computations:
+            inner = types = self.program.computations[each.called]
+        for one in inner.values():
+            if one.op == 'custom-call' and KERNEL_TARGETS.search(one.target):
+                return one, types
+        return None, types
 
     def _scores(self, each, types):
         """FLOPs of the two products of a forward pass over these operands."""

@@ -6,7 +6,8 @@ beside it, what it would keep without rematerialization, or the LM head its logi
 
 For scanned layers this is within a tenth of what XLA says for TPUs, mostly above it
 (LOG.md). Unrolled layers without rematerialization need less, as XLA makes again what
-goes element by element. The tensor axis of a mesh splits nothing but the state here.
+goes element by element. Over the tensor axis of a mesh go heads and the feed-forward
+width, and what layers keep of them.
 The diagnostics of `telemetry` are left out. They come before the gradients and need about
 as much as they do: for TPUs a twelfth more at 1b, on a CPU a fifth more at toy size
 (LOG.md).
@@ -72,10 +73,12 @@ def estimate(made, phase, *, microbatches, fused):
     if made.offload:  # to the memory of the host
         sizes[made.offload] = 0
     # As kernels do, `blockwise` keeps queries, keys, values and output alone.
-    encoder = phase.network.encoder.clone(attention='blockwise' if fused else 'xla')
-    kept = bare = _kept_per_row(made, phase, state, encoder.clone(remat='none'))
+    attention = 'blockwise' if fused else 'xla'
+    encoder = _of_device(phase.network.encoder, made.mesh.shape[sharding.TENSOR])
+    encoder = encoder.clone(attention=attention)
+    kept = bare = _kept_per_row(made, phase, encoder.clone(remat='none'))
     if encoder.remat != 'none':
-        kept = _kept_per_row(made, phase, state, encoder)
+        kept = _kept_per_row(made, phase, encoder)
     token = phase.objective.token_objective
     places, mib = (token.capacity, token.logits_mib) if token else (0, 0)
     return Memory(
@@ -100,9 +103,23 @@ def on_device(tree, mesh, name):
     return total
 
 
-def _kept_per_row(made, phase, state, encoder):
+def _of_device(encoder, ways):
+    """The encoder with the heads and the feed-forward width that one device computes; as
+    it is, where they do not divide."""
+    names = ('heads', 'kv_heads', 'ffn_width')
+    sizes = {name: getattr(encoder, name) for name in names if hasattr(encoder, name)}
+    if ways == 1 or any(size % ways for size in sizes.values()):
+        return encoder
+    head_width = encoder.head_width or encoder.width // encoder.heads
+    sizes = {name: size // ways for name, size in sizes.items()}
+    return encoder.clone(head_width=head_width, **sizes)
+
+
+def _kept_per_row(made, phase, encoder):
     """Bytes that one row more keeps between the forward and the backward pass."""
     network = Network(encoder, phase.objective)
+    alone = dataclasses.replace(phase, network=network)
+    state = recipes.shapes(made, alone)
     loss = recipes.loss(phase, network)
 
     def kept(rows):

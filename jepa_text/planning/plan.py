@@ -108,7 +108,17 @@ class Plan:
 
     @property
     def mfu(self):
-        return self.chip.mfu if self.options.mfu is None else self.options.mfu
+        """The share of the peak to plan with: given, by the bound of the compiled steps,
+        or that of the chip."""
+        if self.options.mfu is not None:
+            return self.options.mfu
+        return hardware.REACHED * self.bound if self.bound else self.chip.mfu
+
+    @property
+    def bound(self):
+        """The MFU that the phase with the lowest can reach; None if none was compiled."""
+        compiled = [phase for phase in self.phases if phase.compiled is not None]
+        return min((self.roofline(phase).mfu for phase in compiled), default=None)
 
     @property
     def price(self):

@@ -36,8 +36,10 @@ def main(argv=None):
     chosen = [cell for cell in cells.cover() if options.only in name(cell)]
     found = read(folder)
     for cell in chosen[: options.cells]:
-        kind = targets.topology(cells.config(*cell)[1])[0]
-        if name(cell) in found or ahead.missing(kind):
+        if name(cell) in found:
+            continue
+        if reason := ahead.missing(targets.topology(cells.config(*cell)[1])[0]):
+            print(f'{name(cell)}: not run: {reason}')
             continue
         began = time.monotonic()
         found[name(cell)] = one = run(cell, folder / 'text' if options.text else None)

@@ -163,6 +163,8 @@ def notes(plan):
         f'step; {attention}; {USABLE:.0%} of a device are filled at most.'
     )
     mfu = 'given' if own.mfu is not None else chip.assumed
+    if own.mfu is None and plan.bound:
+        mfu = f'{hardware.REACHED} of the bound {plan.bound:.2f} of what was compiled'
     price = 'given' if own.price is not None else chip.priced
     yield f'Peak: {chip.peak / 1e12:.4g} TFLOP/s ({chip.source}). MFU: {mfu}.'
     yield f'Price: {price or "none known"}. Other chips: by hardware.CHIPS.'

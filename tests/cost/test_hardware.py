@@ -1,5 +1,7 @@
 """The table of chips: found by our names and by jax's."""
 
+import re
+
 import pytest
 
 from jepa_text.cost import hardware
@@ -37,6 +39,8 @@ def test_figures_are_plausible_and_have_sources(name):
     assert 100 < chip.peak / chip.bandwidth < 600
     assert chip.source and chip.assumed and 0 < chip.mfu < 1
     assert (chip.price is None) == (chip.priced == '')
+    if bound := re.search(r'of the bound ([\d.]+) ', chip.assumed):
+        assert chip.mfu == round(hardware.REACHED * float(bound[1]), 2)
 
 
 def test_count_after_the_colon():

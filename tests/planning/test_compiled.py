@@ -113,9 +113,9 @@ def test_a_program_for_gpus_is_read():
     kinds = [kernel.kind for kernel in kernels]
     assert kinds == [
         *('collective', 'pass', 'product', 'collective', 'copy'),
-        *('attention', 'attention', 'pass'),
+        *('attention', 'attention', 'pass', 'attention', 'pass'),
     ]
-    gather, add, product, scatter, copy, forward, backward, _ = kernels
+    gather, add, product, scatter, copy, forward, backward, _, sliced, _ = kernels
     assert (gather.sent, gather.group, gather.until) == (16 * 8 * 2 * 3 / 4, 4, 3)
     # Nothing runs while the gradients are scattered.
     assert (scatter.op, scatter.sent, scatter.until) == ('reduce-scatter', 3 * 128, 4)
@@ -126,6 +126,9 @@ def test_a_program_for_gpus_is_read():
     assert forward.flops == 2 * 2 * (2 * 4 * 128 * 128 * 16) / 2
     assert backward.flops == 2.5 * forward.flops
     assert (forward.forward, backward.forward) == (1, 0)
+    # A kernel within a fusion: of q alone, by its one result.
+    assert sliced.flops == 1.5 * forward.flops
+    assert sliced.name == 'attention/mpmd_map, backward'
 
 
 @pytest.mark.parametrize(

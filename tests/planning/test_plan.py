@@ -16,6 +16,7 @@ from jepa_text import main
 from jepa_text.cost import hardware
 from jepa_text.parallel import sharding
 from jepa_text.planning import ahead, fit, memory, plan, tables
+from jepa_text.planning import compiled as compiled_programs
 from jepa_text.training import assemble, recipe
 from jepa_text.training import config as settings
 
@@ -143,6 +144,22 @@ def test_state_of_a_device_is_what_the_compiler_takes_in(tmp_path):
         rows = sum(v.size * v.dtype.itemsize for v in batch.values()) // 2
         # Counters are left out here, inputs that are not read there.
         assert abs(taken - sum(held.state.values())) < rows + 512
+
+
+def test_over_the_tensor_axis_go_heads_and_the_ffn():
+    """What layers keep of these halves; their inputs, and what is outside, do not."""
+    config = config_of('mlm,210m')
+    config['model'] |= dict(depth=3)
+    config['data'] |= dict(batch_size=8)
+
+    def kept(tensor):
+        mesh = sharding.abstract_mesh(8, data=1, fsdp=8 // tensor, tensor=tensor)
+        made = assemble.outline(config, mesh, 1024)
+        return memory.estimate(made, made.phases[0], microbatches=1, fused=True).kept
+
+    length, width, ffn, heads, depth = 2048, 768, 3072, 12, 3
+    layer = length * ((width + 2 * ffn) * 2 + heads * 4)
+    assert kept(1) - kept(2) == depth * layer / 2
 
 
 @pytest.mark.slow
@@ -276,6 +293,25 @@ def test_what_fits_is_not_told_what_would(study):
     made = ahead.Compiled(peak=10**12, kernels=(), attention=(), seconds=1.0)
     compiled = dataclasses.replace(phase, compiled=made)
     assert not dataclasses.replace(study, phases=(compiled,)).fits(study.chip)
+
+
+def test_what_was_compiled_bounds_the_speed(study):
+    """A kernel that takes twice as long as all arithmetic at the peak: no more than half
+    of the peak can be, and less is planned with."""
+    (phase,) = study.phases
+    seconds = sum(phase.flops.values()) / study.devices / study.chip.peak
+    slow = compiled_programs.Kernel(
+        **dict(kind='pass', name='slow', op='fusion', times=2, shape='', dtype='f32'),
+        bytes=seconds * study.chip.bandwidth,
+    )
+    made = ahead.Compiled(peak=1, kernels=(slow,), attention=(), seconds=1.0)
+    phases = (dataclasses.replace(phase, compiled=made),)
+    plan_ = dataclasses.replace(study, phases=phases)
+    assert plan_.bound == pytest.approx(0.5)
+    assert plan_.mfu == pytest.approx(0.5 * hardware.REACHED)
+    assert any('bound 0.50 of what was compiled' in line for line in tables.notes(plan_))
+    given = dataclasses.replace(plan_, options=hardware.Options('mi250x:192', mfu=0.2))
+    assert given.mfu == 0.2 and study.mfu == study.chip.mfu
 
 
 def test_the_command_needs_no_workdir_and_takes_flags(capsys):

@@ -4,13 +4,15 @@ What a position sees is a range of the row, from `first` to before `end`. Tokama
 such ranges in its inner interface only, hence the test of its version.
 """
 
+import functools
 import importlib.util
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jax.extend import backend
 
-SPLITS, MULTIPLE, RUNS, KEEPS = False, 128, True, False
+SPLITS, MULTIPLE, RUNS, KEEPS = False, 128, True, True
 # The order in which its kernels are preferred, where they support the device.
 KERNELS = ('mosaic_gpu', 'triton')
 
@@ -65,19 +67,57 @@ def attend(
     causal,
     window,
     kernel=None,
+    keep=None,
 ):
     """By the first of KERNELS that the device supports, or the one that is named."""
     del order_BL
     from absl import flags
-    from tokamax._src.ops.attention import api, base
+    from tokamax._src.ops.attention import api
 
     if not flags.FLAGS.is_parsed():
         # It would read the command line of whatever program this is.
         flags.FLAGS.mark_as_parsed()
-    first_BL, end_BL = ranges(segment_ids_BL, causal, window)
-    mask = base.Mask(k_start=first_BL[:, None], k_end=end_BL[:, None])
+    seen = ranges(segment_ids_BL, causal, window)
     kernel = api.IMPLEMENTATIONS[kernel or _kernel(api)]
-    return kernel(q_BLHK, k_BLGK, v_BLGK, mask=mask)
+    inputs = (q_BLHK, k_BLGK, v_BLGK)
+    if kernel.vjp is None:
+        return kernel(*inputs, mask=_mask(seen))
+    return _attend(kernel, keep, *inputs, seen)
+
+
+# Its own rule runs forward again under rematerialization, whatever is kept. This calls
+# the same kernels with the same arguments, and names what they hand on.
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _attend(kernel, keep, q_BLHK, k_BLGK, v_BLGK, seen):
+    del keep
+    return kernel(q_BLHK, k_BLGK, v_BLGK, mask=_mask(seen))
+
+
+def _forward(kernel, keep, q_BLHK, k_BLGK, v_BLGK, seen):
+    inputs = (q_BLHK, k_BLGK, v_BLGK)
+    given = kernel(*inputs, mask=_mask(seen), return_residuals=True)
+    if keep is not None:
+        given = jax.tree.map(lambda x: checkpoint_name(x, keep), given)
+    return given[0], (inputs, seen, *given)
+
+
+def _backward(kernel, keep, saved, d_out_BLHK):
+    del keep
+    inputs, seen, out_BLHK, softmax = saved
+    bound = kernel.bind(*inputs, mask=_mask(seen))
+    options = {key: x for key, x in bound.kwargs.items() if key != 'return_residuals'}
+    slopes = kernel.vjp(softmax, out_BLHK, d_out_BLHK, *bound.args, **options)
+    return slopes['q'], slopes['k'], slopes['v'], None
+
+
+_attend.defvjp(_forward, _backward)
+
+
+def _mask(seen):
+    from tokamax._src.ops.attention import base
+
+    first_BL, end_BL = seen
+    return base.Mask(k_start=first_BL[:, None], k_end=end_BL[:, None])
 
 
 def ranges(segment_ids_BL, causal, window):
