@@ -8,32 +8,33 @@ one worker, and its last one is how the item stands:
     claim      a worker is at it. It changes the file while it works: its heartbeat
     writing    the same worker has its result and publishes it, with a heartbeat too
     done       it is published
-    failed     it raised, with the error; free again as long as attempts are left
+    failed     it raised, with the error; free again as long as attempts are left, and
+               unless the same could only happen again (parallel/exits.py)
     released   its worker was interrupted; free again, and no attempt is counted
     reopened   what was published is gone (`reopen`); free again, with all attempts
 
 An item is free when nothing is there, after the last three, and when a heartbeat has not
 changed for the `lease` that its claim names, by the clock of the one who waits: what
-clocks of other machines say is never read. Who makes the next file has the item. So a
+clocks of other machines say is never read. Of a worker that is gone from the same machine
+it is free at once. Who makes the next file has the item. So a
 claim is taken over by one, and a worker that was stopped for longer and awakes cannot
 make the `writing` of a number that is taken: it finds its claim lost, and publishes
 nothing. Only if it is stopped between `writing` and the end of `publish` may two publish
 one item, so that must be one rename (files/atomic.py) of what is the same each time.
 """
 
-import contextlib
 import logging
-import threading
 import time
 import traceback
 from pathlib import Path
 from typing import NamedTuple
 
 from jepa_text.files import addresses, paths
-from jepa_text.running import claim_files, claim_objects
+from jepa_text.parallel import exits
+from jepa_text.running import claim_files, claim_objects, presence
+from jepa_text.running.claim import BEATS, Claim, Lost
 
 LEASE = 60.0  # seconds
-_BEATS = 4  # in one lease
 _LONGEST_WAIT = 5.0  # seconds until all is looked at again
 _HELD, _ENDED = ('claim', 'writing'), ('failed', 'done')
 
@@ -51,32 +52,51 @@ class Worked(NamedTuple):
     elsewhere: list
 
 
-class Lost(RuntimeError):
-    """Another worker has taken the claim over."""
-
-
-def work(folder, items, do, publish, *, lease=LEASE, attempts=3, wait=True):
+def work(
+    folder,
+    items,
+    do,
+    publish,
+    *,
+    lease=LEASE,
+    attempts=3,
+    wait=True,
+    is_ready=None,
+    progress=None,
+    on_lost=None,
+    pause=time.sleep,
+):
     """Does the items that are free, one after another, and returns what is `Worked`.
 
     `publish(item, do(item))` follows only while the claim is held. What raises is tried
     again, here or elsewhere, after all others, until `attempts` were made; a worker that
     vanishes has made one. With `wait`, it ends when no item is left that another holds.
-    KeyboardInterrupt and the like free the item and go on up.
+    KeyboardInterrupt, exits.Stopped and the like free the item and go on up.
+
+    `is_ready(item, open)`: may it begin, beside those neither done nor given up?
+    `progress(item)`, a number: attempts count since it last rose. `on_lost(item)` is
+    told, from another thread, that the claim at work was taken over. `pause(seconds)`
+    waits for others.
 
     Raises ValueError for items that cannot be file names or come twice, a lease that is
     not above 0 and attempts below 1, OSError where the folder cannot be used.
     """
-    claims = _Claims(folder, items, lease, attempts)
+    claims = _Claims(folder, items, lease, attempts, is_ready, progress)
     done, lost = [], []
-    while claims.open:
-        claim = claims.next()
-        if claim:
-            outcome = _done(claim, do, publish)
-            {'done': done, 'lost': lost}.get(outcome, []).append(claim.item)
-        elif claims.open and not wait:
-            break
-        elif claims.open:
-            time.sleep(min(lease / _BEATS, _LONGEST_WAIT))
+    try:
+        while claims.open:
+            count = len(claims.open)
+            if claim := claims.next():
+                outcome = _done(claim, do, publish, on_lost)
+                {'done': done, 'lost': lost}.get(outcome, []).append(claim.item)
+            elif len(claims.open) < count:
+                continue  # others may be ready now
+            elif not wait:
+                break
+            else:
+                pause(min(lease / BEATS, _LONGEST_WAIT))
+    finally:
+        claims.leave()
     return Worked(done, claims.failed, lost, list(claims.open))
 
 
@@ -106,10 +126,10 @@ def _place(folder):
     return Path(paths.local('The folder of claims', folder)), claim_files
 
 
-def _done(claim, do, publish):
+def _done(claim, do, publish, on_lost):
     """'done', 'failed' or 'lost'."""
     try:
-        with claim.beating():
+        with claim.beating(on_lost):
             result = do(claim.item)
             claim.step('writing')
             publish(claim.item, result)
@@ -117,9 +137,15 @@ def _done(claim, do, publish):
     except Lost as error:
         _log.warning('%s', error)
         return 'lost'
+    except exits.Stopped:
+        # It may have stopped because its claim was lost.
+        if claim.end('released') == 'lost':
+            return 'lost'
+        raise
     except Exception as error:
         _log.warning('%s failed: %s', claim.item, error)
-        return claim.end('failed', error=traceback.format_exc())
+        is_final = exits.code_of(error) == exits.USAGE
+        return claim.end('failed', error=traceback.format_exc(), final=is_final)
     except BaseException:
         claim.end('released')
         raise
@@ -129,7 +155,7 @@ def _done(claim, do, publish):
 class _Claims:
     """The items that are not settled (`open`), and those that `failed` for good."""
 
-    def __init__(self, folder, items, lease, attempts):
+    def __init__(self, folder, items, lease, attempts, is_ready=None, progress=None):
         items = list(items)
         bad = [item for item in items if not claim_files.ITEM.fullmatch(item)]
         if bad or len(set(items)) < len(items):
@@ -147,8 +173,15 @@ class _Claims:
         self._folder, self._files = _place(folder)
         self._files.check(self._folder)
         self._lease, self._attempts = lease, attempts
+        self._is_ready = is_ready or (lambda item, open_: True)
+        self._progress = progress or (lambda item: 0)
+        self._presence = presence.of(self._folder)
         self._seen = {}  # (item, number): (heartbeat, when it was new here)
         self.open, self.failed = dict.fromkeys(items), {}
+
+    def leave(self):
+        """No more claims are made here."""
+        self._presence.leave()
 
     def next(self):
         """A claim that was won; None where others hold all that is open."""
@@ -168,13 +201,17 @@ class _Claims:
             return None
         if last['kind'] in _HELD and not self._is_stale(item, number, last):
             return None
-        following = self._folder, item, number + 1
-        if _attempts(entries) < self._attempts:
-            if not files.make(*following, 'claim', self._lease):
+        following, far = (self._folder, item, number + 1), self._progress(item)
+        is_final = last.get('final', False)
+        if not is_final and _attempts(entries, far) < self._attempts:
+            if not self._is_ready(item, self.open):
+                return None
+            said = {**self._presence.said, 'progress': far}
+            if not files.make(*following, 'claim', self._lease, **said):
                 return None
             if last['kind'] in _HELD:
                 _log.warning('%s: taken over from %s', item, claim_files.owner(last))
-            return Claim(*following, self._lease, files)
+            return Claim(*following, self._lease, files, self._presence.said)
         if last['kind'] in _HELD:
             error = f'{claim_files.owner(last)} vanished while it was at it.'
             files.make(*following, 'failed', self._lease, error=error)
@@ -185,6 +222,8 @@ class _Claims:
 
     def _is_stale(self, item, number, entry):
         """Has its heartbeat been the same for a lease, by our own clock?"""
+        if presence.is_gone(self._folder, entry):
+            return True
         now, key = time.monotonic(), (item, number)
         beat, since = self._seen.get(key, (None, now))
         if beat != entry['beat']:
@@ -193,65 +232,17 @@ class _Claims:
         return now - since >= entry['lease']
 
 
-class Claim:
-    """An item that this worker has, as the entry of a number says."""
-
-    def __init__(self, folder, item, number, lease, files):
-        self.item, self._folder, self._number = item, folder, number
-        self._files, self._lease, self._lock = files, lease, threading.Lock()
-
-    @contextlib.contextmanager
-    def beating(self):
-        """The heartbeat goes on within, from a thread of its own."""
-        ended = threading.Event()
-        thread = threading.Thread(target=self._beat, args=(ended,), daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
-
-    def step(self, kind, **more):
-        """Makes the next entry; raises Lost if another has."""
-        with self._lock:
-            number = self._number + 1
-            entry = self._folder, self.item, number
-            if not self._files.make(*entry, kind, self._lease, **more):
-                other = self._files.history(*entry)[-1]
-                raise Lost(
-                    f'{self.item}: {claim_files.owner(other)} took it over, as no '
-                    f'heartbeat came from here for {self._lease:g} s. It is left to that '
-                    'one.'
-                )
-            self._number = number
-
-    def end(self, kind, **more):
-        """`step`, where it does not matter any more if it is lost: then 'lost'."""
-        try:
-            self.step(kind, **more)
-        except Lost:
-            return 'lost'
-        return kind
-
-    def _beat(self, ended):
-        count = 0
-        while not ended.wait(self._lease / _BEATS):
-            count += 1
-            with self._lock:
-                path = self._files.path_of(self._folder, self.item, self._number)
-                try:
-                    self._files.beat(path, count)
-                except OSError as error:
-                    # If it stays so, another takes over, and `step` finds that out.
-                    _log.warning('%s: no heartbeat: %s', path, error)
-
-
-def _attempts(entries):
-    """How many were made since it was last reopened."""
-    kinds = [entry['kind'] for entry in entries]
-    for place in reversed(range(len(kinds))):
-        if kinds[place] == 'reopened':
-            kinds = kinds[place:]
-            break
-    return kinds.count('claim') - kinds.count('released')
+def _attempts(entries, far):
+    """How many were made since it was last reopened, or since its progress, now `far`,
+    last rose."""
+    count, before = 0, None
+    for entry in entries:
+        if entry['kind'] == 'reopened':
+            count = 0
+        elif entry['kind'] == 'released':
+            count -= 1
+        elif entry['kind'] == 'claim':
+            reached = entry.get('progress', 0)
+            count = 1 if before is not None and reached > before else count + 1
+            before = reached
+    return 0 if before is not None and far > before else count

@@ -143,6 +143,17 @@ def locked(path):
         os.close(descriptor)
 
 
+def is_locked(path):
+    """Does another process hold a folder, if there is one?"""
+    if not Path(path, LOCK).exists():
+        return False
+    try:
+        with locked(Path(path)):
+            return False
+    except RuntimeError:
+        return True
+
+
 def _take(descriptor, path):
     try:
         held = locks.take(descriptor, wait=False)

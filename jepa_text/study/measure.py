@@ -3,7 +3,6 @@
 workdir/evaluated/<member>.json   what is asked of which checkpoint, the answer, checksum
 """
 
-import functools
 import hashlib
 import json
 
@@ -32,44 +31,6 @@ def probes(config, rows):
         tokenizers.load(rows / 'tokenizer.json'),
         config['data']['row_length'],
     )
-
-
-def evaluate(config, workdir, fingerprints, probes, missing):
-    """Held-out losses, representation and predictions, untrained and of each member of
-    `fingerprints`, as members.enroll gives them.
-
-    {'unigram': nats, 'models': {name: {metric: value}}, 'probes': {name: counts, split,
-    controls}, 'no_probe': {name: why}, 'recipes': {member: (recipe, seed)},
-    'predictions': [...]}
-    """
-    rows = pipeline.Rows(workdir / 'rows', 'heldout')
-    tokenizer = tokenizers.load(workdir / 'rows' / 'tokenizer.json')
-    mesh = sharding.make_mesh(devices=jax.devices()[:1])
-    results = {
-        'models': {},
-        'predictions': [],
-        'no_probe': missing,
-        'probes': {one.name: representation.described(one) for one in probes},
-        'recipes': _recipes(workdir, fingerprints),
-        'unigram': token_counts.unigram_entropy(rows, tokenizer.special_ids, len(rows)),
-        'heldout_tokens': rows.manifest['splits']['heldout']['tokens'],
-    }
-    measure = _Measure(rows, mesh, probes, config['study']['sentences'])
-    found, first = {}, next(iter(fingerprints))
-    for name in (members.UNTRAINED, *fingerprints):
-        of = fingerprints.get(name, fingerprints[first])
-        # A failure later, or a kill, loses nothing of it.
-        found[name] = kept.once(
-            members.result_path(workdir, name),
-            question(config, workdir, name, of),
-            functools.partial(measure.model, workdir, name, first),
-        )
-        results['models'][name] = found[name]['values']
-    for number, (text, answer) in enumerate(config['study']['sentences']):
-        answers = {name: found[name]['answers'] for name in fingerprints}
-        answers = {name: given[number] for name, given in answers.items() if given}
-        results['predictions'].append({'text': text, 'answer': answer, 'models': answers})
-    return results
 
 
 def question(config, workdir, name, fingerprint):
@@ -120,24 +81,77 @@ def _recipes(workdir, names):
     return found | {name: named[path] for path, name in alone.items()}
 
 
-class _Measure:
-    """What is measured of each model; those that are scored alike share a program."""
+class Measuring:
+    """What is measured of the members of a study, each once; those that are scored alike
+    share a program. `marks` are their fingerprints, as members.enroll gives them, `found`
+    what `probes` gives."""
 
-    def __init__(self, rows, mesh, probes, sentences):
-        self._rows, self._mesh = rows, mesh
-        self._probes, self._sentences = probes, sentences
+    def __init__(self, config, workdir, marks, found):
+        self._config, self._workdir, self._marks = config, workdir, marks
+        self._probes, self._missing = found
+        self._rows = pipeline.Rows(workdir / 'rows', 'heldout')
+        self._mesh = sharding.make_mesh(devices=jax.devices()[:1])
         self._evaluators = {}
 
-    def model(self, workdir, name, first):
-        """{'values': {metric: value}, 'answers': of each sentence, or none}.
+    def is_known(self, name):
+        """Is a member, or the untrained model, measured as it is asked for?"""
+        known = kept.read(members.result_path(self._workdir, name))
+        return bool(known) and known['config'] == self._question(name)
 
-        The untrained model is that of the `first` member.
+    def once(self, name):
+        """{'values': {metric: value}, 'answers': of each sentence, or none}; of the
+        untrained model, which is that of the first member, too."""
+        return kept.once(
+            members.result_path(self._workdir, name),
+            self._question(name),
+            lambda: self._measured(name),
+        )
+
+    def results(self, names):
+        """What was measured of these members, and of the untrained model.
+
+        {'unigram': nats, 'models': {name: {metric: value}}, 'probes': {name: counts,
+        split, controls}, 'no_probe': {name: why}, 'recipes': {member: (recipe, seed)},
+        'predictions': [...]}
         """
+        rows = self._rows
+        tokenizer = tokenizers.load(self._workdir / 'rows' / 'tokenizer.json')
+        found = {name: self.once(name) for name in (members.UNTRAINED, *names)}
+        predictions = []
+        for number, (text, answer) in enumerate(self._sentences):
+            given = {name: found[name]['answers'] for name in names}
+            given = {name: said[number] for name, said in given.items() if said}
+            predictions.append({'text': text, 'answer': answer, 'models': given})
+        return {
+            'models': {name: one['values'] for name, one in found.items()},
+            'predictions': predictions,
+            'no_probe': self._missing,
+            'probes': {one.name: representation.described(one) for one in self._probes},
+            'recipes': _recipes(self._workdir, names),
+            'unigram': token_counts.unigram_entropy(
+                rows, tokenizer.special_ids, len(rows)
+            ),
+            'heldout_tokens': rows.manifest['splits']['heldout']['tokens'],
+        }
+
+    @property
+    def _first(self):
+        return next(iter(self._marks))
+
+    @property
+    def _sentences(self):
+        return self._config['study']['sentences']
+
+    def _question(self, name):
+        mark = self._marks.get(name, self._marks[self._first])
+        return question(self._config, self._workdir, name, mark)
+
+    def _measured(self, name):
         print(f'evaluating {name}')
         if name == members.UNTRAINED:
-            model = load.untrained(workdir / first)
+            model = load.untrained(self._workdir / self._first)
         else:
-            model = load.load(workdir / name)
+            model = load.load(self._workdir / name)
         shape = shapes.Evaluator(model.network, self._rows, self._mesh, batch_size=64)
         values = {
             **self._scored(model).run(model.params, model.network),

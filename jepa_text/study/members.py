@@ -121,10 +121,12 @@ def finished(folder, config):
     path = Path(folder) / workdir.CONFIG
     if not path.is_file():
         return False
-    if _changed(checksums.read_json(path), settle.extended(config, folder)):
-        return False
     newest = restore.newest_good_step(Path(folder) / 'checkpoints')
-    return newest == assemble.size(config)[1]
+    if newest is None:
+        return False
+    config = settle.extended(settle.matched(config, folder), folder)
+    is_same = not _changed(checksums.read_json(path), config)
+    return is_same and newest == assemble.size(config)[1]
 
 
 def _read(path):

@@ -21,7 +21,7 @@ from jepa_text.evaluation import representation
 from jepa_text.evaluation.beside import EVALUATIONS
 from jepa_text.files import kept, paths
 from jepa_text.parallel import exits
-from jepa_text.running import xla_flags
+from jepa_text.running import claims, xla_flags
 from jepa_text.study import ahead, measure, members, report, work
 from jepa_text.training import assemble, prepare, settle, switches
 from jepa_text.training import config as settings
@@ -46,6 +46,10 @@ class Config(settings.Shared):
     runs: tuple[dict, ...] = schema.field(doc='a name, phases, and keys of its own, each')
     seeds: tuple[int, ...] = schema.field(
         (), 'each run with each of them; a run may have `seeds` of its own', minimum=0
+    )
+    attempts: int = schema.field(3, 'at a run that fails, without getting on', minimum=1)
+    lease: float = schema.field(
+        claims.LEASE, 'seconds after which a silent worker is given up', above=0
     )
     study: Measured = schema.section(Measured, 'what is measured of each run')
 
@@ -84,9 +88,7 @@ def study(config, workdir, dry_run=False):
         prepare.run(config, workdir / 'rows')
         # Now: what does not exist is not to be found out after training.
         probes = measure.probes(config, workdir / 'rows')
-        configs = {
-            name: settle.matched(one, workdir / name) for name, one in asked.items()
-        }
+        configs = {name: _matched(one, workdir / name) for name, one in asked.items()}
         _check(config, configs, workdir)
         marks = members.enroll(workdir, asked)
         known = [
@@ -97,16 +99,48 @@ def study(config, workdir, dry_run=False):
         for name in known:
             print(f'{name}: complete, by its result; its checkpoints are not here')
     left = {name: one for name, one in configs.items() if name not in known}
-    work.train_all(left, workdir)
+    with work.Worker(workdir, config['lease'], config['attempts']) as worker:
+        failed = work.train_all(left, worker)
+        trained = {name: mark for name, mark in marks.items() if name not in failed}
+        if not trained:
+            raise _given_up(failed, marks)
+        measuring = measure.Measuring(config, workdir, trained, probes)
+        wanted = [members.UNTRAINED, *trained]
+        untold = worker.share('measure', wanted, measuring.is_known, measuring.once)
+    failed |= untold
+    names = [name for name in trained if name not in untold]
+    if members.UNTRAINED in untold or not names:
+        raise _given_up(failed, marks)
     results = kept.once(
         workdir / 'results.json',
-        {'study': config['study'], 'members': marks},
-        lambda: measure.evaluate(config, workdir, marks, *probes),
+        {'study': config['study'], 'members': {name: marks[name] for name in names}},
+        lambda: measuring.results(names),
     )
-    path = report.write(workdir, results, configs)
+    made = {name: settle.matched(configs[name], workdir / name) for name in names}
+    path = report.write(workdir, results, made)
     report.show(results)
     print(f'\n{path}  (this call: {time.monotonic() - began:.0f} s)')
+    if failed:
+        raise _given_up(failed, marks)
     return results
+
+
+def _matched(config, folder):
+    """The config of a member with its baseline; one that is matched by time stays as it
+    is, as another worker may be the one to take the time."""
+    return config if config['baseline'] == 'time' else settle.matched(config, folder)
+
+
+def _given_up(failed, marks):
+    """The error that names what has failed; the same command helps, unless all of it can
+    only happen again."""
+    last = {name: text.strip().splitlines()[-1] for name, text in failed.items()}
+    said = '; '.join(f'{name}: {text}' for name, text in last.items())
+    again = all(text.startswith(exits.__name__) for text in last.values())
+    return (exits.Diverged if again else RuntimeError)(
+        f'Of {len(marks)} runs, {len(failed)} have no results: {said} The others are '
+        'done. The same command tries these again.'
+    )
 
 
 def _dry_run(config, workdir):
@@ -149,6 +183,10 @@ def _check(config, configs, workdir):
             continue
         tried.append(alike)
         try:
+            if not run_config['checkpoint']['every']:
+                raise ValueError(
+                    'checkpoint.every=0 keeps no state, but a study reads the last one.'
+                )
             whole = settle.completed(run_config, workdir / name)
             switches.check(assemble.make(whole, EVALUATIONS))
         except ValueError as error:

@@ -12,6 +12,7 @@ from collections import Counter
 
 import pytest
 
+from jepa_text.parallel import exits
 from jepa_text.running import claim_files, claims
 
 # A worker: writes a line when it begins an item and one when it publishes it. It waits in
@@ -241,3 +242,98 @@ def test_bad_input_is_named(tmp_path, monkeypatch):
     with pytest.raises(OSError, match='without hard links'):
         work(['b'])
     assert not [path for path in tmp_path.iterdir() if path.name.startswith('.')]
+
+
+def test_a_worker_that_died_here_is_replaced_at_once(tmp_path):
+    """Whatever its lease is: nobody waits for a process that is known to be gone."""
+    (tmp_path / 'first.hold').touch()
+    first = start(tmp_path, 'first', lease=1000)
+    until(lambda: told(tmp_path, 'begins'))
+    others = claims._Claims(tmp_path / 'claims', ['i0'], 1000, 3)
+    assert others.next() is None
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    assert others.next().item == 'i0'
+    others.leave()
+    assert not list((tmp_path / 'claims').glob('.*'))
+
+
+def test_an_item_waits_until_it_is_ready(tmp_path):
+    """Of items that build on each other, one that failed for good stops no other."""
+    order = []
+
+    def do(item):
+        order.append(item)
+        if item == 'b':
+            raise ArithmeticError
+
+    needs = {'c': 'b', 'b': 'a', 'a': ''}
+    worked = claims.work(
+        tmp_path,
+        list(needs),
+        do,
+        lambda *_: None,
+        attempts=2,
+        is_ready=lambda item, open_: needs[item] not in open_,
+        pause=pytest.fail,
+    )
+    assert order == ['a', 'b', 'b', 'c'] and worked.done == ['a', 'c']
+    assert list(worked.failed) == ['b']
+
+
+def test_attempts_count_since_it_last_got_further(tmp_path):
+    far, order = [0], []
+
+    def do(item):
+        order.append(far[0])
+        far[0] += far[0] < 3
+        raise ArithmeticError
+
+    def work():
+        return claims.work(
+            tmp_path, ['a'], do, pytest.fail, attempts=2, progress=lambda _: far[0]
+        )
+
+    assert list(work().failed) == ['a']
+    assert order == [0, 1, 2, 3, 3]
+    assert list(work().failed) == ['a'] and len(order) == 5
+
+
+def test_what_can_only_happen_again_is_not_tried_again(tmp_path):
+    order = []
+
+    def do(item):
+        order.append(item)
+        raise exits.Diverged('no number')
+
+    worked = claims.work(tmp_path, ['a', 'b'], do, pytest.fail)
+    assert order == ['a', 'b'] and list(worked.failed) == ['a', 'b']
+    claims.reopen(tmp_path, 'a', claims.ended(tmp_path)['a'])
+    claims.work(tmp_path, ['a', 'b'], do, pytest.fail)
+    assert order == ['a', 'b', 'a']
+
+
+def test_a_worker_that_was_told_to_stop_frees_its_item(tmp_path):
+    def stopped(item):
+        raise exits.Stopped('saved')
+
+    for _ in range(3):
+        with pytest.raises(exits.Stopped):
+            claims.work(tmp_path, ['a'], stopped, pytest.fail, attempts=1)
+    assert claims.work(tmp_path, ['a'], str.upper, print, attempts=1).done == ['a']
+
+
+def test_a_worker_is_told_that_its_claim_is_lost(tmp_path):
+    lost = threading.Event()
+
+    def do(item):
+        number = claim_files.numbers(tmp_path)[item]
+        assert claim_files.make(tmp_path, item, number + 1, 'claim', 0.1)
+        assert lost.wait(20)
+        claim_files.make(tmp_path, item, number + 2, 'done', 0.1)
+        raise exits.Stopped('as it was lost')
+
+    worked = claims.work(
+        tmp_path, ['a'], do, pytest.fail, lease=0.1, on_lost=lambda item: lost.set()
+    )
+    assert worked.lost == ['a'] and not worked.done

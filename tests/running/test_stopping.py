@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import tiny
@@ -51,8 +52,7 @@ def test_a_study_stops_after_the_run_in_whose_last_step_it_was_asked(
 ):
     trained = []
 
-    def last_step(name, *given):
-        (stop,) = given[-1:]
+    def last_step(name, config, trunks, stop):
         trained.append(name)
         os.kill(os.getpid(), signal.SIGTERM)
         deadline = time.monotonic() + 5
@@ -60,9 +60,10 @@ def test_a_study_stops_after_the_run_in_whose_last_step_it_was_asked(
             time.sleep(0.005)
 
     monkeypatch.setattr(work, 'train_one', last_step)
+    monkeypatch.setattr(work, 'Trunks', mock.MagicMock())
     monkeypatch.setattr(work, 'courses', lambda *_: {})
-    with pytest.raises(exits.Stopped, match="after run 'first'"):
-        work.train_all({'first': {}, 'second': {}}, tmp_path)
+    with work.Worker(tmp_path, 60, 3) as worker, pytest.raises(exits.Stopped):
+        work.train_all({'first': {}, 'second': {}}, worker)
     assert trained == ['first']
 
 

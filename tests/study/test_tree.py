@@ -248,7 +248,8 @@ def test_a_run_that_goes_on_from_another_is_the_run_alone(tmp_path):
     )
     base['runs'] = [{'name': name, **one} for name, one in runs.items()]
     configs = members.configs(study.plain(base), tiny.rows(tmp_path))
-    work.train_all(configs, tmp_path / 'study')
+    with work.Worker(tmp_path / 'study', 60, 1) as worker:
+        assert work.train_all(configs, worker) == {}
     # Where another branches off there is an evaluation more, and its copies.
     more = {'clm': {5}, 'short': {5}, 'split': set(), 'jepa': {9}, 'late': set()}
     for name, config in configs.items():

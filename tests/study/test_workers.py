@@ -1,0 +1,185 @@
+"""Workers share the folder of a study: no run twice, nothing lost with any of them."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from unittest import mock
+
+import jax
+import numpy as np
+import pytest
+import tiny
+
+from jepa_text import load
+from jepa_text.parallel import exits
+from jepa_text.study import study, work
+
+PROGRAM = """
+import json, sys
+from jepa_text.study import study
+study.study(json.load(open(sys.argv[1])), sys.argv[2])
+"""
+CLM = dict(objective=dict(name='clm'), steps=6)
+MLM = dict(objective=dict(name='mlm'))
+RUNS = dict(
+    clm=dict(phases=[dict(objective=dict(name='clm'))]),
+    split=dict(phases=[CLM, MLM]),
+    short=dict(phases=[dict(objective=dict(name='clm'))], steps=10),
+    mlm=dict(phases=[MLM]),
+)
+
+
+def config(folder, **changes):
+    """A study of four runs of one seed, two of which go on from another."""
+    pytest.importorskip('sklearn')
+    rng = np.random.default_rng(0)
+    sentences = [f'The {" ".join(rng.choice(tiny.NOUNS, 11))} end.' for _ in range(900)]
+    parts = [' '.join(sentences[n : n + 15]) for n in range(0, len(sentences), 15)]
+    (folder / 'own.txt').write_text('\n\n'.join(parts))
+    source = dict(name='text', path=str(folder / 'own.txt'), heldout_every=4)
+    made = tiny.config(folder, steps=14, evaluate=dict(every=5, max_rows=16))
+    del made['phases']
+    made |= dict(
+        baseline='none',
+        schedule=dict(name='wsd', peak=3e-3, warmup=2, decay=4),
+        checkpoint=dict(every=3, keep=2),
+        prepare=dict(source=source, tokenizer='bundled', row_length=32, shards=1),
+        runs=[dict(name=name, **run) for name, run in RUNS.items()],
+        study=dict(tasks=[], sentences=[]),
+        lease=20,
+    )
+    made['data'] |= dict(folder='')
+    return made | changes
+
+
+def start(folder, made, out):
+    (folder / 'config.json').write_text(json.dumps(made))
+    return subprocess.Popen(
+        [sys.executable, '-c', PROGRAM, str(folder / 'config.json'), str(out)],
+        env=os.environ | {'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(worker):
+    _, said = worker.communicate(timeout=300)
+    assert worker.returncode == 0, said
+    return said
+
+
+def outcome(out):
+    """All that a study came to: parameters, metrics and what was measured."""
+    found = {}
+    for name in RUNS:
+        params = jax.tree.leaves(jax.device_get(load.load(out / name).params))
+        found[name] = b''.join(np.asarray(leaf).tobytes() for leaf in params)
+        found[name, 'log'] = tiny.log(out / name)
+        saved = json.loads((out / 'evaluated' / f'{name}.json').read_text())
+        found[name, 'values'] = saved['results']
+    return found
+
+
+def kinds(out, name):
+    """The kinds of the entries of the training of a member, as claims have them."""
+    found = (out / 'claims').glob(f'{work.item_of("train", name)}@*')
+    return Counter(json.loads(path.read_text())['kind'] for path in found)
+
+
+@pytest.fixture(scope='module')
+def alone(tmp_path_factory):
+    """The folder of a study that one worker did undisturbed."""
+    folder = tmp_path_factory.mktemp('alone')
+    ended(start(folder, config(folder), folder / 'out'))
+    return folder
+
+
+@pytest.mark.slow
+def test_two_workers_do_no_run_twice_and_the_same(alone, tmp_path):
+    workers = [start(alone, config(alone), tmp_path / 'out') for _ in range(2)]
+    for worker in workers:
+        ended(worker)
+    once = Counter(claim=1, writing=1, done=1)
+    assert {name: kinds(tmp_path / 'out', name) for name in RUNS} == dict.fromkeys(
+        RUNS, once
+    )
+    assert outcome(tmp_path / 'out') == outcome(alone / 'out')
+    assert (tmp_path / 'out' / 'report.html').is_file()
+
+
+@pytest.mark.slow
+def test_workers_that_are_killed_at_random_change_nothing(alone, tmp_path):
+    out, rng, made = tmp_path / 'out', random.Random(0), config(alone)
+    workers = [start(alone, made, out) for _ in range(2)]
+    for _ in range(8):
+        time.sleep(rng.uniform(2, 6))
+        doomed = rng.randrange(2)
+        workers[doomed].send_signal(signal.SIGKILL)
+        workers[doomed].communicate()
+        workers[doomed] = start(alone, made, out)
+    for worker in workers:
+        ended(worker)
+    assert outcome(out) == outcome(alone / 'out')
+
+
+def train(monkeypatch, does):
+    """Members are trained as `does(name)` says; returns the names in order."""
+    order = []
+
+    def one(name, *_):
+        order.append(name)
+        does(name)
+
+    monkeypatch.setattr(work, 'train_one', one)
+    return order
+
+
+def test_what_fails_is_tried_again_named_and_stops_no_other(tmp_path, monkeypatch):
+    def fails(name):
+        if name == 'split':
+            raise OSError(5, 'the disk is gone')
+        if name == 'mlm':
+            raise exits.Diverged('no number')
+
+    order = train(monkeypatch, fails)
+    seen = []
+    monkeypatch.setattr(study.measure, 'Measuring', mock.MagicMock())
+    monkeypatch.setattr(study.measure.Measuring.return_value, 'results', seen.append)
+    monkeypatch.setattr(study, 'report', mock.MagicMock())
+    made = config(tmp_path, attempts=2)
+    with pytest.raises(RuntimeError, match='split: .*the disk is gone') as caught:
+        study.study(made, tmp_path / 'out')
+    assert 'mlm: ' in str(caught.value) and exits.code_of(caught.value) == exits.FAILED
+    assert seen == [['clm', 'short']]
+    # One that could only diverge again is not tried again.
+    assert Counter(order) == Counter(clm=1, split=2, short=1, mlm=1)
+    with pytest.raises(RuntimeError, match='Of 4 runs, 2 have no results'):
+        study.study(made, tmp_path / 'out')
+    assert Counter(order)['split'] == 4
+
+
+@pytest.mark.parametrize(
+    'changes, says',
+    [
+        (dict(steps=4000, data=dict(repeat=False)), "run 'clm': .*rows"),
+        (dict(study=dict(tasks=['word_ordr'])), 'word_ordr'),
+        (dict(runs=[dict(name='a', phases=[CLM, MLM], steps=6)]), "run 'a': phases"),
+        (dict(runs=[dict(name='a', phases=[MLM])] * 2), "'a' is no name"),
+        (dict(attempts=0), 'attempts=0'),
+        (dict(checkpoint=dict(every=0)), "run 'clm': checkpoint.every=0"),
+    ],
+)
+def test_a_bad_study_fails_before_anything_trains(tmp_path, monkeypatch, changes, says):
+    order, made = train(monkeypatch, print), config(tmp_path)
+    for key, value in changes.items():
+        made[key] = {**made[key], **value} if isinstance(value, dict) else value
+    with pytest.raises(ValueError, match=says) as caught:
+        study.study(made, tmp_path / 'out')
+    assert exits.code_of(caught.value) == exits.USAGE
+    assert not order and not list((tmp_path / 'out').glob('*/checkpoints'))
