@@ -15,7 +15,7 @@
 #   TIME          the time limit, as 24:00:00
 #   SEEDS         an array: --config.seed=S, in WORKDIR/seed_S
 #   PRESETS       an array: --config=FILE:PRESET, in WORKDIR/PRESET
-#   WORKERS       an array: so many tasks alike that share WORKDIR, of `evaluate`
+#   WORKERS       an array: so many tasks alike that share WORKDIR, of `evaluate` or `study`
 #   LIST          an array: a file, each line more words for one task, in WORKDIR/task_N
 #   RESTARTS      how often a job that failed or hung is queued again (5; 0 never)
 #   MAX_TASKS     the most tasks of an array that run at once
@@ -47,7 +47,10 @@ positive NODES "$NODES"
 if [ -n "${WORKERS:-}" ]; then
   positive WORKERS "$WORKERS"
   [ -z "${SEEDS:-}${PRESETS:-}${LIST:-}" ] || fail 'slurm.sh: WORKERS share one folder; unset SEEDS, PRESETS and LIST.'
-  [ "${COMMAND[0]}" = evaluate ] || fail "slurm.sh: WORKERS is of evaluate, whose members are claimed one by one; ${COMMAND[0]} needs a folder for each task: SEEDS, PRESETS or LIST."
+  case "${COMMAND[0]}" in
+    evaluate | study) ;;
+    *) fail "slurm.sh: WORKERS is of evaluate and study, whose members are claimed one by one; ${COMMAND[0]} needs a folder for each task: SEEDS, PRESETS or LIST." ;;
+  esac
 fi
 [ -z "${MAX_TASKS:-}" ] || positive MAX_TASKS "$MAX_TASKS"
 RESTARTS="${RESTARTS:-5}"
