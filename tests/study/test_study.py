@@ -169,6 +169,7 @@ def test_what_was_measured_of_a_model_is_not_lost(own_text, monkeypatch, capsys)
     config, folder = own_text
     runs = [config['runs'][0], config['runs'][0] | {'name': 'b'}]
     config = config | {'runs': runs, 'study': {'tasks': [], 'sentences': [SENTENCE]}}
+    config['attempts'] = 1
     load, broken = measure.load.load, [True]
 
     def fails_once(path):
@@ -178,7 +179,7 @@ def test_what_was_measured_of_a_model_is_not_lost(own_text, monkeypatch, capsys)
         return load(path)
 
     monkeypatch.setattr(measure.load, 'load', fails_once)
-    with pytest.raises(RuntimeError, match='no memory'):
+    with pytest.raises(RuntimeError, match='b: .*no memory'):
         study.study(config, folder / 'kept')
     capsys.readouterr()
     found = study.study(config, folder / 'kept')
