@@ -115,7 +115,12 @@ def _writable(address):
 def read(address):
     """The bytes at an address, of one moment: small ones, as they come in one piece."""
     system, name = addresses.filesystem(address)
-    return addresses.patiently(address, lambda: system.cat_file(name))
+
+    def ask():
+        system.invalidate_cache()  # s3fs takes the size from an older listing
+        return system.cat_file(name)
+
+    return addresses.patiently(address, ask)
 
 
 def bring(address, path, names):

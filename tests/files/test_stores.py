@@ -75,8 +75,8 @@ def place(request, shelf, monkeypatch_module, tmp_path_factory):
         system.put(str(shelf), path, recursive=True)
         yield address
         type(system).clear_instance_cache()
-        # It broke indeed, and more than once.
-        assert not is_torn or len(log.read_text().split()) > 1
+        # It broke indeed.
+        assert not is_torn or log.read_text()
 
 
 def test_all_bytes_arrive_in_order(place):
@@ -104,22 +104,34 @@ def test_parquet_is_read_by_parts(place):
         assert parquet.read_table(stream)['n'].to_pylist() == list(range(100_000))
 
 
-def test_files_that_are_cut_there_are_named(place, shelf):
-    (shelf / 'halves').mkdir(exist_ok=True)
+def test_files_that_are_cut_there_are_named(place, shelf, tmp_path):
     names = {'a.txt.gz': 'deep/b.txt.gz', 'a.txt.zst': 'deep/c.txt.zst'}
-    for name, whole in (names | {'a.parquet': 'd.parquet'}).items():
-        half = (shelf / whole).read_bytes()[:-9]
-        if place.startswith('http'):
-            (shelf / 'halves' / name).write_bytes(half)
-        else:
-            transfer.write(f'{place}/halves/{name}', half)
-    for name in names:
-        said = pytest.raises(ValueError, match=f'halves/{name} is a damaged or cut')
-        with said, streams.open_bytes(f'{place}/halves/{name}') as stream:
-            stream.read()
-    said = pytest.raises(ValueError, match=r'halves/a\.parquet is not a Parquet file')
-    with said:
-        list(row_groups.rows(f'{place}/halves/a.parquet'))
+    halves = {
+        name: (shelf / whole).read_bytes()[:-9]
+        for name, whole in (names | {'a.parquet': 'd.parquet'}).items()
+    }
+    with served(place, tmp_path, halves) as top:
+        for name in names:
+            said = pytest.raises(ValueError, match=f'{name} is a damaged or cut')
+            with said, streams.open_bytes(f'{top}/{name}') as stream:
+                stream.read()
+        with pytest.raises(ValueError, match=r'a\.parquet is not a Parquet file'):
+            list(row_groups.rows(f'{top}/a.parquet'))
+
+
+@contextlib.contextmanager
+def served(place, folder, files):
+    """The address of these files, beside what is there."""
+    if place.startswith('http'):
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        with stores.web(folder) as address:
+            yield address
+        return
+    top = f'{place}-halves'
+    for name, content in files.items():
+        transfer.write(f'{top}/{name}', content)
+    yield top
 
 
 def test_what_is_not_there_is_said(place):
