@@ -25,7 +25,7 @@ def serve(port, cut):
         while True:
             client, _ = door.accept()
             server = socket.create_connection(('127.0.0.1', port))
-            given = client, server, rng.randint(cut // 2, cut)
+            given = client, server, rng.randint(cut // 10, cut)
             threading.Thread(target=pass_on, args=given, daemon=True).start()
 
 
