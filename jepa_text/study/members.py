@@ -20,8 +20,18 @@ from jepa_text.training import config as settings
 FILE = 'study.json'
 UNTRAINED = 'untrained'
 EVALUATED = 'evaluated'
+EXAMINED = 'examined'
 # What a run cannot be called, as something else in the workdir is.
-TAKEN = (UNTRAINED, EVALUATED, 'rows', 'claims', FILE, 'results.json', 'report.html')
+TAKEN = (
+    UNTRAINED,
+    EVALUATED,
+    EXAMINED,
+    'rows',
+    'claims',
+    FILE,
+    'results.json',
+    'report.html',
+)
 _NAME = re.compile(r'[\w.+-]{1,100}')
 
 

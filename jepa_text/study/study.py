@@ -8,6 +8,7 @@ workdir/
   evaluated/        what was measured of each model, kept as soon as it is done
   results.json      every number and prediction of the report
   report.html
+  examined/         the members at tasks, if they are to be examined: examined.py
 """
 
 import dataclasses
@@ -22,7 +23,7 @@ from jepa_text.evaluation.beside import EVALUATIONS
 from jepa_text.files import kept, paths
 from jepa_text.parallel import exits
 from jepa_text.running import claims, xla_flags
-from jepa_text.study import ahead, measure, members, report, work
+from jepa_text.study import ahead, examined, measure, members, report, work
 from jepa_text.training import assemble, prepare, settle, switches
 from jepa_text.training import config as settings
 
@@ -52,6 +53,10 @@ class Config(settings.Shared):
         claims.LEASE, 'seconds after which a silent worker is given up', above=0
     )
     study: Measured = schema.section(Measured, 'what is measured of each run')
+
+    examine: dict = schema.field(
+        {}, 'the config of `evaluate` without models: tasks that members are tuned to'
+    )
 
     def __post_init__(self):
         if self.seeds and self.seed:
@@ -88,6 +93,7 @@ def study(config, workdir, dry_run=False):
         prepare.run(config, workdir / 'rows')
         # Now: what does not exist is not to be found out after training.
         probes = measure.probes(config, workdir / 'rows')
+        examined.check(config['examine'])
         configs = {name: _matched(one, workdir / name) for name, one in asked.items()}
         _check(config, configs, workdir)
         marks = members.enroll(workdir, asked)
@@ -120,6 +126,7 @@ def study(config, workdir, dry_run=False):
     path = report.write(workdir, results, made)
     report.show(results)
     print(f'\n{path}  (this call: {time.monotonic() - began:.0f} s)')
+    examined.run(config['examine'], workdir, names)
     if failed:
         raise _given_up(failed, marks)
     return results
@@ -148,6 +155,7 @@ def _dry_run(config, workdir):
     with exits.refusals():
         config, workdir = plain(config), Path(paths.local('The workdir', workdir))
         configs = members.configs(config, workdir / 'rows')
+        examined.check(config['examine'])
         members.enroll(workdir, configs, write=False)
         found = ahead.outlook(
             {name: one | {'prepare': config['prepare']} for name, one in configs.items()},

@@ -230,6 +230,37 @@ def test_a_study_grows_by_seeds_from_its_result_files_alone(own_text, capsys):
         study.study(config | {'seeds': (1,)}, out)
 
 
+@pytest.mark.slow
+def test_members_are_examined_at_tasks(own_text, capsys):
+    config, folder = own_text
+    lines = [
+        f'{{"text": "The {n} {m}.", "label": {n == "whale"}}}'
+        for n in tiny.NOUNS
+        for m in tiny.NOUNS
+    ]
+    (folder / 'mine.jsonl').write_text(
+        '\n'.join(lines).replace('True', '1').replace('False', '0')
+    )
+    examine = dict(
+        tasks=[dict(name='labeled', path=str(folder / 'mine.jsonl'))],
+        learning_rates=[1e-3],
+        seeds=1,
+        finetuning=dict(steps=2, batch_size=8),
+        controls=[],
+    )
+    config = config | {'study': {'tasks': [], 'sentences': []}, 'examine': examine}
+    out = folder / 'examined'
+    study.study(config | {'seeds': (0, 1)}, out)
+    written = (out / 'examined' / 'lines.jsonl').read_text().splitlines()
+    models = {str(out / 'a' / f'seed_{n}') for n in (0, 1)}
+    assert {json.loads(line)['model'] for line in written} == models
+    assert (out / 'examined' / 'evaluation.html').is_file()
+    shutil.rmtree(out / 'a' / 'seed_0')
+    capsys.readouterr()
+    study.study(config | {'seeds': (0, 1)}, out)
+    assert 'their checkpoints are gone: a/seed_0' in capsys.readouterr().out
+
+
 SENTENCE = ['The whale saw the <mask>.', 'captain']
 
 

@@ -172,13 +172,16 @@ def test_what_fails_is_tried_again_named_and_stops_no_other(tmp_path, monkeypatc
         (dict(runs=[dict(name='a', phases=[CLM, MLM], steps=6)]), "run 'a': phases"),
         (dict(runs=[dict(name='a', phases=[MLM])] * 2), "'a' is no name"),
         (dict(attempts=0), 'attempts=0'),
+        (dict(examine=dict(tasks=[dict(name='sst9')])), 'sst9'),
+        (dict(examine=dict(tasks=[dict(name='cloze')], step=1)), "no key 'step'"),
+        (dict(examine=dict(models=['hf:a'])), 'examine.models'),
         (dict(checkpoint=dict(every=0)), "run 'clm': checkpoint.every=0"),
     ],
 )
 def test_a_bad_study_fails_before_anything_trains(tmp_path, monkeypatch, changes, says):
     order, made = train(monkeypatch, print), config(tmp_path)
     for key, value in changes.items():
-        made[key] = {**made[key], **value} if isinstance(value, dict) else value
+        made[key] = {**made.get(key, {}), **value} if isinstance(value, dict) else value
     with pytest.raises(ValueError, match=says) as caught:
         study.study(made, tmp_path / 'out')
     assert exits.code_of(caught.value) == exits.USAGE
