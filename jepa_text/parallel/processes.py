@@ -15,6 +15,9 @@ import contextvars
 import glob
 import importlib.util
 import os
+import pathlib
+import time
+import uuid
 import zlib
 
 import jax
@@ -25,6 +28,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jepa_text.parallel import exits
 
 CHOICES = ('auto', 'on', 'off')
+_PATIENCE = 10.0  # seconds until a file that one made is seen by all
 
 # What the `together` block is about that this thread is in; '' outside.
 _BLOCK = contextvars.ContextVar('_BLOCK', default='')
@@ -128,6 +132,22 @@ def from_first(array):
         return np.asarray(array)
     with _answered():
         return np.asarray(multihost_utils.broadcast_one_to_all(np.asarray(array)))
+
+
+def see(folder, what):
+    """Does this process see a file that process 0 makes in a folder?"""
+    if jax.process_count() == 1:
+        return True
+    name = f'.seen-{int(from_first(np.int32(uuid.uuid4().int % 2**31)))}'
+    file = pathlib.Path(folder, name)
+    first(lambda: file.write_text(''), what)
+    end = time.monotonic() + _PATIENCE
+    # A network file system may be late.
+    while not (is_seen := file.exists()) and time.monotonic() < end:
+        time.sleep(0.1)
+    highest(0)  # all have looked
+    first(file.unlink, what)
+    return is_seen
 
 
 def highest(number):

@@ -16,27 +16,26 @@ other stops at its next save.
 """
 
 import contextlib
+import functools
 import json
 import logging
 import os
 import posixpath
 import shutil
 import socket
-import time
 import uuid
 from pathlib import Path
 
 import jax
-import numpy as np
 
 from jepa_text.files import addresses, cache, checksums, transfer
-from jepa_text.parallel import processes
-from jepa_text.running import fetched, housekeeping, synced, workdir
+from jepa_text.parallel import exits, processes
+from jepa_text.running import fetched, housekeeping, synced, workdir, xla_flags
 
 _log = logging.getLogger(__name__)
 OWNER = 'owner.json'
 STEPS = fetched.STEPS
-_PATIENCE = 10.0  # seconds until all processes see a file that one made
+_OPEN = []  # Mirrors
 
 
 class Here:
@@ -50,21 +49,18 @@ class Here:
     def begin(self):
         """Nothing is to be told to anyone."""
 
-    def part(self, name):
-        """The workdir of a run in it."""
-        return Here(self.folder / name)
-
 
 class _Part:
     """A run in the copy of a workdir that holds several."""
 
-    def __init__(self, whole, name):
+    def __init__(self, whole, folder):
+        name = folder.relative_to(whole.folder).as_posix()
         self._whole, self._top = whole, f'{name}/'
-        self.folder, self.name = whole.folder / name, f'{whole.name}/{name}'
+        self.folder, self.name = folder, f'{whole.name}/{name}'
 
     def begin(self):
         """Sends what it begins with."""
-        processes.first(self._whole.push, f'sending to {self.name}')
+        self._whole.begin()
 
     def save(self, *kept):
         """As Mirror.save, of this run."""
@@ -74,7 +70,7 @@ class _Part:
 @contextlib.contextmanager
 def opened(place):
     """A Here or a Mirror, in whose `folder` a run works; locked, and brought up to date.
-    What is opened already is given back.
+    A folder in the copy of a workdir that is open is a part of it, and goes with it.
 
     At the end, whatever it is, the files of a Mirror that has begun go to its address. In
     a job of several processes the first of them does all that, and all make this call.
@@ -82,15 +78,16 @@ def opened(place):
     not share the folder of copies; RuntimeError when another process of this machine
     works there; and as addresses.patiently does.
     """
-    if isinstance(place, Here | _Part):
-        yield place
-        return
     place = addresses.place('The workdir', place)
     if not addresses.is_address(place):
-        yield Here(place)
+        folder = Path(place).absolute()
+        whole = (one for one in _OPEN if folder.is_relative_to(one.folder))
+        yield next((_Part(one, folder) for one in whole), Here(place))
         return
     mirror = Mirror(place)
     with contextlib.ExitStack() as stack:
+        stack.callback(_OPEN.remove, mirror)
+        _OPEN.append(mirror)
         what = f'the copy of {mirror.name}'
         processes.first(lambda: mirror.take(stack), what)
         _check_shared(mirror, what)
@@ -104,6 +101,26 @@ def opened(place):
                 _log.exception('%s lacks the newest files.', mirror.name)
             raise
         processes.first(mirror.finish, f'sending to {mirror.name}')
+
+
+def at_addresses(function):
+    """The same function(config, workdir, ...), whose workdir may be an address, too: it
+    is given the folder of the copy, and what it has made there goes to the address."""
+
+    @functools.wraps(function)
+    def run(config, workdir, *given, **options):
+        if not addresses.is_address(workdir):
+            return function(config, workdir, *given, **options)
+        xla_flags.mend()
+        with contextlib.ExitStack() as stack:
+            with exits.refusals():
+                place = stack.enter_context(opened(workdir))
+            found = function(config, place.folder, *given, **options)
+            if place.has_changed():
+                place.begin()
+        return found
+
+    return run
 
 
 def folder_of(address):
@@ -121,10 +138,6 @@ class Mirror:
         self.folder = folder_of(self.name)
         self._copy = synced.Copy(self.name, self.folder, _is_left_out)
         self._owner, self._damaged = None, set()
-
-    def part(self, name):
-        """The workdir of a run in it."""
-        return _Part(self, name)
 
     def take(self, stack):
         """Locks the copy as long as the stack stays, and makes it what the address says:
@@ -167,7 +180,12 @@ class Mirror:
 
     def begin(self):
         """From now on this process writes at the address, and no other before it."""
-        processes.first(self._begin, f'sending to {self.name}')
+        do = self.push if self._owner else self._begin
+        processes.first(do, f'sending to {self.name}')
+
+    def has_changed(self):
+        """Is there a file here that is not there?"""
+        return self._copy.has_changed()
 
     def _begin(self):
         owner = {
@@ -252,25 +270,18 @@ class Mirror:
 
 def _check_shared(mirror, what):
     """Raises ValueError unless all processes see the folder of the first one."""
-    if jax.process_count() == 1:
-        return
-    number = int(processes.from_first(np.int32(uuid.uuid4().int % 2**31)))
-    file = mirror.folder.parent / f'.seen-{number}'
-    processes.first(lambda: file.write_text(''), what)
+    folder = mirror.folder.parent
+    is_seen = processes.see(folder, what)
     with processes.together(what):
-        end = time.monotonic() + _PATIENCE
-        while not file.exists():
-            if time.monotonic() > end:
-                raise ValueError(
-                    f'The workdir {mirror.name!r} is an address, and process '
-                    f'{jax.process_index()} does not see the copy of it in '
-                    f'{mirror.folder.parent}, as process 0 made it: all processes write '
-                    'one checkpoint together, in one folder. Let JEPA_TEXT_CACHE name a '
-                    'folder that they share (NFS), or mount the bucket on each machine '
-                    '(gcsfuse, mountpoint-s3) and give that path.'
-                )
-            time.sleep(0.1)
-    processes.first(file.unlink, what)
+        if not is_seen:
+            raise ValueError(
+                f'The workdir {mirror.name!r} is an address, and process '
+                f'{jax.process_index()} does not see the copy of it in {folder}, as '
+                'process 0 made it: all processes write one checkpoint together, in one '
+                'folder. Let JEPA_TEXT_CACHE name a folder that they share (NFS), or '
+                'mount the bucket on each machine (gcsfuse, mountpoint-s3) and give that '
+                'path.'
+            )
 
 
 def _is_left_out(name):

@@ -40,13 +40,16 @@ class Copy:
 
     def send(self):
         """Sends what has changed since it was brought or sent, the oldest first."""
-        stamps = {name: stamp for name in self._names() if (stamp := self._stamp(name))}
-        for name in sorted(stamps, key=lambda name: stamps[name][1]):
-            if self._equal.get(name) != stamps[name]:
-                # At once: a file such as the metrics may grow meanwhile.
-                content = (self.folder / name).read_bytes()
-                transfer.write(f'{self.address}/{name}', content)
-                self._equal[name] = stamps[name]
+        changed = self._changed()
+        for name in sorted(changed, key=lambda name: changed[name][1]):
+            # At once: a file such as the metrics may grow meanwhile.
+            content = (self.folder / name).read_bytes()
+            transfer.write(f'{self.address}/{name}', content)
+            self._equal[name] = changed[name]
+
+    def has_changed(self):
+        """Is there anything to send?"""
+        return bool(self._changed())
 
     def forget_others(self, there):
         """Deletes what is in no listing, and folders that are empty then."""
@@ -66,6 +69,15 @@ class Copy:
             if name in self._equal and file.size == self._equal[name][0]
         }
         atomic.write(self.folder.parent / _KNOWN, json.dumps(known))
+
+    def _changed(self):
+        """{name: stamp} of what is to be sent."""
+        stamps = {name: self._stamp(name) for name in self._names()}
+        return {
+            name: stamp
+            for name, stamp in stamps.items()
+            if stamp and self._equal.get(name) != stamp
+        }
 
     def _names(self):
         """Of all files here that are to go there."""

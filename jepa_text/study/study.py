@@ -22,7 +22,7 @@ from jepa_text.evaluation import representation
 from jepa_text.evaluation.beside import EVALUATIONS
 from jepa_text.files import kept, paths
 from jepa_text.parallel import exits
-from jepa_text.running import claims, xla_flags
+from jepa_text.running import claims, mirror, xla_flags
 from jepa_text.study import ahead, examined, measure, members, report, work
 from jepa_text.training import assemble, prepare, settle, switches
 from jepa_text.training import config as settings
@@ -76,6 +76,7 @@ def plain(config):
     return schema.resolved(Config, config)
 
 
+@mirror.at_addresses
 def study(config, workdir, dry_run=False):
     """Prepares rows, trains every member of the study, evaluates them, and reports.
 

@@ -62,7 +62,6 @@ def prepared(folder='rows', **changes):
 
 # What takes a path: called with one that is none of this machine's.
 ENTRANCES = {
-    'study': lambda p: study.study(test_configs.module('quickstart').get_config(), p),
     'train, compilation_cache': lambda p: compilation.use_cache(str(p), environ={}),
     'prepare, function': lambda p: prepare.prepare(
         BUNDLED, tokenizers.load(tokenizers.BUNDLED), p, row_length=64
@@ -96,6 +95,7 @@ DOORS = {
     'rows': lambda p: pipeline.Rows(p, 'train'),
     'export, to': lambda p: export.run({'to': p}, 'run'),
     'export, workdir': lambda p: export.run({'to': 'out'}, p),
+    'study': lambda p: study.study(test_configs.module('quickstart').get_config(), p),
     'analyze, workdir': lambda p: analyze.analyze(analysis(models=['run']), p),
     'analyze, models': lambda p: analyze.analyze(analysis(models=[str(p)]), 'x'),
     'evaluate, workdir': lambda p: evaluate.evaluate(exam(), p),

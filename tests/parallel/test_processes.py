@@ -173,8 +173,8 @@ def test_processes_that_share_no_copy_are_refused(folder, tmp_path):
 import os, runpy, sys
 os.environ['JEPA_TEXT_CACHE'] = {str(tmp_path)!r} + '/' + os.environ['JAX_PROCESS_ID']
 sys.argv = ['tiny', {str(folder)!r}, 'file://{tmp_path}/shelf/run']
-from jepa_text.running import mirror
-mirror._PATIENCE = 0.2
+from jepa_text.parallel import processes
+processes._PATIENCE = 0.2
 sys.path.insert(0, {str(Path(PROGRAM).parent)!r})
 runpy.run_path({PROGRAM!r}, run_name='__main__')
 """

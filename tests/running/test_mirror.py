@@ -210,10 +210,9 @@ def test_a_workdir_may_hold_several_runs(store, tmp_path, monkeypatch):
         """Saves steps of two runs; which step each went on from."""
         found = {}
         with mirror.opened(ADDRESS) as whole:
-            whole.begin()
             (whole.folder / 'results.json').write_text(str(steps))
             for name in ('a', 'b/seed_1'):
-                found[name] = run(steps, address=whole.part(name), keep=1)
+                found[name] = run(steps, address=whole.folder / name, keep=1)
         return found
 
     assert both([1, 2]) == {'a': None, 'b/seed_1': None}

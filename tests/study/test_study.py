@@ -4,11 +4,14 @@ import json
 import math
 import shutil
 
+import fsspec
 import numpy as np
 import pytest
 import tiny
 
-from jepa_text.study import measure, probes, report, study
+from jepa_text.files import transfer
+from jepa_text.running import fetched
+from jepa_text.study import measure, probes, report, study, work
 
 SHAPE = {'geometry/uniformity': -1.5, 'geometry/effective_rank': 40.0}
 
@@ -259,6 +262,39 @@ def test_members_are_examined_at_tasks(own_text, capsys):
     capsys.readouterr()
     study.study(config | {'seeds': (0, 1)}, out)
     assert 'their checkpoints are gone: a/seed_0' in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_study_at_an_address_is_that_of_a_folder(own_text, monkeypatch, capsys):
+    """Stopped after its first run, it goes on elsewhere; again it is complete."""
+    config, folder = own_text
+    config = config | {'seeds': (0, 1), 'study': {'tasks': [], 'sentences': []}}
+    here = study.study(config, folder / 'here')
+    address, ended, train = 'memory://shelf/study', [], work.train.train
+    fsspec.filesystem('memory').store.clear()
+
+    def stopping(config, *given, **options):
+        state = train(config, *given, **options)
+        ended.append(config['seed'])
+        if len(ended) == 1:
+            raise KeyboardInterrupt
+        return state
+
+    monkeypatch.setattr(work.train, 'train', stopping)
+    monkeypatch.setenv('JEPA_TEXT_CACHE', str(folder / 'first'))
+    study.study(config, address, dry_run=True)
+    assert not transfer.listed(address)
+    with pytest.raises(KeyboardInterrupt):
+        study.study(config, address)
+    assert fetched.runs(transfer.listed(address)) == {'a/seed_0/': [2]}
+    for machine in ('second', 'third'):
+        monkeypatch.setenv('JEPA_TEXT_CACHE', str(folder / machine))
+        capsys.readouterr()
+        assert study.study(config, address)['models'] == here['models']
+    assert ended == [0, 1] and 'evaluating' not in capsys.readouterr().out
+    names = transfer.listed(address)
+    assert {'report.html', 'results.json', 'rows/manifest.json'} <= set(names)
+    assert fetched.runs(names) == {'a/seed_0/': [2], 'a/seed_1/': [2]}
 
 
 SENTENCE = ['The whale saw the <mask>.', 'captain']
