@@ -23,8 +23,8 @@ LAYOUTS = {
     '2 hosts x fsdp 8': ('h200:16', dict(data=2, fsdp=8, tensor=1, dcn_data=2)),
 }
 TPU_LAYOUTS = {
-    'v5p, fsdp 8': ('v5p:8', dict(data=1, fsdp=8, tensor=1)),
-    'v6e, fsdp 8': ('v6e:8', dict(data=1, fsdp=8, tensor=1)),
+    'v5p fsdp 8': ('v5p:8', dict(data=1, fsdp=8, tensor=1)),
+    'v6e fsdp 8': ('v6e:8', dict(data=1, fsdp=8, tensor=1)),
 }
 # Rows of a device at a time. Of scores of row length squared, xla holds those of a layer.
 ROWS = {'210m': 16, '610m': 8, '1b': 8}

@@ -205,7 +205,7 @@ class _Reader:
         if each.op != 'fusion' or each.called not in self.program.computations:
             return False
         inside = {one.op for one in self.program.of(each.called)} - FREE
-        return bool(inside) and inside <= {'copy', 'transpose', 'reshape', 'convert'}
+        return bool(inside) and inside <= {'copy', 'transpose', 'reshape'}
 
 
 def _share_by_results(each):
