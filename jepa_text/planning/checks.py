@@ -73,8 +73,12 @@ def attended(kernels):
 
 
 def must_attend(phase):
-    """How often they must: each layer, each time the encoder or predictor is read."""
-    return phase.network.encoder.depth * sum(reads(phase))
+    """How often they must: each layer, each time the encoder is read, and each layer of a
+    predictor that attends."""
+    predictor = getattr(phase.objective, 'predictor', None)
+    attends = predictor is not None and predictor.kind == 'transformer'
+    layers = phase.network.encoder.depth * sum(reads(phase))
+    return layers + (predictor.depth if attends else 0)
 
 
 def reads(phase):

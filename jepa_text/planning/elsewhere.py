@@ -13,7 +13,6 @@ import os
 import re
 import sys
 import time
-import types
 from pathlib import Path
 
 import jax
@@ -71,6 +70,16 @@ def devices(name):
     return list(np.ravel(found.devices))
 
 
+@dataclasses.dataclass(frozen=True)
+class _Device:
+    """What Tokamax asks a device for."""
+
+    device_kind: str
+    core_count: int
+    compute_capability: str
+    platform: str = 'gpu'
+
+
 @contextlib.contextmanager
 def told(name):
     """Inside, kernels that ask for a device are told of one of `name`."""
@@ -94,8 +103,7 @@ def told(name):
 
     absl_flags.FLAGS.mark_as_parsed()
     target = targets.TARGETS[name.partition(':')[0].lower()]
-    device = types.SimpleNamespace(
-        platform='gpu',
+    device = _Device(
         device_kind=target.name,
         core_count=target.cores,
         compute_capability='.'.join(map(str, capability)),

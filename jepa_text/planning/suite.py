@@ -67,13 +67,13 @@ def run(cell, text_to=None):
         (made,) = ahead.compile_phases(config, hardware, cells.VOCABULARY, text_to=to)
     except (ValueError, RuntimeError) as error:
         return about | {'error': str(error)}
-    (phase,) = sized.made.phases
+    (phase,), planned = sized.made.phases, sized.need()
     flops = recipes.cost(sized.made, phase).model / sized.devices
     bound = roofline.of(made.kernels, sized.chip, flops)
     sent, must = checks.sending(made.kernels), checks.must_send(sized.made, phase)
     return about | {
         'peak': made.peak,
-        'planned': sized.need(),
+        'planned': planned,
         'sent': sent,
         'must': must,
         'waited': bound.waited / bound.sending if bound.sending else 0.0,
@@ -81,7 +81,7 @@ def run(cell, text_to=None):
         'kinds': bound.seconds,
         'mfu': bound.mfu,
         'seconds': made.seconds,
-        'outside': checks.failures(made, sized.need(), sized.made, phase),
+        'outside': checks.failures(made, planned, sized.made, phase),
     }
 
 

@@ -348,6 +348,7 @@ def test_kernels_lower_for_their_platforms(width, monkeypatch):
     ('name', 'request_', 'changes', 'words'),
     [
         ('pallas', REQUEST, {}, 'NVIDIA'),
+        ('pallas', HOPPER, dict(capability=(7, 5)), '7.5'),
         ('pallas', HOPPER, dict(dtype='float32'), 'float32'),
         ('pallas', HOPPER, dict(head_width=256), '256'),
         ('pallas', HOPPER, dict(window=64), 'no window'),

@@ -17,6 +17,9 @@ def why_not(request):
     """GPUs, half precision, no window, no order."""
     if request.platform != 'gpu':
         return 'it runs on NVIDIA GPUs'
+    if request.capability < (8, 0):
+        have = '.'.join(map(str, request.capability))
+        return f'Triton needs compute capability 8.0, and this GPU has {have}'
     if request.dtype not in ('bfloat16', 'float16'):
         return f'tiles of {request.dtype} are too large: it takes bfloat16 or float16'
     if request.head_width > 128:

@@ -1,0 +1,127 @@
+"""The compile suite: what is outside of its checks is found, and it goes on where it was
+stopped. The compiler is a stand-in."""
+
+import dataclasses
+import json
+
+import pytest
+
+from jepa_text.parallel import exits
+from jepa_text.planning import ahead, cells, checks, compiled, fit, suite
+from jepa_text.training import config as settings
+
+CELL = ('mlm', '210m', 'cudnn', 'fsdp 8')
+SMALL = dict(name='transformer', preset='tiny', remat='names', dtype='bfloat16')
+
+
+def config(*cell):
+    """A cell's, with a model of a few parameters."""
+    made, hardware = MAKE(*cell)
+    made['model'] = SMALL | dict(attention=cell[2])
+    return made, hardware
+
+
+MAKE = cells.config
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(cells, 'config', config)
+    monkeypatch.setattr(cells, 'VOCABULARY', 512)
+    monkeypatch.setattr(ahead, 'missing', lambda kind: '')
+
+
+@pytest.fixture
+def sized(small):
+    made, hardware = cells.config(*CELL)
+    return fit.size(settings.plain(made), hardware, cells.VOCABULARY)
+
+
+def kernel(kind='pass', **about):
+    given = dict(kind=kind, name='x', op='fusion', times=1, shape='', dtype='bf16')
+    return compiled.Kernel(**given | about)
+
+
+def program(*kernels, peak=1000):
+    return ahead.Compiled(peak=peak, kernels=kernels, attention=(), seconds=1.0)
+
+
+def test_what_is_outside_is_named(sized):
+    (phase,) = sized.made.phases
+    depth = phase.network.encoder.depth
+
+    def found(*kernels, peak=1000):
+        made = program(*kernels, peak=peak)
+        return checks.failures(made, 1000, sized.made, phase)
+
+    must = checks.must_send(sized.made, phase)
+    once = kernel('attention', forward=1, times=depth)
+    sends = kernel('collective', sent=must)
+    product = kernel('product', dtype='f32', flops=2e9, name='ffn/up')
+    copy = kernel('copy', bytes=2**30, shape='f32[4096,512]')
+    assert found(once, sends, peak=1090) == {}
+    assert found(once, sends, peak=1110) == {'memory': '+11% of the plan'}
+    assert found(sends, sends) == {'sent': '2.00 x the formula'}
+    assert found(product) == {'float32': 'ffn/up'}
+    assert found(dataclasses.replace(product, name='rotary/dot_general')) == {}
+    assert found(copy) == {'copies': 'f32[4096,512]'}
+    assert found(dataclasses.replace(copy, shape='f32[4096,500]')) == {}
+    assert found(once, once) == {'attention': f'{2 * depth} forward passes of {depth}'}
+
+
+def test_what_must_be_sent_is_what_is_split(small):
+    def must(layout):
+        made, hardware = cells.config('mlm', '210m', 'xla', layout)
+        one = fit.size(settings.plain(made), hardware, cells.VOCABULARY).made
+        (phase,) = one.phases
+        return checks.must_send(one, phase), phase
+
+    assert must('1')[0] == 0
+    sent, phase = must('fsdp 8')
+    layers, _, head = checks._parameters(_made(cells.config(*CELL)), phase)
+    width = phase.network.encoder.width
+    # Two passes and a head in two bytes, gradients in four; words there and back.
+    parameters = 2 * (2 * layers + head) + 4 * (layers + head)
+    rows = 4 * phase.length * width * 2
+    assert sent == pytest.approx((parameters + 4 * rows) * 7 / 8)
+    assert must('fsdp 4 x tensor 2')[0] > sent
+
+
+def _made(cell):
+    made, hardware = cell
+    return fit.size(settings.plain(made), hardware, cells.VOCABULARY).made
+
+
+def test_cells_are_compiled_once_and_faults_are_told(small, tmp_path, monkeypatch):
+    calls = []
+
+    def compile_phases(config, name, vocab_size, text_to):
+        calls.append(config['model']['attention'])
+        if config['model']['attention'] == 'pallas':
+            raise ValueError('no such kernel')
+        return [program(kernel('product', flops=1e9))]
+
+    monkeypatch.setattr(ahead, 'compile_phases', compile_phases)
+    given = [f'--workdir={tmp_path}', '--cells=2']
+    assert suite.main(given) == exits.FAILED
+    assert calls == ['cudnn', 'pallas']
+    # Nothing is compiled again, a fault neither.
+    assert suite.main(given) == exits.FAILED and len(calls) == 2
+    lines = (tmp_path / 'cells.jsonl').read_text().splitlines()
+    assert [json.loads(line)['name'] for line in lines] == [
+        'mlm 210m cudnn 1',
+        'mlm 610m pallas fsdp 8',
+    ]
+    table = (tmp_path / 'table.md').read_text().splitlines()
+    assert len({line.count('|') for line in table}) == 1 and len(table) == 4
+    assert 'memory: -' in table[2] and 'does not compile: no such kernel' in table[3]
+
+
+def test_without_a_compiler_cells_are_told_as_not_run(
+    small, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(ahead, 'missing', lambda kind: 'no plugin: pip install it')
+    assert suite.main([f'--workdir={tmp_path}', '--cells=3']) == exits.DONE
+    out = capsys.readouterr().out
+    assert out.count('not run: no plugin: pip install it') == 3
+    assert (tmp_path / 'table.md').exists()
