@@ -94,8 +94,15 @@ setup(
     license_files=['LICENSE'],
     python_requires='>=3.11',
     # The config files of a clone are those of `jepa-text init`, too.
-    packages=[*find_packages(include=['jepa_text', 'jepa_text.*']), 'jepa_text.configs'],
-    package_dir={'jepa_text.configs': 'configs'},
+    packages=[
+        *find_packages(include=['jepa_text', 'jepa_text.*']),
+        'jepa_text.configs',
+        'jepa_text.configs.studies',
+    ],
+    package_dir={
+        'jepa_text.configs': 'configs',
+        'jepa_text.configs.studies': 'configs/studies',
+    },
     package_data={
         'jepa_text': ['**/*.json', '**/*.html'],
         'jepa_text.data': ['bundled/*'],

@@ -228,7 +228,7 @@ OLD_NAMES = re.compile(
     # diagnostics, microbatches, causal and bidirectional
     r'|look_(?:every|names)|both_ways|is_left(?!_out)|reads_left'
     # init_from, adapt, convert, toy
-    r'|become|becoming|transplant(?:ed)?|desk|start\.json'
+    r'|become|becoming|transplant(?:ed)?|configs/desk|start\.json'
     # multipliers of the learning rate, max and min
     r'|(?:check|balance)_rates?|most|least|(?:most|least)_\w+'
     # similarity, probes, checksums, split, negatives, residualized, the papers'

@@ -4,6 +4,7 @@
     linear         a straight line from start to end
     cosine         half a cosine from start to end
     wsd            warm-up, stable, decay to 0
+    wsd_twice      that, and once more: a run that goes on after its decay
     warmup_cosine  warm-up, then half a cosine
     rewarmed       another schedule, rising anew after a switch of phases
     joined         one schedule up to a step, then another, without a jump
@@ -115,6 +116,27 @@ def wsd(peak, warmup, decay, steps):
     return schedule
 
 
+def wsd_twice(peak, warmup, decay, first, steps, again=0):
+    """`wsd` over the `first` steps, then another over the rest: from 0 at once, or in
+    `again` steps, back to the peak. Continued pretraining of a decayed model in one run.
+
+    `first` and `again` are in steps, or fractions when below 1: of `steps`, and of the
+    rest. Raises ValueError unless `first` lies within the run.
+
+    >>> schedule = wsd_twice(1.0, warmup=1, decay=2, first=4, steps=8)
+    >>> print(schedule(jnp.arange(8)))
+    [1.  1.  0.5 0.  1.  1.  0.5 0. ]
+    """
+    first = ranges.in_steps(first, steps)
+    if not 0 < first < steps:
+        raise ValueError(
+            f'wsd_twice: first={first} must lie within the {steps} steps of the run.'
+        )
+    before = wsd(peak, warmup, decay, first)
+    after = wsd(peak, again, decay, steps - first)
+    return lambda step: jnp.where(step < first, before(step), after(step - first))
+
+
 def warmup_cosine(peak, warmup, steps, end=0.0):
     """peak * (k + 1) / warmup for k < warmup, then half a cosine to `end` at `steps`.
 
@@ -189,6 +211,7 @@ SCHEDULES = {
     'linear': linear,
     'cosine': cosine,
     'wsd': wsd,
+    'wsd_twice': wsd_twice,
     'warmup_cosine': warmup_cosine,
 }
 

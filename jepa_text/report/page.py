@@ -128,7 +128,7 @@ def _table(table):
                 f'A table of the columns {", ".join(map(str, columns))} has a row of '
                 f'{len(row)} cells: {row!r}.'
             )
-    places = [_decimals([row[i] for row in rows]) for i in range(len(columns))]
+    places = [decimals([row[i] for row in rows]) for i in range(len(columns))]
     best = {
         (_best(columns, rows, places, name, direction, table.get('intervals')), name)
         for name, direction in (table.get('best') or {}).items()
@@ -178,8 +178,8 @@ def _best(columns, rows, places, name, direction, intervals):
         return None
     _, low, _, winner = max(found)
     others = [(high, place) for _, _, high, place in found if place != winner]
-    shown = _cell(rows[winner][i], places[i])
-    is_tied = any(_cell(rows[place][i], places[i]) == shown for _, place in others)
+    text = shown(rows[winner][i], places[i])
+    is_tied = any(shown(rows[place][i], places[i]) == text for _, place in others)
     return None if is_tied or any(high >= low for high, _ in others) else winner
 
 
@@ -194,7 +194,7 @@ def _kind(values):
     return ' class="long"' if any(len(str(value)) > LONG for value in values) else ''
 
 
-def _decimals(values):
+def decimals(values):
     """So many decimals that the largest float of a column shows about four digits."""
     sizes = [abs(v) for v in values if isinstance(v, float) and math.isfinite(v)]
     largest = max(sizes, default=1.0) or 1.0
@@ -203,11 +203,16 @@ def _decimals(values):
     return 3 if largest < 10 else 1 if largest < 1000 else 0
 
 
-def _cell(value, decimals=3, bold=False):
-    text = '–' if value is None else str(value)
-    if _is_number(value):
-        text = f'{value:,.{decimals}f}' if isinstance(value, float) else f'{value:,}'
-        text = text.replace('-', '−')  # a real minus sign is as wide as a digit
+def shown(value, places=3):
+    """A cell of a table as text: floats with so many decimals, None as a dash."""
+    if not _is_number(value):
+        return '–' if value is None else str(value)
+    text = f'{value:,.{places}f}' if isinstance(value, float) else f'{value:,}'
+    return text.replace('-', '−')  # a real minus sign is as wide as a digit
+
+
+def _cell(value, places=3, bold=False):
+    text = shown(value, places)
     return f'<b>{_escape(text)}</b>' if bold else _escape(text)
 
 

@@ -42,7 +42,7 @@ def curves(runs, title, ylabel, hlines=None, switches=None, xlabel='step'):
             )
         if not steps.size:
             continue
-        style = _styles(runs)[name]
+        style = styles(runs)[name]
         color, marker = style['color'], style['marker']
         if marker is None and steps.size < 12:
             marker = 'o'
@@ -83,7 +83,7 @@ def spectra(values, title, ylabel='singular value / largest'):
         spectrum = spectrum[spectrum > 0]
         if spectrum.size:
             ranks, relative = np.arange(1, spectrum.size + 1), spectrum / spectrum[0]
-            style = _styles(values)[name] | {'markevery': 0.1, 'markersize': 3.5}
+            style = styles(values)[name] | {'markevery': 0.1, 'markersize': 3.5}
             axes.plot(ranks, relative, label=name, **style)
     if axes.lines:
         axes.set_yscale('log')
@@ -151,7 +151,7 @@ def _channels(color):
     return [int(color[at : at + 2], 16) for at in (1, 3, 5)]
 
 
-def _styles(names):
+def styles(names):
     """{name: color, line style and marker}, by its place among the runs."""
     runs = [name for name in names if name not in BASELINES]
     styles = {name: dict(color=MUTED, linestyle='solid', marker=None) for name in names}

@@ -23,14 +23,8 @@ EVALUATED = 'evaluated'
 EXAMINED = 'examined'
 # What a run cannot be called, as something else in the workdir is.
 TAKEN = (
-    UNTRAINED,
-    EVALUATED,
-    EXAMINED,
-    'rows',
-    'claims',
-    FILE,
-    'results.json',
-    'report.html',
+    *(UNTRAINED, EVALUATED, EXAMINED, 'rows', 'claims', 'figures', FILE),
+    *('results.json', 'report.html', 'appendix.md'),
 )
 _NAME = re.compile(r'[\w.+-]{1,100}')
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from jepa_text.report import console, frequencies, page, plots
 from jepa_text.running import metrics
-from jepa_text.study import probes
+from jepa_text.study import appendix, probes
 from jepa_text.training import assemble, phases
 from jepa_text.training.evals import heldout
 
@@ -51,9 +51,15 @@ def show(results):
             print(f'  {name:14}{words}')
 
 
-def write(workdir, results, configs):
-    """Writes report.html into the workdir and returns its path."""
+def write(workdir, results, configs, section=None):
+    """Writes report.html into the workdir and returns its path; of a study with seeds as
+    appendix.py does, by the section `report`."""
     logs = {name: _log(Path(workdir) / name) for name in configs}
+    if appendix.has_seeds(results):
+        made = appendix.Study(
+            results=results, configs=configs, logs=logs, report=section or {}
+        )
+        return appendix.write(workdir, made)
     path = Path(workdir) / 'report.html'
     sections = [
         _losses(results),

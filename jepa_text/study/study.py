@@ -6,9 +6,9 @@ workdir/
   <run>/            one training run each: config, checkpoints, metrics; of a run with
   <run>/seed_<n>/   seeds, one for each
   evaluated/        what was measured of each model, kept as soon as it is done
-  results.json      every number and prediction of the report
-  report.html
   examined/         the members at tasks, if they are to be examined: examined.py
+  results.json      every number and prediction of the report
+  report.html       and appendix.md, of a study with seeds: appendix.py
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from jepa_text.evaluation.beside import EVALUATIONS
 from jepa_text.files import kept, paths
 from jepa_text.parallel import exits
 from jepa_text.running import claims, mirror, xla_flags
-from jepa_text.study import ahead, examined, measure, members, report, work
+from jepa_text.study import ahead, examined, measure, members, papers, report, work
 from jepa_text.training import assemble, prepare, settle, switches
 from jepa_text.training import config as settings
 
@@ -53,12 +53,14 @@ class Config(settings.Shared):
         claims.LEASE, 'seconds after which a silent worker is given up', above=0
     )
     study: Measured = schema.section(Measured, 'what is measured of each run')
+    report: papers.Reported = schema.section(papers.Reported, 'what is compared')
 
     examine: dict = schema.field(
-        {}, 'the config of `evaluate` without models: tasks that members are tuned to'
+        {}, 'by name: configs of `evaluate` without models, of tasks for the members'
     )
 
     def __post_init__(self):
+        examined.check(self.examine, tasks=False)
         if self.seeds and self.seed:
             raise ValueError(
                 f'seed={self.seed} and seeds={self.seeds}: give one of them.'
@@ -123,11 +125,13 @@ def study(config, workdir, dry_run=False):
         {'study': config['study'], 'members': {name: marks[name] for name in names}},
         lambda: measuring.results(names),
     )
+    if config['examine']:
+        there = {name: marks[name] for name in names}
+        results['examined'] = examined.run(config['examine'], workdir, there)
     made = {name: settle.matched(configs[name], workdir / name) for name in names}
-    path = report.write(workdir, results, made)
+    path = report.write(workdir, results, made, config['report'])
     report.show(results)
     print(f'\n{path}  (this call: {time.monotonic() - began:.0f} s)')
-    examined.run(config['examine'], workdir, names)
     if failed:
         raise _given_up(failed, marks)
     return results
@@ -156,7 +160,6 @@ def _dry_run(config, workdir):
     with exits.refusals():
         config, workdir = plain(config), Path(paths.local('The workdir', workdir))
         configs = members.configs(config, workdir / 'rows')
-        examined.check(config['examine'])
         members.enroll(workdir, configs, write=False)
         found = ahead.outlook(
             {name: one | {'prepare': config['prepare']} for name, one in configs.items()},

@@ -59,7 +59,7 @@ def stretched(section, factor):
         return section
     lengths = {
         key: max(1, round(section[key] * factor))
-        for key in ('warmup', 'decay', 'steps', 'rewarm')
+        for key in ('warmup', 'decay', 'steps', 'rewarm', 'first', 'again')
         if section.get(key, 0) >= 1
     }
     return section | lengths

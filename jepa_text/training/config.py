@@ -30,7 +30,7 @@ OF_A_STUDY = (
     'phases instead, as configs/toy.py.'
 )
 # What a study has beside what its runs share.
-OF_STUDIES = ('runs', 'seeds', 'attempts', 'lease', 'study', 'examine')
+OF_STUDIES = ('runs', 'seeds', 'attempts', 'lease', 'study', 'examine', 'report')
 ADAMW = {'name': 'adamw'}
 WSD = {'name': 'wsd', 'peak': 5e-4, 'warmup': 0.05, 'decay': 0.2}
 

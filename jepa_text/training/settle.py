@@ -40,7 +40,9 @@ def matched(config, folder):
         return config
     # Times are measured by all processes at once: not within the block.
     with processes.together('the baseline'):
-        made = assemble.outline(config, assemble.mesh(config))
+        # A stand-in where there is no tokenizer yet, as for a plan.
+        size = (config.get('plan') or {}).get('vocab_size')
+        made = assemble.outline(config, assemble.mesh(config), size)
         baseline.check(kind, made.phases)
         plain = made.make_phases(baseline.sections(made.phases), made.steps)
         saved = baseline.saved_ratios(folder)

@@ -102,3 +102,20 @@ def test_rewarm_rises_after_the_switch():
 def test_bad_sections_are_named(section, words):
     with pytest.raises(ValueError, match=words):
         schedules.make(section, 100)
+
+
+def test_a_second_decay_is_a_run_of_its_own():
+    """Continued pretraining in one run: both parts are what a run of their length has."""
+    made = schedules.wsd_twice(0.5, warmup=3, decay=4, first=20, steps=32, again=2)
+    steps = jnp.arange(32)
+    np.testing.assert_array_equal(
+        np.asarray(made(steps)),
+        [
+            *np.asarray(schedules.wsd(0.5, 3, 4, 20)(jnp.arange(20))),
+            *np.asarray(schedules.wsd(0.5, 2, 4, 12)(jnp.arange(12))),
+        ],
+    )
+    with pytest.raises(ValueError, match='first=32 must lie within the 32 steps'):
+        schedules.make(
+            dict(name='wsd_twice', peak=1.0, warmup=0, decay=0, first=32), steps=32
+        )

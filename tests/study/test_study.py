@@ -251,17 +251,25 @@ def test_members_are_examined_at_tasks(own_text, capsys):
         finetuning=dict(steps=2, batch_size=8),
         controls=[],
     )
-    config = config | {'study': {'tasks': [], 'sentences': []}, 'examine': examine}
+    config = config | {
+        'study': {'tasks': [], 'sentences': []},
+        'examine': {'tuned': examine},
+    }
     out = folder / 'examined'
-    study.study(config | {'seeds': (0, 1)}, out)
-    written = (out / 'examined' / 'lines.jsonl').read_text().splitlines()
+    first = study.study(config | {'seeds': (0, 1)}, out)['examined']
+    assert set(first['values']['a/seed_1']) == {'exam/tuned', 'exam/tuned mine'}
+    written = (out / 'examined' / 'tuned' / 'lines.jsonl').read_text().splitlines()
     models = {str(out / 'a' / f'seed_{n}') for n in (0, 1)}
     assert {json.loads(line)['model'] for line in written} == models
-    assert (out / 'examined' / 'evaluation.html').is_file()
+    assert (out / 'examined' / 'tuned' / 'evaluation.html').is_file()
     shutil.rmtree(out / 'a' / 'seed_0')
+    # What is known of a member outlives it; what is not cannot be asked any more.
+    assert study.study(config | {'seeds': (0, 1)}, out)['examined'] == first
+    (out / 'examined' / 'tuned' / 'members' / 'a' / 'seed_0.json').unlink()
     capsys.readouterr()
-    study.study(config | {'seeds': (0, 1)}, out)
+    found = study.study(config | {'seeds': (0, 1)}, out)['examined']['values']
     assert 'their checkpoints are gone: a/seed_0' in capsys.readouterr().out
+    assert found == first['values'] | {'a/seed_0': {}}
 
 
 @pytest.mark.slow

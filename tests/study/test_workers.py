@@ -172,9 +172,9 @@ def test_what_fails_is_tried_again_named_and_stops_no_other(tmp_path, monkeypatc
         (dict(runs=[dict(name='a', phases=[CLM, MLM], steps=6)]), "run 'a': phases"),
         (dict(runs=[dict(name='a', phases=[MLM])] * 2), "'a' is no name"),
         (dict(attempts=0), 'attempts=0'),
-        (dict(examine=dict(tasks=[dict(name='sst9')])), 'sst9'),
-        (dict(examine=dict(tasks=[dict(name='cloze')], step=1)), "no key 'step'"),
-        (dict(examine=dict(models=['hf:a'])), 'examine.models'),
+        (dict(examine=dict(x=dict(tasks=[dict(name='sst9')]))), 'examine.x: .*sst9'),
+        (dict(examine=dict(x=dict(tasks=[dict(name='cloze')], step=1))), "no key 'step'"),
+        (dict(examine=dict(x=dict(models=['hf:a']))), 'examine.x=.*without models'),
         (dict(checkpoint=dict(every=0)), "run 'clm': checkpoint.every=0"),
     ],
 )

@@ -1,0 +1,79 @@
+"""The sections of a page (report/page.py) as Markdown, for the appendix of a paper.
+
+Figures are written beside it, as SVG and PDF; what a page folds away is left out, but
+for tables.
+"""
+
+import math
+from pathlib import Path
+
+from jepa_text.files import atomic
+from jepa_text.report import page
+
+
+def write(path, title, lead, sections):
+    """Writes the file and figures/ beside it; returns the path.
+
+    `sections` are as page.write takes them.
+    """
+    path = Path(path)
+    folder = path.parent / 'figures'
+    parts = [f'# {title}', lead]
+    for number, section in enumerate(sections):
+        if not section.keys() - {'heading', 'details'}:
+            continue
+        parts += _section(section, number, folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write(path, '\n\n'.join(parts) + '\n')
+    return path
+
+
+def _section(section, number, folder):
+    if section.get('heading'):
+        yield f'## {section["heading"]}'
+    if section.get('text'):
+        yield section['text'].strip()
+    if section.get('facts'):
+        yield '\n'.join(map(_fact, section['facts']))
+    if section.get('table'):
+        yield table(section['table'])
+    for place, figure in enumerate(section.get('figures') or ()):
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f'{number:02d}-{place}'
+        for suffix in ('svg', 'pdf'):
+            whole = folder / f'{name}.{suffix}'
+            # No date, so that the same results give the same file.
+            date = {'svg': {'Date': None}, 'pdf': {'CreationDate': None}}[suffix]
+            figure.savefig(whole, metadata=date)
+        yield f'![{figure.get_suptitle()}](figures/{name}.svg)'
+
+
+def _fact(fact):
+    note = f' ({fact["note"]})' if fact.get('note') else ''
+    return f'- {fact["value"]} {fact["label"]}{note}'
+
+
+def table(made):
+    """A table of page.write as GitHub's Markdown.
+
+    >>> print(table({'columns': ['', 'loss'], 'rows': [['a|b', 2.0], ['c', None]]}))
+    |  | loss |
+    | --- | ---: |
+    | a\\|b | 2.000 |
+    | c | – |
+    """
+    columns, rows = list(made['columns']), [list(row) for row in made['rows']]
+    numbers = [any(_is_number(row[i]) for row in rows) for i in range(len(columns))]
+    places = [page.decimals([row[i] for row in rows]) for i in range(len(columns))]
+    shown = [[page.shown(*cell) for cell in zip(row, places)] for row in rows]
+    lines = [columns, ['---:' if is_number else '---' for is_number in numbers], *shown]
+    escaped = ([str(cell).replace('|', '\\|') for cell in line] for line in lines)
+    text = '\n'.join(f'| {" | ".join(line)} |' for line in escaped)
+    caption = f'**{made["fold"]}**\n\n' if made.get('fold') else ''
+    note = f'\n\n{made["note"]}' if made.get('note') else ''
+    return caption + text + note
+
+
+def _is_number(value):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and not math.isnan(value)

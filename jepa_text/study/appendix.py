@@ -1,0 +1,164 @@
+"""The page of a study with seeds, and the same as Markdown: report.html and appendix.md.
+
+Every mean has its 95 % interval over seeds and stands beside its controls; verdicts are
+those of verdicts.py, claims those of papers.py, and what was alike is told by fair.py.
+"""
+
+import dataclasses
+import math
+from collections import Counter
+from pathlib import Path
+
+from jepa_text.measures import power, statistics
+from jepa_text.report import markdown, page
+from jepa_text.study import arms as of_arms
+from jepa_text.study import budgets, curves, fair, judged, papers, sweeps, verdicts
+from jepa_text.study import outcomes as tables
+
+TITLE = 'Ways to train an encoder, compared over seeds'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Study:
+    """What the sections are of: `results` as measure.evaluate gives them, of each member
+    its settled config and its log, [] where that is gone; the section `report`."""
+
+    results: dict
+    configs: dict
+    logs: dict
+    report: dict
+
+    @property
+    def members(self):
+        """{arm: [its members]}."""
+        found = {}
+        for member, (arm, _) in self.results['recipes'].items():
+            found.setdefault(arm, []).append(member)
+        return found
+
+
+def has_seeds(results):
+    """Has some run of a study several seeds?"""
+    counts = Counter(arm for arm, _ in results['recipes'].values())
+    return max(counts.values(), default=0) > 1
+
+
+def write(workdir, study):
+    """Writes report.html and appendix.md into the workdir; returns the page's path."""
+    workdir = Path(workdir)
+    lead, sections = parts(study)
+    path = workdir / 'report.html'
+    page.write(path, title=TITLE, lead=lead, sections=sections)
+    markdown.write(workdir / 'appendix.md', TITLE, lead, sections)
+    return path
+
+
+def parts(study):
+    """(what to remember, [section]) as page.write takes them."""
+    arms, name = of_arms.by_seed(study.results), study.report.get('claims') or ''
+    metrics = of_arms.outcomes(arms)
+    known = papers.of(name) if name else []
+    questions = verdicts.asked(
+        arms, metrics, study.report.get('compare') or (), papers.questions(known, arms)
+    )
+    decided = verdicts.decide(arms, questions)
+    ruled = papers.rule(known, arms, decided)
+    firsts = {arm: study.configs[own[0]] for arm, own in study.members.items()}
+    spent = budgets.of_arms(firsts)
+    sections = [
+        _facts(arms, decided),
+        judged.claims_section(ruled),
+        tables.section(study.results, arms, metrics),
+        _curves(study, spent),
+        _sweeps(arms, firsts, metrics),
+        tables.spent(fair.spent(_pairs(spent, study.members), study.logs)),
+        judged.verdicts_section(decided),
+        tables.geometry(study.results, arms),
+        tables.checked(fair.checks(study.results['recipes'], study.configs, study.logs)),
+        tables.published(papers.beside(name) if name else []),
+        {
+            'heading': 'How it was made',
+            'details': {'versions and machine': page.versions(), **firsts},
+        },
+    ]
+    return headline(arms, decided, ruled), [one for one in sections if one]
+
+
+def headline(arms, decided, ruled):
+    """What to remember: how many claims stand, and how many differences are sure."""
+    said = []
+    if ruled:
+        counts = Counter(one.state for one in ruled)
+        states = (papers.REPRODUCED, papers.CONTRADICTED, papers.OPEN)
+        shown = ', '.join(f'{counts[state]} {state}' for state in states)
+        said.append(f'Of {len(ruled)} claims: {shown}.')
+    known = [one for one in decided if not one.why]
+    sure = sum(one.is_sure for one in known)
+    if known:
+        said.append(
+            f'Of {len(known)} comparisons, corrected together, {sure} show a difference '
+            'beyond seeds.'
+        )
+    else:
+        said.append(
+            f'No verdict: it takes {statistics.MIN_SEEDS} seeds, and there are '
+            f'{of_arms.seeds(arms)}.'
+        )
+    return ' '.join(said)
+
+
+def _facts(arms, decided):
+    members = sum(map(len, arms.values()))
+    detectable = [
+        one.detectable
+        for one in decided
+        if one.asked.metric == of_arms.LOSS and math.isfinite(one.detectable)
+    ]
+    facts = [
+        {'value': f'{len(arms)}', 'label': 'runs'},
+        {
+            'value': f'{of_arms.seeds(arms)}',
+            'label': 'seeds',
+            'note': f'{members} members',
+        },
+        {
+            'value': f'{len(decided)}',
+            'label': 'comparisons',
+            'note': 'corrected together',
+        },
+    ]
+    if detectable:
+        middle = sorted(detectable)[len(detectable) // 2]
+        note = f'median, {power.ENOUGH:.0%} power'
+        label = 'nats of masked loss can be told apart'
+        facts.append({'value': f'{middle:.3g}', 'label': label, 'note': note})
+    return {'facts': facts}
+
+
+def _curves(study, spent):
+    drawn = curves.figures(study.members, study.logs, spent)
+    if not drawn:
+        return None
+    text = (
+        'Lines are means over seeds, bands reach from the lowest to the highest. '
+        'FLOPs are those of the model, forward and backward.'
+    )
+    sizes = {span[2] for one in spent.values() for span in one.spans}
+    if len(sizes) == 1:
+        text += (
+            f' Each step reads {sizes.pop():,} tokens, so curves over them look alike.'
+        )
+    return {'heading': 'Learning curves', 'text': text, 'figures': drawn}
+
+
+def _sweeps(arms, firsts, metrics):
+    kinds = {arm: sweeps.traits(config) for arm, config in firsts.items()}
+    drawn = sweeps.figures(arms, kinds, metrics)
+    if not drawn:
+        return None
+    text = 'Means over seeds with 95 % intervals, of runs that differ in one thing.'
+    return {'heading': 'What was varied', 'text': text, 'figures': drawn}
+
+
+def _pairs(spent, members):
+    return {arm: (budget, members[arm]) for arm, budget in spent.items()}

@@ -1,0 +1,57 @@
+"""How often a paired t-test shows what is there."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from jepa_text.measures import power
+
+
+@pytest.mark.parametrize(
+    'difference, seeds, tests, known',
+    [
+        # R: power.t.test(n, delta, sd = 1, sig.level = 0.05 / tests, type = 'paired',
+        # strict = TRUE).
+        (1.0, 5, 1, 0.4013904),
+        (0.5, 34, 1, 0.8077775),  # Cohen's table; G*Power gives 34 for 80 %
+        (0.0, 5, 1, 0.05),
+        (0.0, 5, 10, 0.005),
+    ],
+)
+def test_power_is_that_of_tables(difference, seeds, tests, known):
+    assert power.power(difference, 1.0, seeds, tests=tests) == pytest.approx(
+        known, abs=2e-4
+    )
+
+
+@pytest.mark.parametrize('seeds, tests', [(5, 1), (5, 12), (7, 30)])
+def test_power_is_how_often_it_is_shown(seeds, tests):
+    rng = np.random.default_rng(0)
+    difference = 2.0
+    drawn_RS = rng.normal(difference, 1.0, size=(20_000, seeds))
+    p_R = stats.ttest_1samp(drawn_RS, 0.0, axis=1).pvalue
+    shown = np.mean(p_R <= 0.05 / tests)
+    found = power.power(-difference, 1.0, seeds, tests=tests)
+    assert found == pytest.approx(shown, abs=0.012)
+
+
+def test_what_is_detectable_is_shown_with_that_power():
+    for seeds, tests, enough in ((5, 1, 0.8), (5, 40, 0.8), (12, 3, 0.95)):
+        found = power.detectable(0.3, seeds, tests=tests, enough=enough)
+        assert power.power(found, 0.3, seeds, tests=tests) == pytest.approx(enough)
+        assert power.power(0.9 * found, 0.3, seeds, tests=tests) < enough
+
+
+def test_more_seeds_show_more_and_more_tests_less():
+    by_seeds = [power.power(1.0, 1.0, seeds) for seeds in range(2, 12)]
+    by_tests = [power.power(1.0, 1.0, 6, tests=tests) for tests in range(1, 9)]
+    assert np.all(np.diff(by_seeds) > 0) and np.all(np.diff(by_tests) < 0)
+
+
+def test_far_out_it_is_certain_and_no_number_is_lost():
+    assert power.power(1e6, 1.0, 5, tests=10_000) == pytest.approx(1.0)
+    assert power.power(1.0, 0.0, 5) == 1.0
+    assert power.power(0.0, 0.0, 5) == pytest.approx(0.05)
+    assert power.detectable(0.0, 5) == 0.0
+    for found in (power.power(1.0, 1.0, 1), power.detectable(float('nan'), 5)):
+        assert np.isnan(found)

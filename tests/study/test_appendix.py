@@ -1,0 +1,220 @@
+"""The page and the Markdown of a study with seeds, of numbers that are made up."""
+
+import re
+
+import made_up
+import numpy as np
+import pytest
+
+from jepa_text.study import (
+    appendix,
+    arms,
+    curves,
+    examined,
+    outcomes,
+    papers,
+    sweeps,
+    verdicts,
+)
+from jepa_text.study import report as reports
+
+
+def loss(config):
+    """Least at a third of CLM; longer is better."""
+    kind = sweeps.traits(config)
+    return 5.2 - 0.5 * np.log10(kind.steps) + 2 * (kind.share - 0.3) ** 2
+
+
+@pytest.fixture(scope='module')
+def pfs():
+    return made_up.study('pfs', loss=loss)
+
+
+@pytest.fixture(scope='module')
+def sections(pfs):
+    lead, found = appendix.parts(pfs)
+    return lead, {one.get('heading', ''): one for one in found}
+
+
+def column(section, name):
+    place = section['table']['columns'].index(name)
+    return [row[place] for row in section['table']['rows']]
+
+
+def test_every_claim_is_a_row_with_a_ruling_and_its_reason(sections):
+    lead, found = sections
+    states = column(found['Claims'], 'here')
+    assert len(states) == 6 and set(states) == {'not resolvable here'}
+    assert lead.startswith('Of 6 claims: 0 reproduced, 0 contradicted, 6 not resolvable')
+    reasons = column(found['Claims'], 'why')
+    assert all(reasons) and 'masked loss: reproduced, p = ' in reasons[2]
+
+
+@pytest.mark.parametrize('sign, state', [(1, 'reproduced'), (-1, 'contradicted')])
+def test_without_probes_the_loss_alone_stands_in(sign, state):
+    made = made_up.study('pfs', loss=lambda config: sign * loss(config))
+    made.results['probes'] = {}
+    found, known = arms.by_seed(made.results), papers.of('pfs')
+    decided = verdicts.decide(found, papers.questions(known, found))
+    states = [one.state for one in papers.rule(known, found, decided)]
+    assert states.count(state) == 5  # all but that on questions
+
+
+def test_every_arm_stands_beside_its_controls(sections, pfs):
+    _, found = sections
+    rows = {row[0]: row for row in found['Outcomes']['table']['rows']}
+    columns = found['Outcomes']['table']['columns']
+    assert columns[2:] == [
+        *('masked loss', '± 95 %', 'probes', '± 95 %', 'bag of its embeddings')
+    ]
+    assert rows['unigram entropy'][2] == 6.4 and rows['untrained'][2] == 7.6
+    assert rows['TF-IDF'][4] == 0.53 and rows['largest class'][4] == 0.5
+    assert rows['untrained'][6] == rows['clm25_42k'][6] == pytest.approx(0.51)
+    own = arms.by_seed(pfs.results)['clm25_42k']
+    mean, low, high = arms.mean([one['masked loss'] for one in own.values()])
+    assert rows['clm25_42k'][1:4] == [5, mean, pytest.approx(high - mean)]
+    assert low < mean < high
+
+
+def test_the_arms_of_the_page_are_all_there(sections, pfs):
+    _, found = sections
+    names = set(pfs.members)
+    assert len(names) == 15
+    for heading in ('Outcomes', 'What each run had', 'Geometry'):
+        assert names <= {row[0] for row in found[heading]['table']['rows']}
+    # Shares of 0, 25, 50, 75, 100 % at each of three budgets.
+    titles = [figure.get_suptitle() for figure in found['What was varied']['figures']]
+    assert titles[:2] == ['Share of CLM: masked loss', 'Share of CLM: probes']
+    lines = found['What was varied']['figures'][0].axes[0].get_lines()
+    shown = [line for line in lines if not line.get_label().startswith('_')]
+    assert [line.get_label() for line in shown] == ['42 steps', '22 steps', '12 steps']
+    assert all(len(line.get_xdata()) == 5 for line in shown)
+    best = shown[0].get_xdata()[np.argmin(shown[0].get_ydata())]
+    assert best == pytest.approx(10 / 42)
+
+
+def test_curves_are_means_over_seeds_against_steps_and_flops(sections, pfs):
+    figures = sections[1]['Learning curves']['figures']
+    labels = {figure.axes[0].get_xlabel() for figure in figures}
+    # Each step reads as many tokens: a curve over them would be that over steps.
+    assert labels == {'steps', 'FLOPs'}
+    steps, values_SN = curves.series(pfs.logs, pfs.members['mlm_42k'], 'heldout/mlm_loss')
+    (line,) = [
+        one for one in figures[0].axes[0].get_lines() if one.get_label() == 'mlm_42k'
+    ]
+    assert values_SN.shape == (5, len(steps))
+    np.testing.assert_allclose(line.get_xdata(), steps)
+    np.testing.assert_allclose(line.get_ydata(), values_SN.mean(axis=0))
+
+
+def test_page_and_markdown_say_the_same(tmp_path):
+    made = made_up.study('data_efficiency', seeds=2)
+    assert appendix.has_seeds(made.results)
+    path = reports.write(tmp_path, made.results, made.configs, made.report)
+    page, text = path.read_text(), (tmp_path / 'appendix.md').read_text()
+    # Without logs there is nothing to draw over steps, and it is said.
+    assert 'Learning curves' not in page and 'not logged' in page
+    for heading in ('Claims', 'Outcomes', 'Verdicts', 'Geometry', 'Treated alike'):
+        assert f'<h2>{heading}</h2>' in page and f'\n## {heading}\n' in text
+    assert '73.61 ± 0.26' in text and '73.61 ± 0.26' in page
+    figures = re.findall(r'\]\((figures/.*?)\)', text)
+    assert len(figures) == 4
+    for name in figures:
+        assert (tmp_path / name).stat().st_size > 1000
+        assert (tmp_path / name).with_suffix('.pdf').is_file()
+
+
+def test_one_seed_is_another_page(tmp_path):
+    made = made_up.study('pfs', seeds=1)
+    assert not appendix.has_seeds(made.results)
+
+
+def test_continued_pretraining_is_drawn_over_further_steps():
+    made = made_up.study('cpt', seeds=2)
+    firsts = {arm: made.configs[own[0]] for arm, own in made.members.items()}
+    kinds = {arm: sweeps.traits(config) for arm, config in firsts.items()}
+    further = next(one for one in sweeps.SWEEPS if one.trait == 'further')
+    lines = sweeps.lines(kinds, further)
+    assert lines == [
+        {0: f'{name}_0', 22: f'{name}_22k', 12: f'{name}_12k', 2: f'{name}_2k'}
+        for name in ('mlm', 'clm')
+    ]
+    others = [one for one in sweeps.SWEEPS if one is not further]
+    assert not any(sweeps.lines(kinds, one) for one in others)
+
+
+def test_what_differs_in_two_things_is_no_curve():
+    made = made_up.study('masking_rate', seeds=1)
+    kinds = {
+        arm: sweeps.traits(made.configs[own[0]]) for arm, own in made.members.items()
+    }
+    found = {one.trait: sweeps.lines(kinds, one) for one in sweeps.SWEEPS}
+    assert found.pop('rate') == [
+        {0.2: f'{name}20', 0.3: f'{name}30', 0.4: f'{name}40', 0.5: f'{name}50'}
+        for name in ('mlm', 'clm_mlm')
+    ]
+    assert not any(found.values())
+    kinds = {
+        f'r{peak}{steps}': kind._replace(peak=peak, steps=steps)
+        for kind in [kinds['mlm40']]
+        for peak in (1e-4, 2e-4, 5e-4)
+        for steps in (10, 20)
+    }
+    peak = next(one for one in sweeps.SWEEPS if one.trait == 'peak')
+    assert [len(line) for line in sweeps.lines(kinds, peak)] == [3, 3]
+
+
+def sensitivity(config, rng):
+    mean = {'mlm': 0.05, 'clm25': 0.04, 'clm': 0.02}[config['name'].partition('/')[0]]
+    key = f'float32 {arms.SENSITIVITY}'
+    return {'exam/float32': 0.7, f'exam/{key}': mean + 0.002 * rng.normal()}
+
+
+def test_what_fine_tuning_found_is_an_outcome():
+    made = made_up.study('finetune_stability', sensitivity=sensitivity)
+    made.results['examined']['beside'] = {'float32': {'TF-IDF': 0.6}}
+    _, found = appendix.parts(made)
+    found = {one.get('heading', ''): one for one in found}
+    states, reasons = (column(found['Claims'], name) for name in ('here', 'why'))
+    assert states == ['reproduced', 'not resolvable here']
+    assert reasons[1] == 'clm has no paper_bf16 sensitivity (seed 0)'
+    rows = {row[0]: row for row in found['Outcomes']['table']['rows']}
+    columns = found['Outcomes']['table']['columns']
+    assert rows['TF-IDF'][columns.index('float32')] == 0.6
+    assert rows['clm'][columns.index('float32 sensitivity')] == pytest.approx(0.02, 0.2)
+
+
+def test_an_exam_says_what_evaluation_chose():
+    class Chosen:
+        def __init__(self, model, task, value, spread, control=''):
+            self.model, self.task, self.sensitivity = model, task, spread
+            self.members = ({'control': control},)
+            self._value = value
+
+        def interval(self):
+            return arms.mean([self._value])
+
+    found, beside = examined.taken(
+        'SC',
+        [
+            Chosen('/x/a', 'sst2', 0.8, 0.02),
+            Chosen('/x/a', 'mnli', 0.6, 0.04),
+            Chosen('/x/b', 'sst2', 0.7, float('nan')),
+            Chosen('TF-IDF', 'sst2', 0.5, float('nan'), 'TF-IDF'),
+        ],
+        {'/x/a': 'a', '/x/b': 'b'},
+    )
+    assert found['a'] == {
+        'exam/SC': pytest.approx(0.7),
+        'exam/SC sst2': 0.8,
+        'exam/SC mnli': 0.6,
+        'exam/SC sensitivity': pytest.approx(0.03),
+    }
+    assert found['b'] == {'exam/SC': 0.7, 'exam/SC sst2': 0.7}
+    assert beside == {'TF-IDF': 0.5}
+
+
+def test_controls_of_the_geometry_are_the_untrained():
+    made = made_up.study('jepa_vs_mlm', seeds=2)
+    rows = outcomes.geometry(made.results, arms.by_seed(made.results))['table']['rows']
+    assert rows[0] == ['untrained', -1.0, None, 47.6, None]

@@ -1,0 +1,148 @@
+"""Claims as data, and the rule by which a study answers them."""
+
+import math
+
+import pytest
+from config_of import NAMES, shipped
+
+from jepa_text.study import arms as of_arms
+from jepa_text.study import papers, verdicts
+
+REPRODUCED, CONTRADICTED, OPEN = papers.REPRODUCED, papers.CONTRADICTED, papers.OPEN
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_every_claim_is_about_runs_that_its_study_has_at_every_scale(name):
+    found = papers.of(name)
+    assert found
+    for scale in ('paper', 'desk', 'smoke'):
+        runs = {run['name'] for run in shipped(name, scale)['runs']}
+        for claim in found:
+            for side in (claim['first'], claim['second']):
+                parts = [side] if isinstance(side, str) else side[of_arms.SPREAD]
+                assert set(parts) <= runs, claim['id']
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_every_published_effect_is_of_one_row_each_and_as_claimed(name):
+    for claim in papers.of(name):
+        assert claim['direction'] in ('better', 'worse', 'alike'), claim['id']
+        effect = papers.effect(claim, claim['metrics'][0])
+        if claim['direction'] == 'alike':
+            assert claim['margin'] > 0
+        elif effect is not None:
+            lower = of_arms.is_lower_better(claim['metrics'][0])
+            is_better = (effect < 0) == lower
+            assert is_better == (claim['direction'] == 'better'), claim['id']
+        assert papers.effect(claim, 'masked loss') is None
+    assert papers.beside(name) or name == 'finetune_stability'
+
+
+def test_known_effects():
+    known = {claim['id']: claim for name in NAMES for claim in papers.of(name)}
+    assert papers.effect(known['quarter-42k'], 'SC') == pytest.approx(0.0085)
+    assert papers.effect(known['clm-first-2k'], 'SC') == pytest.approx(0.0538)
+    assert papers.effect(known['uniform'], 'uniformity') == pytest.approx(-0.1076)
+    with pytest.raises(ValueError, match="'pfz' is no study .*Did you mean 'pfs'"):
+        papers.of('pfz')
+
+
+CLAIM = dict(
+    id='x',
+    paper='2507.00994',
+    where='',
+    says='',
+    study='pfs',
+    first='a',
+    second='b',
+    metrics=['SC', 'probes', 'masked loss'],
+    direction='better',
+    published=next(c for c in papers.of('pfs') if c['id'] == 'quarter-42k')['published'],
+)
+
+
+def arms(metric, difference, deviation, seeds=5):
+    """Two arms whose differences have exactly this mean and deviation."""
+    moved = [(n - (seeds - 1) / 2) for n in range(seeds)]
+    size = math.sqrt(sum(x * x for x in moved) / (seeds - 1)) if seeds > 1 else 1.0
+    first = {n: {metric: difference + deviation * moved[n] / size} for n in range(seeds)}
+    return {'a': first, 'b': {n: {metric: 0.0} for n in range(seeds)}}
+
+
+def ruled(claim, *made):
+    found = {'a': {}, 'b': {}}
+    for one in made:
+        for arm, own in one.items():
+            for seed, values in own.items():
+                found[arm].setdefault(seed, {}).update(values)
+    decided = verdicts.decide(found, papers.questions([claim], found))
+    return papers.rule([claim], found, decided)[0]
+
+
+@pytest.mark.parametrize(
+    'difference, deviation, seeds, state, why',
+    [
+        (0.0085, 0.0010, 5, REPRODUCED, 'p = '),
+        (-0.0085, 0.0010, 5, CONTRADICTED, 'p = '),
+        # The published one is 0.0085: it would have been shown.
+        (0.0000, 0.0020, 5, CONTRADICTED, 'not shown, by a power of 100%'),
+        (0.0000, 0.0200, 5, OPEN, 'by a power of 12%'),
+        (0.0085, 0.0010, 4, OPEN, 'no verdict: 4 seeds, 5 needed'),
+        (0.0085, 0.0010, 1, OPEN, 'no verdict: 1 seed, 5 needed'),
+        (math.nan, 0.0010, 5, OPEN, 'no verdict: 5 values not finite'),
+    ],
+)
+def test_the_rule(difference, deviation, seeds, state, why):
+    found = ruled(CLAIM, arms('SC', difference, deviation, seeds))
+    assert found.state == state and why in found.why
+
+
+def test_a_power_that_is_enough_does_not_do_where_the_interval_holds_the_effect():
+    # Just not shown, at a power of 92 %: 0.0085 lies within.
+    found = ruled(CLAIM, arms('SC', 0.0049, 0.0050, 6))
+    assert found.state == OPEN and 'not excluded' in found.why
+
+
+def test_lower_is_better_for_a_loss_and_worse_is_the_other_way_round():
+    assert ruled(CLAIM, arms('masked loss', -0.3, 0.01)).state == REPRODUCED
+    assert ruled(CLAIM, arms('masked loss', 0.3, 0.01)).state == CONTRADICTED
+    worse = CLAIM | {'direction': 'worse'}
+    assert ruled(worse, arms('masked loss', 0.3, 0.01)).state == REPRODUCED
+    assert ruled(worse, arms('probes', 0.3, 0.01)).state == CONTRADICTED
+    # Nothing was published in nats: none shown is nothing said.
+    found = ruled(CLAIM, arms('masked loss', 0.0, 0.001))
+    assert found.state == OPEN and 'no published effect in this unit' in found.why
+
+
+def test_what_the_paper_measured_decides_and_stand_ins_must_agree():
+    loss, probe = arms('masked loss', -0.3, 0.01), arms('probes', -0.3, 0.01)
+    own = arms('SC', 0.3, 0.01)
+    assert ruled(CLAIM, loss, probe, own).state == REPRODUCED
+    found = ruled(CLAIM, loss, probe)
+    assert found.state == OPEN
+    assert 'probes: contradicted' in found.why and 'masked loss: reproduced' in found.why
+    assert ruled(CLAIM, loss, arms('probes', 0.3, 0.01)).state == REPRODUCED
+
+
+def test_what_a_study_lacks_is_said():
+    found = ruled(CLAIM | {'second': 'c'}, arms('SC', 0.1, 0.01))
+    assert (found.state, found.why) == (OPEN, 'there is no run c')
+    found = ruled(CLAIM | {'metrics': ['QA']}, arms('SC', 0.1, 0.01))
+    assert (found.state, found.why) == (OPEN, 'a has no QA (seed 0)')
+
+
+@pytest.mark.parametrize(
+    'difference, deviation, state',
+    [
+        (0.000, 0.004, REPRODUCED),
+        (0.030, 0.004, CONTRADICTED),
+        (-0.030, 0.004, CONTRADICTED),
+        (0.018, 0.004, OPEN),
+        (0.000, 0.030, OPEN),
+    ],
+)
+def test_alike_is_shown_too(difference, deviation, state):
+    """That no difference is shown does not show that there is none."""
+    alike = CLAIM | {'direction': 'alike', 'margin': 0.02}
+    assert ruled(alike, arms('probes', difference, deviation)).state == state
+    assert ruled(alike, arms('masked loss', difference, deviation)).state == OPEN

@@ -1,0 +1,155 @@
+"""The shipped studies: every scale of each is what its name says, and can be built."""
+
+import pytest
+from config_of import FOLDER, NAMES, shipped
+
+from jepa_text.config import config_file
+from jepa_text.study import ahead, examined, members, study, sweeps
+from jepa_text.training import config as settings
+
+SCALES = ('paper', 'desk', 'smoke')
+
+
+def runs(name, scale):
+    """{run: its config}, of one seed."""
+    config = shipped(name, scale, 1)
+    made = members.configs(config, 'rows')
+    return {
+        one.rpartition('/')[0]: own | {'prepare': config['prepare']}
+        for one, own in made.items()
+    }
+
+
+@pytest.mark.parametrize('scale', SCALES)
+@pytest.mark.parametrize('name', NAMES)
+def test_every_study_has_seeds_and_its_claims_at_every_scale(name, scale):
+    config = shipped(name, scale)
+    assert len(config['seeds']) == (2 if scale == 'smoke' else 5)
+    assert config['report']['claims'] == name and config['name'] == f'{name}_{scale}'
+    assert len(members.configs(config, 'rows')) == len(config['runs']) * len(
+        config['seeds']
+    )
+    examined.check(config['examine'], tasks=False)
+    source = config['prepare']['source']['name']
+    assert source == ('jsonl' if scale == 'paper' else 'bundled')
+
+
+@pytest.mark.parametrize(
+    'scale',
+    [pytest.param(one, marks=pytest.mark.slow) for one in SCALES],
+)
+@pytest.mark.parametrize('name', NAMES)
+def test_every_run_of_every_study_can_be_planned(name, scale, tmp_path):
+    """Splits, schedules, balances and baselines fit together: a study fails before
+    anything trains."""
+    found = ahead.outlook(runs(name, scale), tmp_path)
+    assert all(one.trained > 0 for one in found)
+    if name == 'data_efficiency':
+        # Two trunks, one an objective: all else is a checkpoint of it but for a step.
+        steps = sorted(one.trained for one in found)
+        assert sum(steps[-2:]) >= 0.99 * sum(steps) - 12
+
+
+@pytest.mark.slow
+def test_the_grid_of_the_paper_takes_122_thousand_steps_beside_its_two_base_runs(
+    tmp_path,
+):
+    found = ahead.outlook(runs('pfs', 'paper'), tmp_path)
+    assert sum(one.steps for one in found) == 380_000
+    trained = {one.name: one.trained for one in found}
+    # Its runs of 42,000 steps of one objective were there.
+    first = runs('pfs', 'paper')
+    base = ahead.outlook({k: first[k] for k in ('mlm_42k', 'clm_42k')}, tmp_path)
+    assert sum(trained.values()) - sum(one.trained for one in base) == 122_000
+
+
+@pytest.mark.slow
+def test_continued_pretraining_of_the_paper_takes_26_thousand_steps_a_start(tmp_path):
+    found = ahead.outlook(runs('cpt', 'paper'), tmp_path)
+    trained = {one.name: one.trained for one in found}
+    for name in ('mlm', 'clm'):
+        assert trained[f'{name}_0'] == 42_000
+        further = sum(trained[f'{name}_{k}k'] for k in (22, 12, 2))
+        assert further == 26_001  # one step is taken twice: a run ends by itself
+
+
+def test_splits_are_those_of_the_tables():
+    for scale in ('paper', 'desk', 'smoke'):
+        kinds = {name: sweeps.traits(one) for name, one in runs('pfs', scale).items()}
+        assert kinds['clm25_42k'].share == pytest.approx(10 / 42, abs=0.01)
+        assert kinds['clm50_22k'].share == pytest.approx(0.5, abs=0.01)
+        assert kinds['clm_12k'].share == 1 and kinds['mlm_12k'].share == 0
+    assert kinds['mlm_42k'].steps == 42 and kinds['mlm_42k'].rate == 0.4
+
+
+def test_the_paper_scale_has_the_numbers_of_the_paper():
+    one = runs('masking_rate', 'paper')
+    assert len(one) == 9 + 2 * 5
+    assert [one[f'mlm40{size}']['model']['preset'] for size in ('', '_210m', '_1b')] == [
+        '610m',
+        '210m',
+        '1b',
+    ]
+    schedule = one['mlm40']['schedule']
+    assert (schedule['peak'], schedule['warmup'], schedule['decay']) == (5e-4, 2000, 2000)
+    assert one['mlm40']['data']['batch_size'] * 2048 == 2_359_296
+    rates = {run['phases'][-1]['objective'].get('rate') for run in one.values()}
+    assert rates == {0.2, 0.3, 0.4, 0.5, None}
+
+
+def test_every_balance_has_the_same_baselines():
+    made = runs('jepa_vs_mlm', 'desk')
+    hybrids = [n for n, one in made.items() if n[:3] != 'mlm']
+    objectives = [made[n]['phases'][0]['objective'] for n in hybrids]
+    assert {one['balance']['name'] for one in objectives} == {
+        *('sigmoid', 'fixed', 'schedule', 'softmin', 'normalized', 'gradient_ratio')
+    }
+    masks = [one['mlm'] for one in objectives]
+    tokens = dict(made['mlm']['phases'][0]['objective'])
+    assert tokens.pop('name') == 'mlm' and all(one == tokens for one in masks)
+    assert [made[f'mlm_{by}']['baseline'] for by in ('flops', 'time')] == [
+        'flops',
+        'time',
+    ]
+
+
+@pytest.mark.parametrize(
+    'argument, words',
+    [
+        ('scale=huge', "scale='huge' is not one of paper, desk, smoke"),
+        ('size=1b', "'size' is no key; there are scale and seeds"),
+        ('seeds=0', "seeds='0' is no number of seeds"),
+        ('seeds=x', "seeds='x' is no number of seeds"),
+    ],
+)
+def test_a_wrong_argument_is_said(argument, words):
+    with pytest.raises(ValueError, match=words):
+        config_file.read([f'--config={FOLDER / "pfs.py"}:{argument}'])
+
+
+@pytest.mark.parametrize(
+    'section, words',
+    [
+        ({'report': {'claims': 'pfz'}}, "'pfz' is no study .*Did you mean 'pfs'"),
+        ({'report': {'metrics': ()}}, "no key 'metrics'"),
+        (
+            {'examine': {'x': {'models': ['a'], 'tasks': []}}},
+            'examine.x=.*without models',
+        ),
+        ({'examine': {'x': {'tasks': ()}}}, 'examine.x: .*needs models and tasks'),
+        (
+            {'examine': {'x': {'tasks': ({'name': 'bundled'},), 'sedes': 3}}},
+            'examine.x: ',
+        ),
+    ],
+)
+def test_a_wrong_exam_or_report_is_said_before_anything_trains(section, words):
+    config = shipped('pfs', 'smoke')
+    with pytest.raises(ValueError, match=words):
+        study.plain({**config, **section})
+
+
+def test_keys_of_a_study_are_no_keys_of_its_runs():
+    config = shipped('finetune_stability', 'smoke')
+    for one in settings.of_runs(config).values():
+        assert not one.keys() & {'examine', 'report', 'study', 'runs', 'seeds'}
