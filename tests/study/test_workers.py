@@ -6,8 +6,10 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
+from types import SimpleNamespace
 from unittest import mock
 
 import jax
@@ -17,6 +19,7 @@ import tiny
 
 from jepa_text import load
 from jepa_text.parallel import exits
+from jepa_text.running import workdir
 from jepa_text.study import study, work
 
 PROGRAM = """
@@ -186,3 +189,30 @@ def test_a_bad_study_fails_before_anything_trains(tmp_path, monkeypatch, changes
         study.study(made, tmp_path / 'out')
     assert exits.code_of(caught.value) == exits.USAGE
     assert not order and not list((tmp_path / 'out').glob('*/checkpoints'))
+
+
+def test_a_member_is_not_trained_beside_a_worker_that_still_is_at_it(
+    tmp_path, monkeypatch
+):
+    """Such as one that was stopped for longer than its lease, and holds the folder."""
+    order, folder = [], tmp_path / 'a'
+    folder.mkdir()
+    ended = threading.Event()
+
+    def other():
+        with workdir.locked(folder):
+            order.append('held')
+            ended.wait(20)
+            order.append('left')
+
+    monkeypatch.setattr(work.train, 'train', lambda *_, **__: order.append('trained'))
+    thread = threading.Thread(target=other)
+    thread.start()
+    while not order:
+        time.sleep(0.01)
+    threading.Timer(0.3, ended.set).start()
+    trunks = SimpleNamespace(of=lambda name: None, milestones={'a': {3}})
+    with work.Worker(tmp_path, 60, 1) as worker:
+        work.train_one('a', {'checkpoint': {'keep_at': []}}, trunks, worker)
+    thread.join()
+    assert order == ['held', 'left', 'trained']
