@@ -13,7 +13,6 @@ def run(config, workdir, **keywords):
     train.train(config, workdir, EVALUATIONS, **keywords)
     away = addresses.is_address(workdir)
     folder = mirror.folder_of(workdir) if away else workdir
-    if jax.process_index() == 0 and (lines := ending.lines(folder)):
+    address = workdir.rstrip('/') if away else None
+    if jax.process_index() == 0 and (lines := ending.lines(folder, address=address)):
         print('\n'.join(lines))
-        if away:
-            print(f'All of it is at {workdir}, too.')

@@ -13,24 +13,27 @@ from jepa_text.running import metrics, restore
 ANALYZE = config_file.folder() / 'analyze.py'
 
 
-def lines(folder, program=None):
+def lines(folder, program=None, address=None):
     """Where the things of a finished run are, and three commands that go on from them.
 
-    `program` is how jepa-text was called, by default as this process was.
+    `program` is how jepa-text was called, by default as this process was; `address` that
+    of which the folder is the copy.
     """
     folder = Path(folder)
+    name = address or _near(folder)
     step = restore.newest_good_step(folder / 'checkpoints')
     if step is None:
         return []
-    said = ['', f'Done: {_near(folder)}']
+    said = ['', f'Done: {name}']
     for what, path in (
         (f'checkpoint of step {step:,}', folder / 'checkpoints' / str(step)),
         ('metrics, also for TensorBoard', folder / metrics.FILE),
         ('tokenizer', folder / 'tokenizer.json'),
     ):
-        said.append(f'  {what:<30} {_near(path)}')
+        place = f'{name}/{path.relative_to(folder)}' if address else _near(path)
+        said.append(f'  {what:<30} {place}')
     said += ['', 'Next, for example:']
-    said += [f'  {_line(command)}' for command in commands(folder, program)]
+    said += [f'  {_line(command)}' for command in commands(name, program)]
     key = (
         'tokens' if checksums.read_json(folder / 'config.json').get('tokens') else 'steps'
     )
@@ -38,10 +41,10 @@ def lines(folder, program=None):
     return said
 
 
-def commands(folder, program=None):
-    """Argument vectors: vectors of texts, what these hold, and the run for others."""
+def commands(near, program=None):
+    """Argument vectors: vectors of texts, what these hold, and the run for others; `near`
+    is its folder from here, or its address."""
     program = program or _program()
-    near = _near(folder)
     encode = f"print(load.load({near!r}).encode(['One text.', 'Another text.']))"
     found = [[_near(sys.executable), '-c', f'from jepa_text import load; {encode}']]
     # A comma would end the name of the model.

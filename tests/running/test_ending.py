@@ -46,6 +46,15 @@ def test_it_says_where_things_are(run, monkeypatch):
     assert ending.lines(run.parent / 'none') == []
 
 
+def test_a_run_at_an_address_is_named_by_it(run):
+    """Not by its copy, which may be deleted."""
+    lines = ending.lines(run, address='gs://bucket/runs/one')
+    text = '\n'.join(lines)
+    assert str(run) not in text and 'my run' not in text
+    assert 'gs://bucket/runs/one/checkpoints/1' in text
+    assert lines[-3].endswith('--to=gs://bucket/runs/one-exported')
+
+
 def test_the_lines_parse(run, monkeypatch):
     encode, analyze, export = shown(run)
     compile(encode[2], 'encode', 'exec')
@@ -63,7 +72,7 @@ def test_the_lines_parse(run, monkeypatch):
 def test_a_name_that_no_list_can_hold_is_left_out(run):
     odd = run.with_name('a,b')
     os.symlink(run, odd)
-    assert [line[-2] for line in ending.commands(odd)] == ['-c', f'--workdir={odd}']
+    assert [line[-2] for line in ending.commands(str(odd))] == ['-c', f'--workdir={odd}']
 
 
 @pytest.mark.slow
