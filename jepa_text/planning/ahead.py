@@ -21,12 +21,12 @@ PLUGINS = ('jax-cuda12-plugin', 'jax-cuda13-plugin')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compiled:
     """A compiled step. peak: bytes that the compiler plans for a device at most.
-    kernels: compiled.Kernels. attention: lines that tell what attends, and why.
-    seconds: to compile it."""
+    kernels: compiled.Kernels; none where the text does not tell how often loops turn.
+    notes: lines that tell what attends, and what is missing. seconds: to compile it."""
 
     peak: int
     kernels: tuple
-    attention: tuple
+    notes: tuple
     seconds: float
 
 
@@ -40,11 +40,12 @@ def compile_phases(config, name, vocab_size=None, text_to=None):
     _require(kind, name)
     asked = dict(config=config, name=name, vocab_size=vocab_size, text_to=text_to)
     # No device is opened: one that is here may be in use. The plugin must not look for a
-    # driver, nor libtpu ask a server that only machines with TPUs have.
+    # driver, nor libtpu ask a server that only machines with TPUs have, or be alone.
     other = {
         'JAX_PLATFORMS': 'cpu',
         'JAX_SKIP_CUDA_CONSTRAINTS_CHECK': '1',
         'TPU_SKIP_MDS_QUERY': '1',
+        'ALLOW_MULTIPLE_LIBTPU_LOAD': '1',
         'TPU_ACCELERATOR_TYPE': 'v5litepod-8',
         'TPU_WORKER_HOSTNAMES': 'localhost',
         'TPU_WORKER_ID': '0',
@@ -73,8 +74,7 @@ def compile_phases(config, name, vocab_size=None, text_to=None):
 
 def _read(phase):
     kernels = tuple(compiled.Kernel(**kernel) for kernel in phase['kernels'])
-    attention = tuple(phase['attention'])
-    return Compiled(**phase | {'kernels': kernels, 'attention': attention})
+    return Compiled(**phase | {'kernels': kernels, 'notes': tuple(phase['notes'])})
 
 
 def missing(kind):

@@ -70,7 +70,8 @@ def read(text, attended=()):
     """The Kernels of a program's text, in the order in which they run.
 
     `attended`: (row length, share of the scores that masks show) of what is attended to,
-    by which the FLOPs of attention's kernels are known.
+    by which the FLOPs of attention's kernels are known. Raises ValueError for a loop
+    whose turns the text does not tell, as libtpu's do not.
     """
     program = hlo.parse(text)
     kernels = []
@@ -87,7 +88,9 @@ class _Reader:
         begun = {}
         for each in self.program.of(name):
             if each.op == 'while':
-                self.walk(each.called, times * (each.turns or 1))
+                if each.turns is None:
+                    raise ValueError(f'nobody knows how often {each.name} turns')
+                self.walk(each.called, times * each.turns)
             elif each.op == 'conditional':
                 self._cheapest(each.branches, times)
             elif each.op == 'call':

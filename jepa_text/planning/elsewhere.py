@@ -125,11 +125,15 @@ def _compiled(made, phase, text_to):
     text = program.as_text()
     if text_to:
         _write(text, Path(text_to), f'{phase.index}_{phase.name}.txt')
-    kernels = compiled.read(text, [_attended(request) for request in seen])
+    lines = [line for line in lines if not line.startswith(' ')]
+    try:
+        kernels = compiled.read(text, [_attended(request) for request in seen])
+    except ValueError as error:
+        kernels, lines = [], [*lines, f'No kernels and no roofline: {error}.']
     return {
         'peak': compilation.peak(program),
         'kernels': [dataclasses.asdict(kernel) for kernel in kernels],
-        'attention': [line for line in lines if not line.startswith(' ')],
+        'notes': lines,
         'seconds': time.monotonic() - began,
     }
 

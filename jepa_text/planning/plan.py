@@ -116,9 +116,9 @@ class Plan:
 
     @property
     def bound(self):
-        """The MFU that the phase with the lowest can reach; None if none was compiled."""
-        compiled = [phase for phase in self.phases if phase.compiled is not None]
-        return min((self.roofline(phase).mfu for phase in compiled), default=None)
+        """The MFU that the phase with the lowest can reach; None without kernels."""
+        known = [one for one in self.phases if one.compiled and one.compiled.kernels]
+        return min((self.roofline(phase).mfu for phase in known), default=None)
 
     @property
     def price(self):

@@ -9,13 +9,17 @@ MIB = 2**20
 def show(name, plan, phase, stream=None):
     """Prints what the compiler made of a phase of a plan.Plan."""
     compiled, chip = phase.compiled, plan.chip
+    for line in compiled.notes:
+        print(line, file=stream)
+    if not compiled.kernels:
+        return
     bound = plan.roofline(phase)
     console.table(f'{name}: kernels of a device', *kinds(compiled, bound), stream)
     if rows := list(collectives(compiled, chip)):
         columns = ['collective', 'among', 'times a step', 'MiB sent', 'ms', 'waited for']
         console.table(f'{name}: collectives of a device', columns, rows, stream)
     console.table(f'{name}: the costliest kernels', *costliest(compiled, chip), stream)
-    for line in (*compiled.attention, *sentences(bound)):
+    for line in sentences(bound):
         print(line, file=stream)
 
 

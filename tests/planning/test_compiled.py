@@ -169,6 +169,14 @@ def test_the_roofline_adds_up_and_hides_what_runs_meanwhile():
     assert [time for _, time in dear] == sorted(times, reverse=True)[:2]
 
 
+def test_a_loop_that_turns_nobody_knows_how_often_is_refused():
+    def looped(x):
+        return jax.lax.while_loop(lambda x: jnp.sum(x) < 9, lambda x: x * 2, x)
+
+    with pytest.raises(ValueError, match='nobody knows how often'):
+        compiled.read(text_of(looped, jnp.ones(8)))
+
+
 def test_text_that_is_no_program_is_refused():
     with pytest.raises(ValueError, match='no ENTRY'):
         compiled.read('nothing of the kind')

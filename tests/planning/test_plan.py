@@ -290,7 +290,7 @@ def test_what_fits_is_not_told_what_would(study):
     assert not list(tables.verdict(study))
     # What the compiler says counts more than the estimate.
     (phase,) = study.phases
-    made = ahead.Compiled(peak=10**12, kernels=(), attention=(), seconds=1.0)
+    made = ahead.Compiled(peak=10**12, kernels=(), notes=(), seconds=1.0)
     compiled = dataclasses.replace(phase, compiled=made)
     assert not dataclasses.replace(study, phases=(compiled,)).fits(study.chip)
 
@@ -304,7 +304,7 @@ def test_what_was_compiled_bounds_the_speed(study):
         **dict(kind='pass', name='slow', op='fusion', times=2, shape='', dtype='f32'),
         bytes=seconds * study.chip.bandwidth,
     )
-    made = ahead.Compiled(peak=1, kernels=(slow,), attention=(), seconds=1.0)
+    made = ahead.Compiled(peak=1, kernels=(slow,), notes=(), seconds=1.0)
     phases = (dataclasses.replace(phase, compiled=made),)
     plan_ = dataclasses.replace(study, phases=phases)
     assert plan_.bound == pytest.approx(0.5)

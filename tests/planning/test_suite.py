@@ -43,7 +43,7 @@ def kernel(kind='pass', **about):
 
 
 def program(*kernels, peak=1000):
-    return ahead.Compiled(peak=peak, kernels=kernels, attention=(), seconds=1.0)
+    return ahead.Compiled(peak=peak, kernels=kernels, notes=(), seconds=1.0)
 
 
 def test_what_is_outside_is_named(sized):
