@@ -104,7 +104,7 @@ def _paper(config, scale):
     config.plan.hardware = 'mi250x:192'
     config.evaluate = dict(every=2000)
     config.checkpoint = dict(every=2000, keep=1)
-    config.examine = exams()
+    config.examine = examine()
 
 
 def _desk(config, scale):
@@ -120,13 +120,13 @@ def _smoke(config, scale):
     config.data.batch_size = 4
     config.plan = dict(hardware='h100')
     config.log_every = 1
-    config.evaluate = dict(every=10, max_rows=32, tasks=('bundled',))
+    config.evaluate = dict(every=21, max_rows=32, tasks=('bundled',))
     config.checkpoint = dict(every=100, keep=1)
     config.study = dict(tasks=('word_order',))
 
 
-def exams():
-    """The twelve tasks of the paper, fine-tuned as there: {category: its exam}."""
+def examine():
+    """The twelve tasks of the paper, fine-tuned as there, by category."""
     return {
         name: dict(
             tasks=tuple(dict(name=task, path=f'sets/{task}') for task in tasks),

@@ -5,7 +5,7 @@ import numpy as np
 from jepa_text.report import bands, frequencies
 from jepa_text.running import metrics
 
-MAXIMUM = 8  # lines that a figure has room for
+MAXIMUM = 10  # lines that a figure has room for
 SHOWN = (
     ('heldout/mlm_loss', 'Held-out masked loss', 'nats per token'),
     ('heldout/mntp_loss', 'Held-out masked loss, one position before', 'nats per token'),
@@ -49,8 +49,8 @@ def parts(arms):
 
     >>> parts(['a', 'b'])
     [('', ['a', 'b'])]
-    >>> parts([f'{name}_{budget}' for budget in ('12k', '42k') for name in range(5)])[1]
-    (', 42k', ['0_42k', '1_42k', '2_42k', '3_42k', '4_42k'])
+    >>> parts([f'{name}_{budget}' for budget in ('12k', '42k') for name in range(6)])[1]
+    (', 42k', ['0_42k', '1_42k', '2_42k', '3_42k', '4_42k', '5_42k'])
     """
     if len(arms) <= MAXIMUM:
         return [('', arms)]

@@ -39,7 +39,11 @@ def section(results, arms, metrics):
         rows.append(row)
     drawn = [
         bands.dots(
-            {**_points(beside[metric]), **known[metric]},
+            # So far off that the runs could not be told apart.
+            {
+                **_points({} if metric == of_arms.LOSS else beside[metric]),
+                **known[metric],
+            },
             metric[0].upper() + metric[1:],
             metric,
             beside[metric],
