@@ -24,6 +24,9 @@ if platform.machine() == 'x86_64' and metadata.version('jaxlib').startswith('0.1
 _FLAGS = os.environ.get('XLA_FLAGS', _QUICK)
 if 'host_platform_device_count' not in _FLAGS:
     _FLAGS = f'{_FLAGS} --xla_force_host_platform_device_count=4'.strip()
+# Devices that wait for each other for 40 seconds, as on a busy machine, end the process.
+if 'collective_call_terminate' not in _FLAGS:
+    _FLAGS = f'{_FLAGS} --xla_cpu_collective_call_terminate_timeout_seconds=300'
 os.environ['XLA_FLAGS'] = _FLAGS
 xla_flags.mend()
 # What several tests compile alike is compiled once, by whichever worker or run was first;

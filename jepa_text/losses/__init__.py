@@ -22,7 +22,7 @@ calls decides what is a target.
 """
 
 from jepa_text.losses.cached import cached_value_and_grad
-from jepa_text.losses.linear_cross_entropy import linear_cross_entropy
+from jepa_text.losses.linear_cross_entropy import Split, linear_cross_entropy
 from jepa_text.losses.positions import masked_mean, masked_sum, select, take
 from jepa_text.losses.tokens import correct, cross_entropy, z_loss
 from jepa_text.losses.vectors import (
@@ -39,6 +39,7 @@ from jepa_text.losses.vectors import (
 )
 
 __all__ = [
+    'Split',
     'average_layers',
     'cached_value_and_grad',
     'correct',

@@ -38,11 +38,9 @@ def linear_cross_entropy(
     `vocab_first` the kernel is [V, D], as an embedding is. A label outside the vocabulary
     gives NaN.
 
-    On several devices, `split=(rows, vocab, width)` names the axes of the mesh that is
-    set (`jax.set_mesh`) over which B (a tuple of names) and V (a name, or None) are
-    split: each device works on its rows and tokens alone, and only sums of [B, M] and
-    gradients move. `width`, one of `rows` or None, is the axis over which the gradient of
-    the kernel stays split along D: it is scattered then, and not summed everywhere.
+    On several devices, a `Split` names the axes of the mesh that is set (`jax.set_mesh`):
+    each device works on its rows and tokens alone, and only sums of [B, M] and gradients
+    move.
 
     Raises ValueError for a chunk below 1.
 
@@ -57,9 +55,29 @@ def linear_cross_entropy(
             f'linear_cross_entropy: chunk_positions={chunk_positions}; '
             'a chunk has at least 1.'
         )
+    split = split and Split(*split)
     layout = _Layout(chunk_positions, float(z_weight), vocab_first, split)
     total, losses = _total(layout, hidden_BMD, kernel_DV, bias_V, weight_BM, labels_BM)
     return total, jax.lax.stop_gradient(losses)
+
+
+class Split(NamedTuple):
+    """Axes of a mesh, each a name, several or None: over which B, V and M are split, and
+    `width`, of those of B and M, over which the gradient of the kernel stays split along
+    D. It is scattered then, and not summed everywhere."""
+
+    rows: tuple
+    vocab: str | None = None
+    width: str | tuple | None = None
+    positions: str | None = None
+
+    def over(self):
+        """All axes whose devices have other positions."""
+        return *_several(self.rows), *_several(self.positions)
+
+
+def _several(names):
+    return () if names is None else (names,) if isinstance(names, str) else names
 
 
 class _Layout(NamedTuple):
@@ -68,7 +86,7 @@ class _Layout(NamedTuple):
     positions: int
     z_weight: float
     vocab_first: bool
-    split: tuple | None
+    split: Split | None
 
     @property
     def kernel(self):
@@ -78,17 +96,17 @@ class _Layout(NamedTuple):
     @property
     def vocab_axis(self):
         """The axis of the mesh over which the vocabulary is split, or None."""
-        return self.split and self.split[1]
+        return self.split and self.split.vocab
 
     def on_mesh(self, function, inputs, outputs):
         """`function`, on each device's part of its arguments: of [B, ...] ('rows'), of
         the kernel ('vocab'), of its gradient ('slope') and of the bias ('bias')."""
         if self.split is None:
             return function
-        rows, vocab, width = self.split
+        rows, vocab, width, positions = self.split
         order = slice(None, None, 1 if self.vocab_first else -1)
         specs = {
-            'rows': PartitionSpec(rows),
+            'rows': PartitionSpec(rows, positions),
             'vocab': PartitionSpec(*(vocab, None)[order]),
             'slope': PartitionSpec(*(vocab, width)[order]),
             'bias': PartitionSpec(vocab),
@@ -110,17 +128,17 @@ class _Layout(NamedTuple):
 
     def over_rows(self, x):
         """The sum over the devices that share the vocabulary."""
-        return x if self.split is None else jax.lax.psum(x, self.split[0])
+        return x if self.split is None else jax.lax.psum(x, self.split.over())
 
     def slope_over_rows(self, d_kernel):
         """The same of the kernel's gradient; of it, this device's part of D."""
-        if self.split is None or self.split[2] is None:
+        if self.split is None or self.split.width is None:
             return self.over_rows(d_kernel)
-        rows, _, width = self.split
+        width = _several(self.split.width)
         mine = jax.lax.psum_scatter(
             d_kernel, width, scatter_dimension=int(self.vocab_first), tiled=True
         )
-        return jax.lax.psum(mine, tuple(axis for axis in rows if axis != width))
+        return jax.lax.psum(mine, tuple(a for a in self.split.over() if a not in width))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))

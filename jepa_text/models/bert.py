@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from jepa_text.models import layers, stack
 from jepa_text.models.block import SelfAttention
-from jepa_text.parallel import sharding
+from jepa_text.parallel import activations
 
 PRESETS = {
     'tiny': dict(width=64, depth=2, heads=4, ffn_width=128, positions=64),
@@ -112,13 +112,14 @@ class Bert(nn.Module):
             return self.param(name, layers.INIT, shape, jnp.float32)
 
         tokens_VD = table('embedding', self.vocab_size)
-        token_BLD = sharding.look_up(tokens_VD, tokens_BL)
+        token_BLD = activations.look_up(tokens_VD, tokens_BL)
         positions_PD = table('position_embedding', self.positions)
-        position_BLD = sharding.look_up(positions_PD, positions_BL + self.position_offset)
+        places_BL = positions_BL + self.position_offset
+        position_BLD = activations.look_up(positions_PD, places_BL)
         types_TD = table('type_embedding', self.types)
         type_BLD = types_TD[0][None, None]
         if types_BL is not None:
-            type_BLD = sharding.look_up(types_TD, types_BL)
+            type_BLD = activations.look_up(types_TD, types_BL)
         summed_BLD = (token_BLD + position_BLD + type_BLD).astype(self.dtype)
         return layers.LayerNorm(self.norm_eps, name='embedding_norm')(summed_BLD)
 
@@ -137,7 +138,7 @@ class PostNormBlock(nn.Module):
 
     @nn.compact
     def __call__(self, hidden_BLD, segment_ids_BL, order_BL=None, kind=None):
-        hidden_BLD = sharding.by_rows(hidden_BLD)
+        hidden_BLD = activations.by_rows(hidden_BLD)
         attended_BLD = SelfAttention(
             self.heads,
             self.heads,
@@ -152,5 +153,5 @@ class PostNormBlock(nn.Module):
         hidden_BLD = norm(hidden_BLD + attended_BLD)
         ffn_BLD = layers.FFN(self.ffn_width, self.act, name='ffn')(hidden_BLD)
         norm = layers.LayerNorm(self.norm_eps, name='ffn_norm')
-        hidden_BLD = sharding.by_rows(norm(hidden_BLD + ffn_BLD))
+        hidden_BLD = activations.by_rows(norm(hidden_BLD + ffn_BLD))
         return hidden_BLD, hidden_BLD if self.keep else None

@@ -8,7 +8,7 @@ from einops import rearrange
 
 from jepa_text.models import layers
 from jepa_text.models.attention import attend
-from jepa_text.parallel import sharding
+from jepa_text.parallel import activations
 
 NORMS = {
     'rms': layers.RMSNorm,
@@ -53,7 +53,7 @@ class Block(nn.Module):
         kind=None,
     ):
         norm = functools.partial(NORMS[self.norm], self.norm_eps)
-        hidden_BLD = sharding.by_rows(hidden_BLD)
+        hidden_BLD = activations.by_rows(hidden_BLD)
         normed_BLD = hidden_BLD
         if not self.first:
             normed_BLD = norm(name='attention_norm')(hidden_BLD)
@@ -71,7 +71,7 @@ class Block(nn.Module):
         )(normed_BLD, angles, (segment_ids_BL, order_BL, positions_BL), kind)
         normed_BLD = norm(name='ffn_norm')(hidden_BLD)
         ffn = layers.GatedFFN(self.ffn_width, self.act, self.ffn_bias, name='ffn')
-        hidden_BLD = sharding.by_rows(hidden_BLD + ffn(normed_BLD))
+        hidden_BLD = activations.by_rows(hidden_BLD + ffn(normed_BLD))
         return hidden_BLD, hidden_BLD if self.keep else None
 
 

@@ -4,18 +4,14 @@ Every head has `example()`: zero inputs of the right rank, from which it is init
 """
 
 import dataclasses
-import math
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
 from jepa_text import losses
-from jepa_text.cost import flops
-from jepa_text.losses.linear_cross_entropy import chunks
 from jepa_text.models import layers
 from jepa_text.models.block import Block
-from jepa_text.parallel import sharding
+from jepa_text.parallel import activations
 
 
 class LMHead(nn.Module):
@@ -221,53 +217,7 @@ def _blocks(predictor, x, segment_ids, positions):
             causal=False,
             name=f'layer_{index}',
         )(x, angles, segment_ids)
-    return sharding.by_rows(layers.RMSNorm(predictor.norm_eps, name='norm')(x))
-
-
-def lm_head_loss(apply, params, hidden_BMD, labels_BM, weight_BM, z_weight, logits_mib):
-    """sum weight (cross-entropy + z_weight z^2), and at every position the cross-entropy
-    ('loss') and hit or miss ('correct'), [B, M] each, without gradients.
-
-    Logits take at most `logits_mib` MiB of a device at a time, and as many again in
-    their gradients.
-    """
-    embedding_VD = params['encoder']['embedding']
-    split, vocab = _split(len(labels_BM), embedding_VD.shape)
-    own = params.get('lm_head', {})
-    entered_BMD = apply('lm_head', params, hidden_BMD, method='enter')
-    positions = max(1, int(logits_mib * 2**20 / 4) // vocab)
-    _, length, count, size = chunks(labels_BM.shape, positions)
-    with jax.named_scope('lm_head'), flops.counted(length / (count * size)):
-        total, (loss_BM, _, correct_BM) = losses.linear_cross_entropy(
-            entered_BMD,
-            own['output']['kernel'] if 'output' in own else embedding_VD,
-            labels_BM,
-            weight_BM,
-            chunk_positions=positions,
-            z_weight=z_weight,
-            bias_V=own.get('bias'),
-            vocab_first='output' not in own,
-            split=split,
-        )
-    return total, {'loss': loss_BM, 'correct': correct_BM}
-
-
-def _split(rows, shape):
-    """How a mesh that is set splits rows, vocabulary and the gradient of the head's
-    kernel, [V, D], and how many tokens are left on a device."""
-    vocab, width = shape
-    mesh = jax.sharding.get_abstract_mesh()
-    if mesh.empty or mesh.size == 1:
-        return None, vocab
-    if rows % math.prod(mesh.shape[axis] for axis in sharding.ROWS):
-        return None, vocab
-    # As sharding.TABLE splits the kernel itself.
-    ways = mesh.shape['fsdp']
-    scattered = 'fsdp' if ways > 1 and width % ways == 0 else None
-    if vocab % mesh.shape[sharding.TENSOR]:
-        return (sharding.ROWS, None, scattered), vocab
-    ways = mesh.shape[sharding.TENSOR]
-    return (sharding.ROWS, sharding.TENSOR, scattered), vocab // ways
+    return activations.by_rows(layers.RMSNorm(predictor.norm_eps, name='norm')(x))
 
 
 class Logit(nn.Module):

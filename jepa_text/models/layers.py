@@ -12,6 +12,8 @@ import jax.numpy as jnp
 from einops import rearrange
 from jax.ad_checkpoint import checkpoint_name
 
+from jepa_text.parallel import activations
+
 INIT = nn.initializers.normal(0.02)
 
 ACTIVATIONS = {
@@ -68,13 +70,13 @@ class Linear(nn.Module):
     def __call__(self, x):
         shape = (x.shape[-1], self.features)
         kernel = self.param('kernel', INIT, shape, jnp.float32).astype(x.dtype)
-        flat = x.reshape(-1, x.shape[-1]) @ kernel
+        flat = activations.flat(x) @ kernel
         if self.bias:
             zeros = nn.initializers.zeros
             bias = self.param('bias', zeros, (self.features,), jnp.float32)
             # As a product, so that the bias's gradient is one, too: XLA's CPU sums down
             # the rows of what it fuses into the sum, a gelu's slope made anew included.
-            one_N1 = jnp.ones((flat.shape[0], 1), x.dtype)
+            one_N1 = jnp.ones((*flat.shape[:-1], 1), x.dtype)
             flat = flat + one_N1 @ bias.astype(x.dtype)[None]
         return flat.reshape(*x.shape[:-1], self.features)
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from jepa_text.models import layers, stack
 from jepa_text.models.block import NORMS, Block
-from jepa_text.parallel import sharding
+from jepa_text.parallel import activations
 
 PRESETS = {
     'tiny': dict(width=64, depth=4, heads=4, ffn_width=96),
@@ -92,7 +92,7 @@ class ModernBert(nn.Module):
         shape = (self.vocab_size, self.width)
         embedding_VD = self.param('embedding', layers.INIT, shape, jnp.float32)
         embedded_BLD = NORMS[norm](self.norm_eps, name='embedding_norm')(
-            sharding.look_up(embedding_VD.astype(self.dtype), tokens_BL)
+            activations.look_up(embedding_VD.astype(self.dtype), tokens_BL)
         )
         head_width = self.head_width or self.width // self.heads
         thetas = [self.local_theta if w else self.rope_theta for w in self.window]
@@ -115,7 +115,7 @@ class ModernBert(nn.Module):
             remat=self.remat,
         )
         hidden_BLD = NORMS[norm](self.norm_eps, name='norm')(hidden_BLD)
-        hidden_BLD = sharding.by_rows(hidden_BLD)
+        hidden_BLD = activations.by_rows(hidden_BLD)
         if not every_layer:
             return hidden_BLD
         early = jnp.stack([embedded_BLD, first_BLD])

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from jepa_text.models import layers, stack
 from jepa_text.models.block import Block
-from jepa_text.parallel import sharding
+from jepa_text.parallel import activations
 
 # Sizes of arXiv 2507.00994, Table 1 (mlm_vs_clm: vocabulary 128,256), and a tiny one
 # for tests. Each is a set of keywords of `Transformer`.
@@ -90,7 +90,7 @@ class Transformer(nn.Module):
         are cut out of others, and windows go by `positions_BL`."""
         shape = (self.vocab_size, self.width)
         embedding_VD = self.param('embedding', layers.INIT, shape, jnp.float32)
-        embedded_BLD = sharding.look_up(embedding_VD.astype(self.dtype), tokens_BL)
+        embedded_BLD = activations.look_up(embedding_VD.astype(self.dtype), tokens_BL)
         head_width = self.head_width or self.width // self.heads
         ways, kinds = stack.kinds(self.depth, self.rope_theta, self.window)
         angles = stack.angles(positions_BL, head_width, ways, self.rope_scaling)
@@ -119,7 +119,7 @@ class Transformer(nn.Module):
             remat=self.remat,
         )
         hidden_BLD = layers.RMSNorm(self.norm_eps, name='norm')(hidden_BLD)
-        hidden_BLD = sharding.by_rows(hidden_BLD)
+        hidden_BLD = activations.by_rows(hidden_BLD)
         if not every_layer:
             return hidden_BLD
         return hidden_BLD, jnp.concatenate([embedded_BLD[None], outputs])

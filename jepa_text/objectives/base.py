@@ -18,7 +18,8 @@ import numpy as np
 from jepa_text import losses
 from jepa_text.config import ranges
 from jepa_text.data.mixture import PART
-from jepa_text.models.heads import lm_head, lm_head_loss
+from jepa_text.models.head_loss import lm_head_loss
+from jepa_text.models.heads import lm_head
 
 Row = dict[str, np.ndarray]
 Arrays = dict[str, jax.Array]

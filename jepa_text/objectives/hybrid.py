@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jepa_text import losses
 from jepa_text.models import heads, pooling
 from jepa_text.objectives.latent.base import LatentObjective, Prediction, check, parts
-from jepa_text.parallel import sharding
+from jepa_text.parallel import activations
 
 
 def make(
@@ -83,7 +83,7 @@ class Hybrid(LatentObjective):
         tokens_BM1, index_BM, _ = self.mlm.select(batch['tokens'][..., None], view)
         embedding_VD = params['encoder']['embedding']
         positions_BM = jnp.take_along_axis(batch['positions'], index_BM, axis=1)
-        return sharding.look_up(embedding_VD, tokens_BM1[..., 0]), positions_BM
+        return activations.look_up(embedding_VD, tokens_BM1[..., 0]), positions_BM
 
     def _predict(self, params, view, hidden_BLD, index_BM):
         if self.predictor.kind == 'transformer':

@@ -22,7 +22,7 @@ from jepa_text.data.masking import blocks
 from jepa_text.data.masking import tokens as token_masks
 from jepa_text.models import heads, pooling
 from jepa_text.objectives.latent.base import LatentObjective, Prediction, check, parts
-from jepa_text.parallel import sharding
+from jepa_text.parallel import activations
 
 
 def make(
@@ -149,7 +149,7 @@ class IJEPA(LatentObjective):
         tokens_XL = repeat(view.batch['tokens'], 'B L -> (B C) L', C=self.masks)
         tokens_XM = jnp.take_along_axis(tokens_XL, target_XM, axis=1)
         embedding_VD = params['encoder']['embedding']
-        return sharding.look_up(embedding_VD, tokens_XM), positions_XM
+        return activations.look_up(embedding_VD, tokens_XM), positions_XM
 
     def _gather(self, kind, batch):
         """The indices of one kind, contexts merged into the batch; and their segment ids

@@ -19,7 +19,7 @@ from jepa_text.objectives.latent.base import (
     parts,
 )
 from jepa_text.objectives.mlm import MLM
-from jepa_text.parallel import sharding
+from jepa_text.parallel import activations
 
 
 def make(
@@ -81,7 +81,9 @@ class Sentence(LatentObjective):
 
     def trivial(self, params, view):
         batch = view.batch
-        embedded_BLD = sharding.look_up(params['encoder']['embedding'], batch['tokens'])
+        embedded_BLD = activations.look_up(
+            params['encoder']['embedding'], batch['tokens']
+        )
         # The number of a document in its row.
         numbers_BS = jnp.broadcast_to(
             jnp.arange(self.documents), (len(batch['tokens']), self.documents)

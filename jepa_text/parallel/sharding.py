@@ -1,7 +1,8 @@
 """Where arrays live: a mesh, and one table from path and shape to PartitionSpec.
 
-The batch is split over `data` and `fsdp`; parameters, their EMA copy and the
-optimizer's moments over `fsdp` (ZeRO) and `tensor`. Models contain none of this.
+The rows of a batch are split over `data` and `fsdp`, the positions of a row over
+`context`; parameters, their EMA copy and the optimizer's moments over `fsdp` and
+`context` (ZeRO) and `tensor`. Models contain none of this.
 """
 
 import dataclasses
@@ -15,18 +16,22 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 
 from jepa_text.config import schema
 
-AXES = ('data', 'fsdp', 'tensor')
-# Over which of them the rows of a batch, and the vocabulary of a head, are split.
-ROWS, TENSOR = ('data', 'fsdp'), 'tensor'
+AXES = ('data', 'fsdp', 'context', 'tensor')
+# Over which of them the rows of a batch, their positions, and the vocabulary of a head
+# are split; the heads of attention, which reads whole rows; and what SLICES stands for.
+ROWS, CONTEXT, TENSOR = ('data', 'fsdp'), 'context', 'tensor'
+# The order in which one exchange over `context` gives each device heads of its own.
+HEADS = (TENSOR, CONTEXT)
+SLICES = ('fsdp', CONTEXT)
 
 # The last axes of a leaf whose path matches; a scanned stack adds an axis in front.
 TABLE = (
     (r'^memory/', ()),
     (r'(^|/)age/', ()),
-    (r'(q|k|v|gate|up|enter|dense)/kernel$', ('fsdp', 'tensor')),
-    (r'(o|down|leave)/kernel$', ('tensor', 'fsdp')),
-    (r'output/kernel$', ('fsdp', 'tensor')),
-    (r'embedding$', ('tensor', 'fsdp')),
+    (r'(q|k|v|gate|up|enter|dense)/kernel$', (SLICES, 'tensor')),
+    (r'(o|down|leave)/kernel$', ('tensor', SLICES)),
+    (r'output/kernel$', (SLICES, 'tensor')),
+    (r'embedding$', ('tensor', SLICES)),
     (r'(scale|query|bias)$', (None,)),
     (r'(^|/)(step|skipped|skipped_in_row|logit)$', ()),
 )
@@ -39,6 +44,7 @@ class Config:
     data: int = schema.field(-1, 'ways to split the batch; -1: all other devices')
     fsdp: int = schema.field(1, 'ways to split batch and parameters')
     tensor: int = schema.field(1, 'ways to split each layer')
+    context: int = schema.field(1, 'ways to split the positions of a row')
     dcn_data: int = schema.field(
         1, 'machines or slices among which `data` is split first', minimum=1
     )
@@ -48,6 +54,7 @@ def make_mesh(
     data=Config.data,
     fsdp=Config.fsdp,
     tensor=Config.tensor,
+    context=Config.context,
     dcn_data=Config.dcn_data,
     devices=None,
 ):
@@ -58,7 +65,7 @@ def make_mesh(
     the sizes do not multiply to the number of devices.
     """
     devices = devices or jax.devices()
-    sizes = _sizes(len(devices), data, fsdp, tensor)
+    sizes = _sizes(len(devices), data, fsdp, context, tensor)
     # Explicit axes, the default, would make sharding part of every type.
     auto = (AxisType.Auto,) * len(AXES)
     if dcn_data == 1:
@@ -66,24 +73,24 @@ def make_mesh(
     return Mesh(_over_slices(sizes, dcn_data, devices), AXES, axis_types=auto)
 
 
-def abstract_mesh(count, data=-1, fsdp=1, tensor=1, dcn_data=1):
+def abstract_mesh(count, data=-1, fsdp=1, tensor=1, context=1, dcn_data=1):
     """The mesh of `count` devices that are not here: enough for `shardings`.
 
     Raises ValueError as `make_mesh` does.
     """
-    sizes = _sizes(count, data, fsdp, tensor)
+    sizes = _sizes(count, data, fsdp, context, tensor)
     return AbstractMesh(sizes, AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
-def _sizes(count, data, fsdp, tensor):
-    sizes = [data, fsdp, tensor]
+def _sizes(count, *given):
+    sizes = list(given)
     known = math.prod(size for size in sizes if size != -1)
     if sizes.count(-1) == 1 and known and count % known == 0:
         sizes[sizes.index(-1)] = count // known
     if math.prod(sizes) != count or min(sizes) < 1:
         raise ValueError(
-            f'mesh data={data}, fsdp={fsdp}, tensor={tensor} does not use exactly the '
-            f'{count} devices there are; set one axis to -1 for "the rest".'
+            f'mesh {", ".join(map("{}={}".format, AXES, given))} does not use exactly '
+            f'the {count} devices there are; set one axis to -1 for "the rest".'
         )
     return tuple(sizes)
 
@@ -102,7 +109,7 @@ def _over_slices(sizes, dcn_data, devices):
         )
     return mesh_utils.create_hybrid_device_mesh(
         (sizes[0] // dcn_data, *sizes[1:]),
-        (dcn_data, 1, 1),
+        (dcn_data, *(1 for _ in sizes[1:])),
         devices,
         process_is_granule=by_process,
     )
@@ -117,16 +124,28 @@ def spec(path, shape, mesh):
     for pattern, axes in TABLE:
         if re.search(pattern, path):
             axes = (None,) * (len(shape) - len(axes)) + axes
-            return PartitionSpec(
-                *(
-                    axis if axis and size % mesh.shape[axis] == 0 else None
-                    for axis, size in zip(axes, shape, strict=True)
-                )
-            )
+            pairs = zip(axes, shape, strict=True)
+            return PartitionSpec(*(_dividing(axis, size, mesh) for axis, size in pairs))
     raise ValueError(
         f'sharding.TABLE has no line for {path!r} of shape {shape}; add one that names '
         'the mesh axis of each of its last axes.'
     )
+
+
+def _dividing(axis, size, mesh):
+    """What of `axis` (a name, SLICES or None) divides a size: all, its first, or None."""
+    names = several(axis)
+    if mesh.shape.get(CONTEXT, 1) == 1:
+        names = names[:1]
+    for some in (names, names[:1]):
+        if some and size % math.prod(mesh.shape[name] for name in some) == 0:
+            return some if len(some) > 1 else some[0]
+    return None
+
+
+def several(names):
+    """The names of one axis, of several, or of none (None), as a tuple."""
+    return () if names is None else (names,) if isinstance(names, str) else names
 
 
 def shardings(tree, mesh, offload=''):
@@ -188,43 +207,6 @@ def parts_of_batch(held):
         process: (parts.index(tuple(sorted(rows))), len(parts))
         for process, rows in held.items()
     }
-
-
-def by_rows(x):
-    """`x` [B, ...] with its rows split over the mesh that is set, and all else whole.
-
-    What a trunk hands from layer to layer is held to this: XLA, left to itself, may take
-    on the split of a parameter instead, and keep all rows of a batch on every device.
-    Nothing happens without a mesh, within a shard_map that splits rows itself, and to
-    rows that do not divide.
-    """
-    return _held(x, ROWS)
-
-
-def look_up(table_VD, ids_BL):
-    """The rows of a table that `ids_BL` name, [B, L, D], split as by `by_rows`.
-
-    A table is split over its width: each device looks its part up for the rows of all
-    that share the width, and then they exchange. In one step, XLA gathers the table, and
-    the gradients of all rows.
-    """
-    found_BLD = table_VD[_held(ids_BL, 'data')]
-    return by_rows(_held(found_BLD, 'data', None, 'fsdp'))
-
-
-def _held(x, *axes):
-    """`x` split over these axes of the mesh that is set, if all of them divide it."""
-    mesh = jax.sharding.get_abstract_mesh()
-    if mesh.empty or mesh.size == 1 or mesh.manual_axes:
-        return x
-    ways = [math.prod(mesh.shape[a] for a in _several(names)) for names in axes]
-    if any(size % n for size, n in zip(x.shape, ways)):
-        return x
-    return jax.lax.with_sharding_constraint(x, PartitionSpec(*axes))
-
-
-def _several(names):
-    return () if names is None else (names,) if isinstance(names, str) else names
 
 
 def within(mesh, function):

@@ -126,7 +126,8 @@ def _changed(config, name, vocab_size, is_state):
 def _slices(config, name):
     """The state in slices over all devices that only share the batch now."""
     mesh, (_, devices) = config['mesh'], hardware.find(name)
-    fsdp = devices // mesh.get('tensor', 1) if mesh.get('tensor', 1) > 0 else 1
+    others = mesh.get('tensor', 1) * mesh.get('context', 1)
+    fsdp = devices // others if others > 0 else 1
     if mesh.get('fsdp', 1) in (-1, fsdp) or mesh.get('dcn_data', 1) > 1:
         return []
     return [('mesh', 'data', 1), ('mesh', 'fsdp', fsdp)]

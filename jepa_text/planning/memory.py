@@ -7,7 +7,7 @@ beside it, what it would keep without rematerialization, or the LM head its logi
 For scanned layers this is within a tenth of what XLA says for TPUs, mostly above it
 (LOG.md). Unrolled layers without rematerialization need less, as XLA makes again what
 goes element by element. Over the tensor axis of a mesh go heads and the feed-forward
-width, and what layers keep of them.
+width, and what layers keep of them; over its context axis all that is kept of a row.
 The diagnostics of `telemetry` are left out. They come before the gradients and need about
 as much as they do: for TPUs a twelfth more at 1b, on a CPU a fifth more at toy size
 (LOG.md).
@@ -79,15 +79,16 @@ def estimate(made, phase, *, microbatches, fused):
     kept = bare = _kept_per_row(made, phase, encoder.clone(remat='none'))
     if encoder.remat != 'none':
         kept = _kept_per_row(made, phase, encoder)
+    ways = made.mesh.shape[sharding.CONTEXT]
     token = phase.objective.token_objective
     places, mib = (token.capacity, token.logits_mib) if token else (0, 0)
     return Memory(
         state=sizes,
         gradients=gradients,
-        kept=kept,
-        layer=bare / encoder.depth,
+        kept=kept / ways,
+        layer=bare / encoder.depth / ways,
         # Float32, and the gradient.
-        scores=8 * min(places, phase.length) * made.tokenizer.vocab_size,
+        scores=8 * min(places, phase.length) * made.tokenizer.vocab_size / ways,
         logits=2 * mib * 2**20,
     )
 

@@ -90,7 +90,7 @@ def _recipe(config, asked, mesh, tokenizer):
         diagnostics_every=asked.telemetry.every,
     )
     made = make_phases(config['phases'], total)
-    return Recipe(
+    recipe = Recipe(
         seed=asked.seed,
         steps=total,
         tokenizer=tokenizer,
@@ -107,6 +107,8 @@ def _recipe(config, asked, mesh, tokenizer):
             *_beyond(asked.checkpoint.keep_at, total),
         ),
     )
+    check_context(recipe)
+    return recipe
 
 
 def _beyond(keep_at, total):
@@ -173,4 +175,19 @@ def _check_batch(recipe, accumulate):
             raise ValueError(
                 f'{own}data.batch_size={phase.batch_size} is not a multiple of {ways} '
                 f'(mesh data x fsdp) x {accumulate} (accumulate); change one of them.'
+            )
+
+
+def check_context(recipe):
+    """Raises ValueError for rows and heads that the axis `context` cannot split."""
+    tensor, context = (recipe.mesh.shape[axis] for axis in sharding.HEADS)
+    if context == 1:
+        return
+    for phase in recipe.phases:
+        heads = phase.network.encoder.heads
+        if phase.length % context or heads % (context * tensor):
+            raise ValueError(
+                f'mesh.context={context} splits rows of {phase.length} tokens, and in '
+                f'attention, with tensor={tensor}, {heads} heads: both must divide. '
+                'Change one of them.'
             )

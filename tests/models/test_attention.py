@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
-from jax.sharding import AbstractDevice, AbstractMesh, AxisType, use_abstract_mesh
+from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
 from numpy.testing import assert_allclose, assert_array_equal
 
 from jepa_text.models import stack
@@ -28,6 +28,7 @@ from jepa_text.models.attention import (
     visible,
     xla,
 )
+from jepa_text.parallel import sharding
 
 L = 256
 # Two documents and padding; padding alone.
@@ -604,13 +605,13 @@ def test_rematerialization_does_not_run_cudnn_again(monkeypatch):
 # Several devices --------------------------------------------------------------------
 
 
-def mesh():
-    auto = (AxisType.Auto,) * 3
-    return jax.make_mesh((2, 1, 2), ('data', 'fsdp', 'tensor'), axis_types=auto)
+def mesh(axis='tensor'):
+    return sharding.make_mesh(data=2, devices=jax.devices()[:4], **{axis: 2})
 
 
+@pytest.mark.parametrize('axis', ['tensor', 'context'])
 @pytest.mark.parametrize('batch', [4, 3])
-def test_a_kernel_on_a_mesh_gets_its_rows_and_heads(batch):
+def test_a_kernel_on_a_mesh_gets_its_rows_and_heads(batch, axis):
     shapes = []
 
     def attend(q, *rest, **options):
@@ -620,7 +621,7 @@ def test_a_kernel_on_a_mesh_gets_its_rows_and_heads(batch):
     kernel = types.SimpleNamespace(attend=attend, SPLITS=False, KEEPS=False, MULTIPLE=128)
     inputs = draw(16, batch=batch, length=100)
     segments = np.repeat([[1, 2]], 50, axis=1).repeat(batch, axis=0)
-    with jax.set_mesh(mesh()):
+    with jax.set_mesh(mesh(axis)):
         # As on the arrays of attend: the mesh is read from what is set.
         request = attention.request_of(*inputs[:2], causal=False, window=30)
         got = program(split.fitted(kernel, request), segments)(inputs)
@@ -630,6 +631,24 @@ def test_a_kernel_on_a_mesh_gets_its_rows_and_heads(batch):
     expected = reference(*inputs, segments, causal=False, window=30)
     for one, other in zip(got, expected, strict=True):
         assert_allclose(one, other, atol=2e-5, rtol=2e-5)
+
+
+@pytest.mark.parametrize('groups, repeated', [(1, 4), (2, 4), (4, 4), (3, 12)])
+def test_groups_of_keys_are_repeated_where_devices_are_more(groups, repeated):
+    """Only as often as heads then divide; 12 heads of 3 groups on 4 devices: 12."""
+    heads = 12 if groups == 3 else 4
+    q, k, v = draw(16, heads=heads, kv_heads=groups, batch=4, length=8)[:3]
+    segments = np.ones((4, 8), np.int32)
+    with jax.set_mesh(sharding.make_mesh(context=4, devices=jax.devices()[:4])):
+        found = [x.shape[2] for x in split.divided(heads, k, v)]
+        given = functools.partial(attention.attend, causal=False, backend='xla')
+        got = jax.jit(given)(q, k, v, segments)
+    assert found == [repeated] * 2
+    expected = attention.attend(q, k, v, segments, causal=False, backend='xla')
+    assert_allclose(got, expected, atol=1e-6)
+    # Heads that do not divide are left as they are.
+    with jax.set_mesh(mesh()):
+        assert [x.shape[2] for x in split.divided(3, k[:, :, :1], v[:, :, :1])] == [1, 1]
 
 
 def test_a_request_knows_whether_a_mesh_is_set():

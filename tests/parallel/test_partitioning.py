@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import tiny
 
-from jepa_text.parallel import sharding
+from jepa_text.parallel import activations, sharding
 from jepa_text.planning import hlo, memory
 from jepa_text.training import assemble, recipe
 from jepa_text.training import config as settings
@@ -266,7 +266,7 @@ def test_rows_are_held_within_whatever_is_around_them():
     x_BLD = jnp.arange(8 * 3 * 4.0).reshape(8, 3, 4)
 
     def twice(x):
-        return sharding.by_rows(x) * 2
+        return activations.by_rows(x) * 2
 
     def layers(x):
         return jax.lax.scan(lambda x, _: (jax.checkpoint(twice)(x), None), x, length=1)[0]
@@ -297,7 +297,7 @@ def test_what_is_looked_up_is_exact_and_so_are_its_gradients(sizes):
 
     @jax.jit
     def both(table_VD):
-        found_BLD, back = jax.vjp(lambda t: sharding.look_up(t, ids_BL), table_VD)
+        found_BLD, back = jax.vjp(lambda t: activations.look_up(t, ids_BL), table_VD)
         return found_BLD, back(out_BLD.astype(np.float32))[0]
 
     place = jax.NamedSharding(mesh, sharding.spec('embedding', table_VD.shape, mesh))

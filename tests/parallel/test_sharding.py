@@ -9,9 +9,14 @@ from jepa_text.parallel import sharding
 
 
 def test_rest_of_the_devices():
-    assert dict(sharding.make_mesh().shape) == {'data': 4, 'fsdp': 1, 'tensor': 1}
-    assert dict(sharding.make_mesh(fsdp=2).shape) == {'data': 2, 'fsdp': 2, 'tensor': 1}
-    assert dict(sharding.make_mesh(1, -1, 2).shape) == {'data': 1, 'fsdp': 2, 'tensor': 2}
+    def sizes(*given, **named):
+        return tuple(sharding.make_mesh(*given, **named).shape.values())
+
+    assert sharding.AXES == ('data', 'fsdp', 'context', 'tensor')
+    assert sizes() == (4, 1, 1, 1)
+    assert sizes(fsdp=2) == (2, 2, 1, 1)
+    assert sizes(1, -1, 2) == (1, 2, 1, 2)
+    assert sizes(context=2) == (2, 1, 2, 1)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from jepa_text.models.attention import (
     trial,
     xla,
 )
+from jepa_text.parallel import activations
 
 BACKENDS = {
     'xla': xla,
@@ -73,6 +74,8 @@ def attend(
     """
     if window is None:
         positions_BL = None
+    k_BLGK, v_BLGK = split.divided(q_BLHK.shape[2], k_BLGK, v_BLGK)
+    q_BLHK, k_BLGK, v_BLGK = map(activations.by_heads, (q_BLHK, k_BLGK, v_BLGK))
     request = request_of(
         q_BLHK, k_BLGK, order_BL, positions_BL, causal=causal, window=window
     )
@@ -84,6 +87,7 @@ def attend(
     seen = flops.seen(request.length, causal, window)
     with flops.counted(seen / request.length):
         out_BLHK = attend(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL, *placed)
+    out_BLHK = activations.by_positions(out_BLHK)
     if keep is None or BACKENDS[name].KEEPS:
         return out_BLHK
     return checkpoint_name(out_BLHK, keep)
@@ -99,10 +103,10 @@ class Request:
     """What is asked of a backend, as far as it is known before any number is.
 
     `platform` is cpu, gpu or tpu; `capability` that of an NVIDIA GPU. `rows` and `tensor`
-    are over how many devices rows and heads are split; `devices` is how many there are
-    if no mesh says over which of them arrays lie, else 1. With `gaps`, windows go by
-    positions that are given. `documents`: as many has a row at most, padding left out;
-    None if that is not known.
+    are over how many devices rows and heads are split, heads over `context`, too;
+    `devices` is how many there are if no mesh says over which of them arrays lie, else 1.
+    With `gaps`, windows go by positions that are given. `documents`: as many has a row at
+    most, padding left out; None if that is not known.
     """
 
     platform: str
@@ -146,7 +150,7 @@ def request_of(q_BLHK, k_BLGK, order_BL=None, positions_BL=None, *, causal, wind
         gaps=positions_BL is not None,
         capability=_capability(platform, device),
         rows=sizes.get('data', 1) * sizes.get('fsdp', 1),
-        tensor=sizes.get('tensor', 1),
+        tensor=sizes.get('tensor', 1) * sizes.get('context', 1),
         devices=jax.device_count() if mesh.empty else 1,
         documents=_DOCUMENTS.get(),
     )

@@ -1,6 +1,7 @@
 """A backend, made to take rows of any length, on one device or many."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +29,19 @@ def fitted(backend, request, keep=None):
     if not backend.SPLITS and request.rows * request.tensor > 1:
         attend = _on_mesh(attend, request)
     return attend
+
+
+def divided(heads, k_BLGK, v_BLGK):
+    """Keys and values, repeated where the heads divide over the devices that share them,
+    but their groups do not: as seldom as will do."""
+    mesh = jax.sharding.get_abstract_mesh()
+    sizes = {a: n for a, n in mesh.shape.items() if a not in mesh.manual_axes}
+    ways = math.prod(sizes.get(axis, 1) for axis in sharding.HEADS)
+    groups = k_BLGK.shape[2]
+    enough = math.lcm(groups, ways)
+    if groups % ways == 0 or heads % enough:
+        return k_BLGK, v_BLGK
+    return (jnp.repeat(x, enough // groups, axis=2) for x in (k_BLGK, v_BLGK))
 
 
 def _padded(attend, length, more):
@@ -68,7 +82,7 @@ def _on_mesh(attend, request):
     """`attend` on each device's rows and heads; rows that do not divide stay whole."""
     axes = None if request.batch % request.rows else sharding.ROWS
     rows = PartitionSpec(axes)
-    heads = PartitionSpec(axes, None, sharding.TENSOR)
+    heads = PartitionSpec(axes, None, sharding.HEADS)
 
     def split(q_BLHK, k_BLGK, v_BLGK, segment_ids_BL, order_BL):
         return jax.shard_map(

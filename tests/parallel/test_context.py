@@ -1,0 +1,136 @@
+"""Rows whose positions lie on several devices are read as those of one."""
+
+import collections
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+import test_partitioning as small
+from numpy.testing import assert_allclose
+
+from jepa_text.parallel import sharding
+from jepa_text.planning import hlo
+from jepa_text.training import assemble, recipe
+from jepa_text.training import config as settings
+
+MESHES = {
+    4: (dict(context=4), dict(fsdp=2, context=2), dict(context=2, tensor=2)),
+    8: (dict(fsdp=2, context=2, tensor=2),),
+}[jax.device_count()]
+
+
+def outlined(objective, sizes, **changes):
+    """The outline of a step of small.ROWS rows, on so many devices as the sizes say."""
+    config = small.tiny.SETTINGS | dict(
+        model=small.section(),
+        phases=[dict(objective=dict(name=objective, **small.OBJECTIVES[objective][0]))],
+        data=dict(folder='', row_length=small.LENGTH, batch_size=small.ROWS),
+        mesh=sizes,
+        telemetry=dict(every=0, on_collapse='warn'),
+    )
+    config = settings.plain(config | changes)
+    devices = jax.devices()[: 1 if not sizes else None]
+    mesh = sharding.make_mesh(devices=devices, **sizes)
+    return assemble.outline(config, mesh, small.WORDS)
+
+
+def batch_of(made, seed=0):
+    """Corrupted rows of three documents each, of lengths that no split falls between."""
+    (phase,) = made.phases
+    rng, rows = np.random.default_rng(seed), []
+    for number in range(small.ROWS):
+        cuts = np.sort(rng.choice(np.arange(2, small.LENGTH - 2), 2, replace=False))
+        sizes = np.diff([0, *cuts, small.LENGTH])
+        row = {
+            'tokens': rng.integers(8, small.WORDS, small.LENGTH).astype(np.int32),
+            'segment_ids': np.repeat([1, 2, 3], sizes).astype(np.int32),
+            'positions': np.concatenate([np.arange(n) for n in sizes]).astype(np.int32),
+        }
+        own = np.random.default_rng([seed, number])
+        rows.append(phase.objective.corrupt(row, own, 0))
+    return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+
+
+def stepped(made, batch, steps=2):
+    """(losses, parameters) after steps on a batch."""
+    (phase,) = made.phases
+    state = jax.jit(
+        recipe.creation(made, phase), out_shardings=recipe.shardings(made, phase)
+    )()
+    step, found = recipe.jitted(made, phase), []
+    with jax.set_mesh(made.mesh):
+        for _ in range(steps):
+            state, metrics = step(state, sharding.put_batch(batch, made.mesh))
+            found.append(float(metrics['train/loss']))
+    return found, jax.device_get(state.params)
+
+
+def taken_turns(names):
+    """Each name with one of the meshes; the first for two encoders in a step: on a CPU,
+    devices that exchange over several axes at once may wait for each other for ever."""
+    alone = [name for name in names if not small.OBJECTIVES.get(name, (0, 0, 0))[2]]
+    turn = {name: MESHES[n % len(MESHES)] for n, name in enumerate(alone)}
+    return [(name, turn.get(name, MESHES[0])) for name in names]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('objective, sizes', taken_turns(small.OBJECTIVES))
+def test_every_objective_learns_what_one_device_does(objective, sizes):
+    alone = outlined(objective, {})
+    batch = batch_of(alone)
+    expected, params = stepped(alone, batch)
+    found, others = stepped(outlined(objective, sizes), batch)
+    assert_allclose(found, expected, rtol=1e-5)
+    for one, other in zip(*map(jax.tree.leaves, (others, params)), strict=True):
+        assert_allclose(one, other, atol=2e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('model, sizes', taken_turns(small.MODELS))
+def test_every_trunk_learns_what_one_device_does(model, sizes):
+    own = small.section(model, 'blockwise', scan=False, remat='names')
+    alone = outlined('mlm', {}, model=own)
+    batch = batch_of(alone)
+    expected, _ = stepped(alone, batch)
+    assert_allclose(stepped(outlined('mlm', sizes, model=own), batch)[0], expected, 1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('sizes', MESHES)
+def test_no_device_holds_the_positions_of_others(sizes, capfd):
+    """But in attention, which exchanges q, k, v and its result, forward and backward."""
+    made = outlined('clm', sizes)
+    text = small.lower(made).compile().as_text()
+    assert 'full rematerialization' not in capfd.readouterr().err
+    shape, encoder = made.mesh.shape, made.phases[0].network.encoder
+    mine = small.ROWS * small.LENGTH // made.mesh.size * shape['tensor']
+    wide = encoder.ffn_width // shape['tensor']
+    held = {s for s in hlo.arrays(text) if s[-1:] == (wide,) and len(s) > 2}
+    # With one axis in front for the layers of the scan.
+    assert held and max(map(np.prod, held)) <= small.DEPTH * mine * wide
+    sent = collections.Counter()
+    for each in hlo.collectives(text):
+        sent[each.kind] += each.bytes * each.times
+    # Four arrays a layer and way of [B, L, D], a part each; and words are looked up, over
+    # one axis or two.
+    once = mine // shape['tensor'] * small.WIDTH * 4
+    exchanged = sent['all-to-all'] + sent['collective-permute']
+    assert 0 < exchanged <= (8 * small.DEPTH + 6) * once + 2**10
+    # Rows are whole nowhere: parameters alone are gathered.
+    layers, tables, others = small.parameters(made)
+    assert sent['all-gather'] <= 1.1 * (2 * layers + tables + 2 * others) + 2**15
+
+
+@pytest.mark.parametrize(
+    'sizes, says',
+    [
+        (dict(data=1, context=3), r'mesh\.context=3 splits rows of 40 tokens'),
+        (dict(data=1, context=8), r'with tensor=1, 4 heads: both must divide'),
+    ],
+)
+def test_what_cannot_be_split_is_refused(sizes, says):
+    made = outlined('mlm', {})
+    mesh = sharding.abstract_mesh(sizes['context'], **sizes)
+    with pytest.raises(ValueError, match=says):
+        assemble.check_context(dataclasses.replace(made, mesh=mesh))
