@@ -121,7 +121,8 @@ def prepare(
         return finished
     # Sources are looked up before anything is written: a wrong name costs nothing.
     corpora = works.corpora(settings)
-    plan = {'settings': settings, 'units': works.units(corpora)}
+    units = works.units(corpora)
+    plan = {'settings': settings, 'units': units, 'marks': unit.MARKS}
     do = _engine(engine, workers, beam)
     try:
         with partial_files.filled(folder, plan, unit.COMPARED) as here:

@@ -281,7 +281,8 @@ def test_what_is_done_is_not_done_again(folder, ours, small, monkeypatch):
     assert numbers[3:] == [3, *range(3, max(numbers) + 1)]
 
 
-def test_another_plan_begins_anew(folder, ours, small, monkeypatch):
+@pytest.mark.parametrize('changed', ['plan', 'version'])
+def test_another_plan_or_version_begins_anew(changed, folder, ours, small, monkeypatch):
     real = unit.make
 
     def make(*given):
@@ -292,9 +293,16 @@ def test_another_plan_begins_anew(folder, ours, small, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         made(folder, 'rows', ours)
     monkeypatch.undo()
-    assert list(folder.parent.glob('.rows.partial/train*'))
-    found, manifest = made(folder, 'rows', ours, seed=1)
-    assert (found, manifest) == made(folder, 'straight', ours, seed=1)
+    partial_folder = folder.parent / '.rows.partial'
+    assert list(partial_folder.glob('train*'))
+    if changed == 'version':
+        monkeypatch.setattr(unit, 'MARKS', unit.MARKS + 1)
+        # As units of another version are: with less in what is marked of them.
+        for path in partial_folder.glob('part-*.json'):
+            path.write_text('{}')
+    seed = 1 if changed == 'plan' else 0
+    found, manifest = made(folder, 'rows', ours, seed=seed)
+    assert (found, manifest) == made(folder, 'straight', ours, seed=seed)
 
 
 @pytest.mark.parametrize('workers', [1, 2])
