@@ -121,8 +121,7 @@ def prepare(
         return finished
     # Sources are looked up before anything is written: a wrong name costs nothing.
     corpora = works.corpora(settings)
-    units = works.units(corpora)
-    plan = {'settings': settings, 'units': units, 'marks': unit.MARKS}
+    plan = dict(settings=settings, units=works.units(corpora), marks=unit.MARKS)
     do = _engine(engine, workers, beam)
     try:
         with partial_files.filled(folder, plan, unit.COMPARED) as here:

@@ -98,7 +98,6 @@ def test_a_file_is_taken_at_its_word(tmp_path):
         ('hf:/none/at/all', 'no name on the hub either'),
         ('none.model', 'No tokenizer at none.model'),
         ('none.tiktoken', 'No tokenizer at none.tiktoken'),
-        ('gs://a/b', 'is an address'),
         ('init_from', 'init_from.path is not given'),
     ],
 )
