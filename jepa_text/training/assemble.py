@@ -107,7 +107,7 @@ def _recipe(config, asked, mesh, tokenizer):
             *_beyond(asked.checkpoint.keep_at, total),
         ),
     )
-    check_context(recipe)
+    _check_context(recipe)
     return recipe
 
 
@@ -178,7 +178,7 @@ def _check_batch(recipe, accumulate):
             )
 
 
-def check_context(recipe):
+def _check_context(recipe):
     """Raises ValueError for rows and heads that the axis `context` cannot split."""
     tensor, context = (recipe.mesh.shape[axis] for axis in sharding.HEADS)
     if context == 1:

@@ -1,7 +1,6 @@
 """Rows whose positions lie on several devices are read as those of one."""
 
 import collections
-import dataclasses
 
 import jax
 import numpy as np
@@ -122,15 +121,14 @@ def test_no_device_holds_the_positions_of_others(sizes, capfd):
     assert sent['all-gather'] <= 1.1 * (2 * layers + tables + 2 * others) + 2**15
 
 
-@pytest.mark.parametrize(
-    'sizes, says',
-    [
-        (dict(data=1, context=3), r'mesh\.context=3 splits rows of 40 tokens'),
-        (dict(data=1, context=8), r'with tensor=1, 4 heads: both must divide'),
-    ],
-)
-def test_what_cannot_be_split_is_refused(sizes, says):
-    made = outlined('mlm', {})
-    mesh = sharding.abstract_mesh(sizes['context'], **sizes)
-    with pytest.raises(ValueError, match=says):
-        assemble.check_context(dataclasses.replace(made, mesh=mesh))
+@pytest.mark.parametrize('context', [4, -1])
+def test_heads_that_cannot_be_split_are_refused(context):
+    sizes = dict(data=jax.device_count() // 4, context=context)
+    with pytest.raises(ValueError, match='with tensor=1, 2 heads: both must divide'):
+        outlined('mlm', sizes, model=small.section(heads=2, kv_heads=2))
+
+
+def test_rows_that_cannot_be_split_are_refused():
+    data = dict(folder='', row_length=small.LENGTH + 2, batch_size=small.ROWS)
+    with pytest.raises(ValueError, match='mesh.context=4 splits rows of 42 tokens'):
+        outlined('mlm', dict(context=4), data=data)

@@ -1,6 +1,6 @@
 """One attention function over several backends.
 
-A backend is a file of `models/backends`. 'auto' takes the fastest that can do what is
+A backend is a file of `models/attention`. 'auto' takes the fastest that can do what is
 asked; a named one that cannot is an error. Who sees whom: `models/attention/visible.py`.
 """
 
