@@ -3,9 +3,14 @@
 jaxlib 0.10.2 and later hand sums to YNNPACK on a CPU, and some are silently wrong: of
 `jit(lambda x: ((x @ y) * x).sum((1, 2)))` they make noise (jax issue 39103; 0.10.1 was
 right). Without these fusions, which is one flag, the results are right.
+
+XLA has a thread for each core or device of a CPU, whichever are more. Where all devices
+but one wait in a collective, the last one may find no thread for its product, and they
+wait for ever: seen with two cores that act as four devices.
 """
 
 import os
+import re
 from importlib import metadata
 
 FLAG = '--xla_cpu_experimental_ynn_fusion_type'
@@ -23,12 +28,18 @@ MENDED = {
 
 
 def mend(environ=os.environ):
-    """Adds to XLA_FLAGS what the CPU needs; a second call changes nothing.
+    """Adds to XLA_FLAGS what the CPU needs, and PJRT_NPROC, XLA's number of threads,
+    where it acts as several devices; a second call changes nothing.
 
     XLA reads them when jax first asks for a device: call it before. Where that is too
     late, or where the flag is not known, arithmetic.py refuses to train.
     """
-    environ['XLA_FLAGS'] = flags(environ.get('XLA_FLAGS', ''), _installed())
+    given = environ.get('XLA_FLAGS', '')
+    environ['XLA_FLAGS'] = flags(given, _installed())
+    devices = [int(n) for n in re.findall(r'host_platform_device_count=(\d+)', given)]
+    if devices and devices[-1] > 1:
+        threads = max(os.cpu_count() or 1, 4 * devices[-1])
+        environ.setdefault('PJRT_NPROC', str(threads))
 
 
 def flags(given, versions):

@@ -66,11 +66,8 @@ def stepped(made, batch, steps=2):
 
 
 def taken_turns(names):
-    """Each name with one of the meshes; the first for two encoders in a step: on a CPU,
-    devices that exchange over several axes at once may wait for each other for ever."""
-    alone = [name for name in names if not small.OBJECTIVES.get(name, (0, 0, 0))[2]]
-    turn = {name: MESHES[n % len(MESHES)] for n, name in enumerate(alone)}
-    return [(name, turn.get(name, MESHES[0])) for name in names]
+    """Each name with one of the meshes."""
+    return [(name, MESHES[n % len(MESHES)]) for n, name in enumerate(names)]
 
 
 @pytest.mark.slow

@@ -104,6 +104,20 @@ def test_a_second_call_changes_nothing():
     assert environ == once and once['XLA_FLAGS'].startswith('--xla_other=1')
 
 
+def test_several_devices_on_a_cpu_have_threads_to_spare():
+    """Each may wait in a collective while another computes."""
+    several = '--xla_force_host_platform_device_count=8'
+    for flags, given, expected in (
+        (several, {}, str(max(os.cpu_count(), 32))),
+        (several, {'PJRT_NPROC': '9'}, '9'),
+        (several.replace('8', '1'), {}, None),
+        ('', {}, None),
+    ):
+        environ = {'XLA_FLAGS': flags, **given}
+        xla_flags.mend(environ)
+        assert environ.get('PJRT_NPROC') == expected
+
+
 def test_the_command_line_is_in_time():
     program = """
         import os, sys
