@@ -221,11 +221,12 @@ def within(mesh, function):
 
 
 def one_by_one(mesh, function):
-    """`function`; on CPUs its calls end before they return, as each that is begun ahead
-    would hold memory of its own. Accelerators need not wait for the host."""
+    """`function`; on CPUs a call begins when its inputs are there, so that a step waits
+    for the one before it: each that is begun ahead would hold memory of its own.
+    Accelerators need not wait for the host."""
     if mesh.devices.flat[0].platform != 'cpu':
         return function
-    return lambda *inputs: jax.block_until_ready(function(*inputs))
+    return lambda *inputs: function(*jax.block_until_ready(inputs))
 
 
 def on_rows(function, params):

@@ -201,10 +201,10 @@ class Throughput:
     the sum of all seconds that were.
 
         clock = Throughput(devices=jax.device_count())
-        with clock.waiting():
-            batch = next(batches)
         state, metrics = step(state, batch)
         clock.step(tokens)                      # blocks on a step that compiles
+        with clock.waiting(computes):
+            batch = next(batches)
         ...
         writer.write(n, clock.window())         # block on the last step before this
     """
@@ -236,11 +236,12 @@ class Throughput:
         self._skip_from = None
 
     @contextlib.contextmanager
-    def waiting(self):
-        """Around `next(batches)`: time that the device may have spent without work."""
+    def waiting(self, computes):
+        """Around `next(batches)`: time that the device may have spent without work. It
+        has not where `computes()` is true at the end."""
         begin = self._now()
         yield
-        if self._skip_from is None:
+        if self._skip_from is None and not computes():
             self._waited += self._now() - begin
 
     @contextlib.contextmanager

@@ -250,7 +250,7 @@ def loss(phase, network=None):
 def compiled(recipe, phase):
     """The step of a phase for the mesh: `(state, batch) -> (state, metrics)`.
 
-    On CPUs a call returns when the step has ended (`sharding.one_by_one`).
+    On CPUs a call begins when the step before has ended (`sharding.one_by_one`).
     """
     step = sharding.within(recipe.mesh, jitted(recipe, phase))
     return sharding.one_by_one(recipe.mesh, step)

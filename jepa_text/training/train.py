@@ -115,13 +115,16 @@ class _Run:
         # On all processes: a kernel may be tried out for it.
         self.report.begin(cost, telling.attending(recipe, phase))
         with contextlib.closing(self._batches(phase, int(state.step))) as batches:
+            batch = next(batches)
             for number in range(int(state.step) + 1, phase.stop + 1):
-                with clock.waiting():
-                    batch = next(batches)
                 batch = sharding.put_batch(batch, recipe.mesh)
                 state, values = self.trace.run(step, number, state, batch)
                 self.running = values
                 clock.step(values['train/tokens'])
+                if number < phase.stop:
+                    # While the device computes.
+                    with clock.waiting(self.computes):
+                        batch = next(batches)
                 ends = number == phase.stop or number in self.loop.keep_at
                 if ends or number % self.loop.log_every == 0:
                     self.log(number, jax.device_get(values), state, phase)
@@ -135,6 +138,10 @@ class _Run:
                 if self.vote(self.stop.asked) and number < self.last:
                     self.leave(number, state, phase)
         return state
+
+    def computes(self):
+        """Has the device not yet ended the last step?"""
+        return not jax.tree.leaves(self.running)[0].is_ready()
 
     def log(self, number, values, state, phase):
         """Writes the metrics of a step, and stops a run that only skips."""

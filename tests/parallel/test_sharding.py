@@ -85,11 +85,12 @@ def test_what_is_offloaded_lies_on_the_host():
     assert places['params']['a']['scale'].memory_kind != 'pinned_host'
 
 
-def test_a_call_on_a_cpu_has_ended():
+def test_on_a_cpu_a_call_begins_when_the_one_before_has_ended():
     @jax.jit
     def slow(x):
         return jax.lax.fori_loop(0, 300, lambda _, x: jnp.tanh(x @ x), x)
 
     x = jnp.ones((256, 256))
     slow(x).block_until_ready()
-    assert sharding.one_by_one(sharding.make_mesh(), slow)(x).is_ready()
+    there = sharding.one_by_one(sharding.make_mesh(), lambda x: x.is_ready())
+    assert there(slow(x))

@@ -17,6 +17,7 @@ import pytest
 import tiny
 
 from jepa_text import load
+from jepa_text.data import stream
 from jepa_text.parallel import exits
 from jepa_text.running import metrics
 from jepa_text.training import assemble
@@ -115,9 +116,15 @@ def test_a_finished_run_says_so_and_does_nothing(trained):
 
 
 @pytest.mark.slow
-def test_phases_learn_and_are_remembered(folder, tmp_path):
-    config = tiny.config(folder, steps=STEPS)
+def test_phases_learn_and_are_remembered(folder, tmp_path, monkeypatch):
+    config, read, asked = tiny.config(folder, steps=STEPS), stream.batches, []
+
+    def counted(*args, **own):
+        return (asked.append(x) or x for x in read(*args, **own))
+
+    monkeypatch.setattr(stream, 'batches', counted)
     state = tiny.train(config, tmp_path / 'run')
+    assert len(asked) == STEPS  # none is read ahead of the end of a phase
     log = metrics.read(tmp_path / 'run')
     losses = dict(zip(*metrics.series(log, 'heldout/mlm_loss')))
     assert set(losses) == {0, 8, 12, 16, 24}
