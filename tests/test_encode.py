@@ -51,6 +51,7 @@ def test_a_vector_is_that_of_the_text_alone(model, pool):
     assert_allclose(model.encode(TEXTS[::-1], pool=pool)[::-1], together, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_devices_share_the_rows(model):
     mesh = sharding.make_mesh(data=2, fsdp=2)
     shapes = jax.eval_shape(lambda: model.params)

@@ -67,8 +67,8 @@ def tokens():
     ('preset', 'base', 'with_head'),
     [  # mlm_vs_clm: arXiv 2507.00994, Table 1, recounted.
         ('210m', 211_766_016, 310_266_624),
-        ('610m', 607_874_688, 755_625_600),
-        ('1b', 1_187_856_576, 1_409_482_944),
+        pytest.param('610m', 607_874_688, 755_625_600, marks=pytest.mark.slow),
+        pytest.param('1b', 1_187_856_576, 1_409_482_944, marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize('scan', [True, False])

@@ -83,6 +83,7 @@ def test_an_interpreted_kernel_does_too(monkeypatch):
     assert np.abs(other[1]).max() > 1e-2
 
 
+@pytest.mark.slow
 def test_parameters_are_made_whatever_attends():
     """A kernel that cannot run here, or not on examples, is not asked."""
     objective = resolve.build(

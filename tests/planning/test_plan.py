@@ -207,6 +207,7 @@ def test_microbatches_add_gradients_shards_divide_offload_takes_moments_away(stu
     assert 7.9 < 2 * one.gradients / less.gradients <= 8
 
 
+@pytest.mark.slow
 def test_phases_with_rows_of_their_own():
     """As many tokens in longer rows: more memory a row, and as many rows fewer."""
     tiny_one = dict(name='transformer', preset='tiny', depth=1)

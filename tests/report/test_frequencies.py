@@ -18,9 +18,8 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp('tiny')
 
 
-@pytest.mark.parametrize(
-    'learns', [False, pytest.param(True, marks=pytest.mark.slow)], ids=['idle', 'busy']
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('learns', [False, True], ids=['idle', 'busy'])
 def test_a_run_that_learned_nothing_warns(folder, tmp_path, capsys, learns):
     config = tiny.config(
         folder,

@@ -229,6 +229,7 @@ def test_the_bytes_of_tokens_add_up_to_the_text(text):
     assert not bytes_V[list(tokenizer.special_ids)].any()
 
 
+@pytest.mark.slow
 def test_bits_per_byte_are_of_the_bytes_predicted(folder):
     """bits per byte * ln 2 * bytes of the predicted tokens = their nats, summed here from
     the logits; of a document in one piece, these are all bytes of its text."""

@@ -110,6 +110,7 @@ def test_a_run_goes_on_where_another_ended(folder, old, tmp_path, capsys):
     assert 'old at step 6: clm' in said and all(line in said for line in record['lines'])
 
 
+@pytest.mark.slow
 def test_resuming_is_exact_and_asks_init_from_nothing(folder, old, tmp_path, monkeypatch):
     config = config_of(folder, old, steps=6, checkpoint=dict(every=2, keep=3))
     config['evaluate'] = dict(every=0)

@@ -418,6 +418,7 @@ def test_the_diagnostics_is_taken_when_due_and_kept_until_the_next():
     assert np.isfinite(seen).all()
 
 
+@pytest.mark.slow
 def test_what_is_not_measured_is_no_number():
     """Without looks, in a batch without latents, and after a first step that failed."""
     never, due = setup('hybrid'), setup('hybrid', diagnostics_every=2)

@@ -60,6 +60,7 @@ def test_copies_are_left_out_and_counted(folder, ours):
     assert kept == sum(map(len, found.values())) == 3 * 62 - 41
 
 
+@pytest.mark.slow
 def test_near_copies_are_left_out_whoever_finds_them(folder, ours):
     asked = dict(near_duplicates=0.8, normalize='NFC')
     one, manifest = made(folder, 'one', ours, **asked)
