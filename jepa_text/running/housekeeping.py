@@ -13,10 +13,8 @@ def opened(folder):
     """Makes the folder or frees it of what a crash left; the newest good step or None."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for path in folder.iterdir():
-            left = '.orbax-checkpoint-tmp' in path.name or 'deleting-' in path.name
-            if left and path.is_dir():
-                shutil.rmtree(path)
+        for path in leavings(folder):
+            shutil.rmtree(path)
         newest = restore.newest_good_step(folder)
         for step in restore.steps(folder):
             complete = (folder / str(step) / checksums.NAME).exists()
@@ -35,13 +33,27 @@ def opened(folder):
     return newest
 
 
+def leavings(folder):
+    """What a kill left of a save, or of a removal: [path]."""
+    named = [
+        path
+        for path in folder.iterdir()
+        if '.orbax-checkpoint-tmp' in path.name or 'deleting-' in path.name
+    ]
+    return [path for path in named if path.is_dir()]
+
+
+def complete(folder):
+    """The steps that are complete, in rising order, whether they are good or not."""
+    return [
+        s for s in restore.steps(folder) if (folder / str(s) / checksums.NAME).exists()
+    ]
+
+
 def retain(folder, keep, keep_every, keep_at=()):
     """Removes old complete steps. Runs just after a save is complete, so the newest of
     them is good."""
-    complete = [
-        s for s in restore.steps(folder) if (folder / str(s) / checksums.NAME).exists()
-    ]
-    for step in old(complete, keep, keep_every, keep_at):
+    for step in old(complete(folder), keep, keep_every, keep_at):
         # Renamed first: a crash half way must not leave half a step under its number.
         doomed = checksums.free_name(folder / f'deleting-{step}')
         try:

@@ -15,7 +15,7 @@ from jepa_text.cost import hardware
 from jepa_text.files import checksums
 from jepa_text.planning import fit, plan
 from jepa_text.report import console
-from jepa_text.study import members, tree
+from jepa_text.study import members, tree, trunks
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 from jepa_text.training import settle
@@ -28,8 +28,10 @@ _OF_A_SPAN = ('steps', 'share', 'at_switch')
 class Member:
     """A member beside the others: of its `steps` it trains those after `begins`, where it
     goes on from `other` ('': from the beginning), with so many `flops` in so many
-    `seconds` of the `devices` of the `hardware`, each at a `price` an hour. It fills so
-    many `bytes` of a disk. `alone` are the FLOPs of all its steps. None is not known."""
+    `seconds` of the `devices` of the `hardware`, each at a `price` an hour. `bytes` of a
+    disk stay filled by it; `filled` are those of all members at its end, in their order,
+    with states that others go on from. `alone` are the FLOPs of all its steps. None is
+    not known."""
 
     name: str
     steps: int
@@ -42,6 +44,7 @@ class Member:
     devices: int
     price: float | None
     bytes: int = 0
+    filled: int = 0
     is_there: bool = False
 
     @property
@@ -74,17 +77,15 @@ def outlook(configs, folder):
         courses[name] = tree.course(config, made)
         sizes[name] = max(size for _, size in parts[name])
     there = {name for name in configs if _is_there(folder, name, configs[name])}
-    origins = tree.origins(courses)
-    kept = tree.milestones(origins)
+    origins = trunks.origins(courses, folder, there)
     found = []
     for name in configs:
         spans = [(start, stop) for start, stop, *_ in courses[name].phases]
         plans = [planned for planned, _ in parts[name]]
         one = _member(name, zip(spans, plans), origins[name][:1])
-        section = settled[name]['checkpoint']
-        size = len(_stay(section, one.steps, kept[name])) * sizes[name]
-        found.append(dataclasses.replace(one, bytes=size, is_there=name in there))
-    return found
+        found.append(dataclasses.replace(one, is_there=name in there))
+    sections = {name: one['checkpoint'] for name, one in settled.items()}
+    return _on_disk(found, sections, sizes)
 
 
 def show(found, stream=None):
@@ -133,8 +134,11 @@ def sums(found):
         if None not in dollars:
             said += f', {sum(dollars):,.2f} US dollars'
     yield f'Left: {flops:.3g} FLOPs{said}.'
-    gigabytes = sum(one.bytes for one in found) / 1e9
-    yield f'Checkpoints fill up to {gigabytes:,.3g} GB, rows not counted.'
+    peak, end = max(one.filled for one in found), sum(one.bytes for one in found)
+    yield (
+        f'Checkpoints fill up to {peak / 1e9:,.3g} GB, and {end / 1e9:,.3g} GB in the '
+        'end, rows not counted.'
+    )
 
 
 def _settled(config, folder):
@@ -174,11 +178,38 @@ def _size(made, phase):
     return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in leaves)
 
 
-def _stay(section, steps, kept):
-    """The steps whose checkpoints are there at the end of a run."""
-    at = {*kept, *(step for step in section['keep_at'] if step <= steps)}
+def _on_disk(found, sections, sizes):
+    """The members with what they fill, when one is trained after the other: `sections`
+    are those of checkpoints, `sizes` the bytes of a state."""
+    # Which states stay for others, and after whom they go.
+    until = {(one.other, one.begins): n for n, one in enumerate(found) if one.other}
+    stay = {
+        one.name: _stay(
+            sections[one.name], one.steps, [s for name, s in until if name == one.name]
+        )
+        for one in found
+    }
+    size = {one.name: len(stay[one.name]) * sizes[one.name] for one in found}
+    places = {one.name: n for n, one in enumerate(found)}
+    filled, made = 0, []
+    for number, one in enumerate(found):
+        filled += size[one.name]
+        lent = sum(
+            sizes[other]
+            for (other, step), last in until.items()
+            if places[other] <= number <= last and step not in stay[other]
+        )
+        changes = {'bytes': size[one.name], 'filled': filled + lent}
+        made.append(dataclasses.replace(one, **changes))
+    return made
+
+
+def _stay(section, steps, lent):
+    """The steps whose checkpoints are there at the end of a run that also saved those
+    which it has lent to others."""
+    at = {step for step in section['keep_at'] if step <= steps}
     every = section['every'] or steps
-    saved = sorted({*range(every, steps, every), steps, *at})
+    saved = sorted({*range(every, steps, every), steps, *at, *lent})
     multiple = section.get('keep_every') or math.inf
     return at | {*saved[-section['keep'] :]} | {s for s in saved if s % multiple == 0}
 

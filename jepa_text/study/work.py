@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 from jepa_text.evaluation.beside import EVALUATIONS
-from jepa_text.files import checksums
 from jepa_text.parallel import exits
 from jepa_text.running import claims, restore, signals, workdir
 from jepa_text.study import members, tree
+from jepa_text.study.trunks import Trunks
 from jepa_text.training import assemble, settle, train
 
 CLAIMS = 'claims'
@@ -109,22 +109,34 @@ def item_of(kind, name):
 def train_all(configs, worker):
     """Trains the members that are not finished: {name: error} of those given up."""
     folder = worker.folder
-    ended = {
-        name for name, one in configs.items() if members.finished(folder / name, one)
-    }
-    for name in ended:
+    ended = set()
+
+    def is_finished(name):
+        if name not in ended and members.finished(folder / name, configs[name]):
+            ended.add(name)
+        return name in ended
+
+    for name in filter(is_finished, configs):
         print(f'{name}: complete, {assemble.size(configs[name])[1]:,} steps')
-    trunks = Trunks(folder, courses(configs, folder), ended)
-    return worker.share(
+    trunks = Trunks(folder, configs, courses(configs, folder), ended)
+
+    def once(name):
+        train_one(name, configs[name], trunks, worker)
+        trunks.release(is_finished)
+
+    failed = worker.share(
         'train',
         configs,
-        lambda name: members.finished(folder / name, configs[name]),
-        lambda name: train_one(name, configs[name], trunks, worker),
+        is_finished,
+        once,
         is_ready=trunks.is_ready,
         progress=lambda name: max(
             restore.steps(folder / name / 'checkpoints'), default=0
         ),
     )
+    # What a worker had no time to release.
+    trunks.release(is_finished)
+    return failed
 
 
 def train_one(name, config, trunks, worker):
@@ -138,6 +150,8 @@ def train_one(name, config, trunks, worker):
     if trunk:
         source = trunk[0].relative_to(worker.folder)
         print(f'{name}: goes on from {source} after {trunk[1]:,} steps')
+    if again := trunks.again(name):
+        print(f'{name}: {again}')
     config = keeping(config, trunks.milestones[name])
     train.train(config, folder, EVALUATIONS, stop=worker, trunk=trunk)
 
@@ -162,48 +176,3 @@ def courses(configs, folder):
             recipes.append((key, made))
         found[name] = tree.course(own, made)
     return found
-
-
-class Trunks:
-    """Which state of which member another one goes on from.
-
-    `ended` are those that train no more; others are waited for by those after them.
-    """
-
-    def __init__(self, folder, courses, ended):
-        self._folder = folder
-        # What is there already can be of use to all.
-        order = sorted(courses, key=lambda name: name not in ended)
-        self._origins = tree.origins({name: courses[name] for name in order})
-        self.milestones = tree.milestones(self._origins)
-
-    def is_ready(self, name, open_):
-        """Need a member not wait for the state of one of those that are `open_`?"""
-        return self._found(name, open_) is not None
-
-    def of(self, name):
-        """(workdir, step) of the state that a member goes on from; None where it begins
-        by itself, or has begun."""
-        other, step = self._found(name, ())
-        return (self._folder / other, step) if step else None
-
-    def _found(self, name, open_):
-        """(member, step) to go on from, ('', 0) for what is its own, None for later."""
-        best = ('', 0)
-        if restore.steps(self._folder / name / 'checkpoints'):
-            return best
-        for other, count in self._origins[name]:
-            if count <= best[1]:
-                return best
-            steps = self._folder / other / 'checkpoints'
-            for step in reversed(restore.steps(steps)):
-                if step <= count and step > best[1] and _is_whole(steps / str(step)):
-                    best = (other, step)
-                    break
-            if other in open_ and best[1] < count:
-                return None
-        return best
-
-
-def _is_whole(path):
-    return (path / checksums.NAME).exists() and restore.why_not(path) is None

@@ -8,6 +8,7 @@ import pytest
 import tiny
 
 from jepa_text.objectives import hybrid, mlm
+from jepa_text.running import restore
 from jepa_text.study import ahead, members, study, tree, work
 
 CLM, MLM = dict(name='clm'), dict(name='mlm', rate=0.4)
@@ -205,14 +206,19 @@ def test_a_dry_run_counts_seeds_money_and_disk(tmp_path, capsys):
     assert (one.other, one.begins, one.trained) == ('a/seed_1', 16, 4)
     assert one.flops == pytest.approx(one.alone / 5)
     assert one.dollars == pytest.approx(one.seconds / 3600 * 8 * 2.0)
-    # Two states of each, and that of a after 16.
-    assert found['a/seed_0'].bytes == pytest.approx(1.5 * one.bytes)
-    assert ahead._stay(checkpoint | {'keep_at': [], 'keep_every': 20}, 70, ()) == {
-        20,
-        40,
-        60,
-        70,
-    }
+    # Two states of each; that of a after 16 for as long as b has not ended.
+    assert {two.bytes for two in found.values()} == {one.bytes}
+    filled = [two.filled / one.bytes for two in found.values()]
+    assert filled == pytest.approx([1.5, 3, 4, 4.5])
+    said = ' '.join(capsys.readouterr().out.split())
+    gigabytes = [f'{n * one.bytes / 1e9:.3g} GB' for n in (4.5, 4)]
+    assert f'fill up to {gigabytes[0]}, and {gigabytes[1]} in the end' in said
+    every = checkpoint | {'keep_at': [], 'keep_every': 20}
+    assert ahead._stay(every, 70, ()) == {20, 40, 60, 70}
+    # One that was lent, but is among the newest, stays in the place of another.
+    every = checkpoint | {'keep_at': []}
+    assert ahead._stay(every, 40, [36]) == {36, 40}
+    assert ahead._stay(every, 40, [16]) == {30, 40}
 
 
 @pytest.mark.parametrize(
@@ -256,6 +262,7 @@ def test_a_run_that_goes_on_from_another_is_the_run_alone(tmp_path):
         alone, shared = tmp_path / 'alone' / name, tmp_path / 'study' / name
         state = tiny.train(config, alone)
         assert members.finished(shared, config)
+        assert restore.steps(shared / 'checkpoints') == [config['steps']]
         # What is read is what the last checkpoint holds, and nothing is trained.
         assert tiny.fingerprint(tiny.train(config, shared)) == tiny.fingerprint(state)
         ours, its = tiny.log(shared), tiny.log(alone)

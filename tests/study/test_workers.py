@@ -211,7 +211,9 @@ def test_a_member_is_not_trained_beside_a_worker_that_still_is_at_it(
     while not order:
         time.sleep(0.01)
     threading.Timer(0.3, ended.set).start()
-    trunks = SimpleNamespace(of=lambda name: None, milestones={'a': {3}})
+    trunks = SimpleNamespace(
+        of=lambda name: None, again=lambda name: '', milestones={'a': {3}}
+    )
     with work.Worker(tmp_path, 60, 1) as worker:
         work.train_one('a', {'checkpoint': {'keep_at': []}}, trunks, worker)
     thread.join()
