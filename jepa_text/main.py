@@ -10,6 +10,7 @@ run that hung. See parallel/exits.py.
 
 import contextlib
 import importlib
+import logging
 import os
 import re
 import sys
@@ -270,6 +271,8 @@ def _fail(error, code, is_traced=False):
 def _quiet():
     # Libraries report progress of their own at INFO; errors still come through.
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+    # It logs the trace of each request that failed, and raises it, too.
+    logging.getLogger('gcsfs').setLevel(logging.CRITICAL)
 
 
 if __name__ == '__main__':

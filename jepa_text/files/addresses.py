@@ -5,12 +5,14 @@ protocol's name. Keys and endpoints are those of these packages: AWS_ACCESS_KEY_
 AWS_ENDPOINT_URL, GOOGLE_APPLICATION_CREDENTIALS, STORAGE_EMULATOR_HOST, HF_TOKEN, ...
 """
 
+import contextlib
 import dataclasses
+import functools
 import os
 import re
 import time
 
-from jepa_text.files import paths
+from jepa_text.files import paths, reach
 
 # protocol: (package, extra)
 PACKAGES = {
@@ -82,7 +84,7 @@ def is_address(path):
 def place(what, path, model=False):
     """`paths.local`, or an address where folders can be listed and written, also after
     the 'hf:' of a `model`: as text. Raises ValueError for another one, and as
-    `filesystem`.
+    `check`. Asks nobody.
     """
     named = model and isinstance(path, str) and path.startswith(paths.MODEL)
     if not is_address(path.removeprefix(paths.MODEL) if named else path):
@@ -95,7 +97,7 @@ def place(what, path, model=False):
             f'{what}={text!r} is an address of another kind than is wanted: give a '
             'folder of this machine, or a place on gs:// or s3://.'
         )
-    filesystem(address)
+    check(address)
     return text
 
 
@@ -104,12 +106,9 @@ def is_fixed(address):
     return bool(_COMMIT.match(os.fspath(address)))
 
 
-def filesystem(address):
-    """(fsspec's file system, the path in it) of an address.
-
-    Raises ValueError for a protocol that nobody knows and an address that pathlib cut,
-    ModuleNotFoundError with the pip command where its package is missing.
-    """
+def check(address):
+    """Raises ValueError for a protocol that nobody knows and an address that pathlib cut,
+    ModuleNotFoundError with the pip command where its package is missing. Asks nobody."""
     import fsspec
 
     text = os.fspath(address)
@@ -119,16 +118,55 @@ def filesystem(address):
             f'{text!r} is no address that can be read: it must be a protocol, :// and a '
             'place, as in s3://bucket/folder; a pathlib.Path cuts a slash off.'
         )
-    try:
+    with _explained(text):
         fsspec.get_filesystem_class(protocol)
+
+
+def filesystem(address, was_found=False):
+    """(fsspec's file system, the path in it) of an address.
+
+    Unless the file `was_found` by another process, its server must answer, once in a
+    process: AddressError where it does not within reach.WITHIN seconds. Raises as `check`
+    does.
+    """
+    import fsspec
+
+    check(address)
+    text = os.fspath(address)
+    protocol, _, rest = text.partition('://')
+    server = protocol, rest.split('/')[0]
+    if was_found:
+        reach.know(server)
+
+    def ask():
+        system, path = fsspec.core.url_to_fs(text)
+        system.info(path)
+
+    if protocol in PACKAGES and not reach.is_known(server):
+        try:
+            reach.check(server, ask, functools.partial(_unanswered, text))
+        except TimeoutError as error:
+            raise AddressError(
+                f'{text} cannot be reached: {error}. Look after the name, the network of '
+                'this machine (proxy, firewall) and the variables that name a server or '
+                'keys, and run the same command again.'
+            ) from error
+    with _explained(text):
         return fsspec.core.url_to_fs(text)
+
+
+@contextlib.contextmanager
+def _explained(text):
+    """What fsspec says of an address that it cannot read, in words."""
+    try:
+        yield
     except ValueError as error:
         raise ValueError(
             f'{text!r} is of no protocol that can be read ({error}). Take one of '
             f'{", ".join(sorted(PACKAGES))}, or copy the files to this machine.'
         ) from error
     except ImportError as error:
-        package, extra = PACKAGES.get(protocol, (None, None))
+        package, extra = PACKAGES.get(text.partition('://')[0], (None, None))
         remedy = f"pip install 'jepa-text[{extra}]'" if extra else str(error)
         raise ModuleNotFoundError(
             f'To read {text}, {package or "a package"} is needed: {remedy}.'
@@ -197,6 +235,14 @@ def _of_network(error):
     return client or (
         isinstance(error, OSError | EOFError) and not isinstance(error, AddressError)
     )
+
+
+def _unanswered(address, raised):
+    """The error of a network that brought no answer; None for any other one."""
+    error = _first_of(raised)
+    if not _of_network(error) or _status(error) or _refused(address, error):
+        return None
+    return error
 
 
 def _refused(address, error):

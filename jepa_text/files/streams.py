@@ -120,7 +120,7 @@ class _Away(io.RawIOBase):
     def __init__(self, file, start, stop):
         known = isinstance(file, addresses.File)
         self._path = file.path if known else file
-        self._system, self._name = addresses.filesystem(self._path)
+        self._system, self._name = addresses.filesystem(self._path, known)
         self._file = file if known else self._state()
         self._handle = self._whole = self._ahead = None
         self._closing = threading.Event()

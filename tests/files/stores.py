@@ -13,8 +13,19 @@ import time
 from pathlib import Path
 
 BUCKET = 'shelf'
-# gcsfs else asks Google what kind of bucket it is.
-_QUIET = {'GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT': 'false'}
+
+
+def environments(url):
+    """{kind: the environment in which a server of that kind is at `url`}."""
+    keys = {'AWS_ACCESS_KEY_ID': 'name', 'AWS_SECRET_ACCESS_KEY': 'word'}
+    region = {'AWS_DEFAULT_REGION': 'us-east-1'}
+    # gcsfs else asks Google what kind of bucket it is.
+    plain = {'GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT': 'false'}
+    return {
+        'http': {},
+        's3': {'AWS_ENDPOINT_URL': url, **keys, **region},
+        'gs': {'STORAGE_EMULATOR_HOST': url, **plain},
+    }
 
 
 @contextlib.contextmanager
@@ -34,12 +45,7 @@ def s3():
     """The environment of an S3 with one bucket, s3://shelf."""
     program = _program('moto_server')
     with _served(lambda port: [program, '-H', '127.0.0.1', '-p', str(port)]) as port:
-        environment = {
-            'AWS_ENDPOINT_URL': f'http://127.0.0.1:{port}',
-            'AWS_ACCESS_KEY_ID': 'name',
-            'AWS_SECRET_ACCESS_KEY': 'word',
-            'AWS_DEFAULT_REGION': 'us-east-1',
-        }
+        environment = environments(f'http://127.0.0.1:{port}')['s3']
         made = 'import s3fs; s3fs.S3FileSystem().mkdir("shelf")'
         subprocess.run(
             [sys.executable, '-c', made], env=os.environ | environment, check=True
@@ -53,7 +59,7 @@ def gcs():
     words = ['start', '--in-memory', f'--default-bucket={BUCKET}', '--host=127.0.0.1']
     program = _program('gcp-storage-emulator')
     with _served(lambda port: [program, *words, f'--port={port}']) as port:
-        yield {'STORAGE_EMULATOR_HOST': f'http://127.0.0.1:{port}', **_QUIET}
+        yield environments(f'http://127.0.0.1:{port}')['gs']
 
 
 @contextlib.contextmanager

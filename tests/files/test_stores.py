@@ -5,8 +5,10 @@ import functools
 import gzip
 import hashlib
 import random
+import socket
 import subprocess
 import sys
+import time
 
 import pyarrow
 import pytest
@@ -15,7 +17,7 @@ from pyarrow import parquet
 
 from jepa_text.data import pipeline
 from jepa_text.data.corpora import row_groups
-from jepa_text.files import addresses, listing, streams, transfer
+from jepa_text.files import addresses, listing, reach, streams, transfer
 from jepa_text.training import prepare
 
 pytestmark = pytest.mark.remote
@@ -183,6 +185,35 @@ def test_a_door_that_is_closed_is_said(shelf, monkeypatch):
         stream.read()
     with pytest.raises(addresses.AddressError, match='7 attempts in a row'):
         streams.open_bytes(f'{place}/big.bin')
+
+
+@pytest.fixture(params=['refuses', 'is silent'])
+def nobody(request):
+    """The port of a server that refuses, or that takes a connection and says nothing."""
+    with socket.create_server(('127.0.0.1', 0)) as door:
+        port = door.getsockname()[1]
+        if request.param == 'refuses':
+            door.close()
+        yield port
+
+
+@pytest.mark.parametrize('kind', ['http', 's3', 'gs'])
+def test_an_address_that_nobody_answers_at_is_given_up(kind, nobody, monkeypatch):
+    for name in ('aiohttp', 's3fs', 'gcsfs'):
+        pytest.importorskip(name)
+    url = f'http://127.0.0.1:{nobody}'
+    for name, value in stores.environments(url)[kind].items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(reach, 'WITHIN', 1.0)
+    address = url if kind == 'http' else f'{kind}://nobody-{nobody}'
+    for ask in (streams.open_bytes, transfer.listed):
+        began = time.monotonic()
+        said = f'{address}/a.txt cannot be reached: no answer came in 1 s'
+        with pytest.raises(addresses.AddressError, match=said):
+            ask(f'{address}/a.txt')
+        assert time.monotonic() - began < 6
+    # Who reads what another process found has its patience, and asks nobody first.
+    addresses.filesystem(f'{address}/a.txt', was_found=True)
 
 
 def test_rows_are_prepared_at_an_address_and_read(place, tmp_path, monkeypatch):
