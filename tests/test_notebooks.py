@@ -3,12 +3,18 @@
 import json
 import subprocess
 import sys
+import types
 
 import notebooks
 import pytest
 
 PATHS = sorted((notebooks.ROOT / 'colabs').glob('*.ipynb'))
-PLACE = 'github.com/jepa-text/jepa_text'
+# What runtimes bring along.
+RUNTIMES = {
+    'cpu': {'jax': '0.7.2', 'jaxlib': '0.7.2', 'numpy': '2.1.0'},
+    'gpu': {'jax': '0.11.0', 'jaxlib': '0.11.0', 'jax_cuda13_plugin': '0.11.0'},
+    'tpu': {'jax': '0.11.0', 'jaxlib': '0.11.0', 'libtpu': '0.0.42'},
+}
 
 
 def saved(folder, *cells):
@@ -28,10 +34,6 @@ def test_a_notebook_is_as_it_ran(path):
     assert 'error' not in kinds
     assert any('image/png' in o.get('data', {}) for c in cells for o in c['outputs'])
     assert path.stat().st_size <= 1000 * notebooks.MAX_KB
-    first = ''.join(notebook['cells'][0]['source'])
-    badge = 'colab.research.google.com/github/jepa-text/jepa_text/blob/main/colabs'
-    assert f'{badge}/{path.name}' in first
-    assert PLACE in ''.join(cells[0]['source'])
 
 
 def test_short_runs_are_shorter_and_elsewhere():
@@ -56,6 +58,44 @@ def test_all_notebooks_install_in_the_same_words():
         for path in PATHS
     }
     assert len(first) == 1
+
+
+def install(monkeypatch, folder, repository, installed=(), answer=0):
+    """Runs the first cell where jepa_text is not installed; the commands that it ran."""
+    ran = []
+
+    def run(command, check=False):
+        ran.append(command)
+        return subprocess.CompletedProcess(command, answer if 'pip' in command else 0)
+
+    (cell, *_) = notebooks.code_cells(json.loads(PATHS[0].read_text()))
+    code = notebooks.program(cell).replace(
+        "REPOSITORY = ''", f'REPOSITORY = {repository!r}'
+    )
+    there = [types.SimpleNamespace(name=n, version=v) for n, v in dict(installed).items()]
+    monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
+    monkeypatch.setattr('importlib.metadata.distributions', lambda: there)
+    monkeypatch.setattr('subprocess.run', run)
+    monkeypatch.setattr('sys.path', [*sys.path])
+    monkeypatch.chdir(folder)
+    exec(compile(code, 'the first cell', 'exec'), {})
+    return ran
+
+
+@pytest.mark.parametrize('name', RUNTIMES)
+def test_the_first_cell_keeps_the_jax_of_an_accelerator(tmp_path, monkeypatch, name):
+    clone, pip = install(monkeypatch, tmp_path, 'folder', RUNTIMES[name])
+    assert clone[-2:] == ['folder', 'jepa-text'] and 'kept.txt' in pip
+    kept = (tmp_path / 'kept.txt').read_text().split()
+    whole = [f'{k.replace("_", "-")}=={v}' for k, v in RUNTIMES[name].items()]
+    assert kept == (whole if name != 'cpu' else [])
+
+
+def test_the_first_cell_says_what_is_missing(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match='set REPOSITORY above'):
+        install(monkeypatch, tmp_path, '')
+    with pytest.raises(RuntimeError, match='too old: pip install'):
+        install(monkeypatch, tmp_path, 'folder', RUNTIMES['gpu'], answer=1)
 
 
 def test_cells_share_names_and_show_what_they_print_and_end_with(tmp_path):
