@@ -12,7 +12,7 @@ import os
 import re
 import time
 
-from jepa_text.files import paths, reach
+from jepa_text.files import clients, paths, reach
 
 # protocol: (package, extra)
 PACKAGES = {
@@ -30,17 +30,6 @@ RETRIES = 6  # in a row, without a byte between them
 PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds; each is twice the one before
 # Another attempt gives the same answer.
 _FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
-# Whose errors need not be OSError.
-_CLIENTS = (
-    'aiohttp',
-    'aiobotocore',
-    'botocore',
-    'gcsfs',
-    'google',
-    'httpcore',
-    'httpx',
-    'httpx2',
-)
 # What says when a file's content has changed, the best first, as protocols call it.
 _VERSIONS = ('ETag', 'etag', 'generation', 'blob_id', 'Last-Modified', 'mtime', 'created')
 
@@ -142,17 +131,25 @@ def filesystem(address, was_found=False):
         system, path = fsspec.core.url_to_fs(text)
         system.info(path)
 
-    if protocol in PACKAGES and not reach.is_known(server):
-        try:
-            reach.check(server, ask, functools.partial(_unanswered, text))
-        except TimeoutError as error:
-            raise AddressError(
-                f'{text} cannot be reached: {error}. Look after the name, the network of '
-                'this machine (proxy, firewall) and the variables that name a server or '
-                'keys, and run the same command again.'
-            ) from error
+    if protocol in PACKAGES:
+        answered(text, server, ask)
     with _explained(text):
         return fsspec.core.url_to_fs(text)
+
+
+def answered(address, server, ask):
+    """Asks a server, unless it has answered in this process before; AddressError where no
+    answer comes within reach.WITHIN seconds."""
+    if reach.is_known(server):
+        return
+    try:
+        reach.check(server, ask, functools.partial(_unanswered, address))
+    except TimeoutError as error:
+        raise AddressError(
+            f'{address} cannot be reached: {error}. Look after the name, the network of '
+            'this machine (proxy, firewall) and the variables that name a server or '
+            'keys, and run the same command again.'
+        ) from error
 
 
 @contextlib.contextmanager
@@ -210,8 +207,8 @@ def patiently(address, call, stop=time.sleep):
             return call()
         except Exception as raised:
             # Any client's errors pass here, and what is none of theirs goes on as it is.
-            error = _first_of(raised)
-            if not _of_network(error):
+            error = clients.first_of(raised)
+            if isinstance(error, AddressError) or not clients.is_theirs(error):
                 raise
             refused = _refused(address, error)
             if refused or attempt == RETRIES:
@@ -220,59 +217,29 @@ def patiently(address, call, stop=time.sleep):
         attempt += 1
 
 
-def _first_of(error):
-    """What an error of fsspec was made of: for a web address, it says FileNotFoundError
-    of any failure, a cut connection too, and s3fs an IndexError of some cuts."""
-    cause = error.__cause__
-    if isinstance(error, IndexError) and isinstance(error.__context__, OSError):
-        return error.__context__
-    known = isinstance(error, FileNotFoundError) and isinstance(cause, Exception)
-    return cause if known else error
-
-
-def _of_network(error):
-    client = type(error).__module__.split('.')[0] in _CLIENTS
-    return client or (
-        isinstance(error, OSError | EOFError) and not isinstance(error, AddressError)
-    )
-
-
 def _unanswered(address, raised):
     """The error of a network that brought no answer; None for any other one."""
-    error = _first_of(raised)
-    if not _of_network(error) or _status(error) or _refused(address, error):
-        return None
-    return error
+    error = clients.first_of(raised)
+    known = not clients.is_theirs(error) or clients.status(error)
+    return None if known or _refused(address, error) else error
 
 
 def _refused(address, error):
     """The error in words, where another attempt makes no sense; else None."""
-    status = _status(error)
+    status = clients.status(error)
     said = f'{type(error).__name__}: {error}'
     # The hub answers 401 for a name that does not exist and for one that is private.
     unknown = type(error).__name__ in ('RepositoryNotFoundError', 'RevisionNotFoundError')
     if isinstance(error, FileNotFoundError) or unknown or status in (404, 410):
         return FileNotFoundError(f'There is nothing at {address} ({said}).')
-    keyless = 'Credentials' in type(error).__name__
-    if isinstance(error, PermissionError) or keyless or status in (401, 403):
+    if clients.is_barred(error):
         return PermissionError(
-            f'{address} may not be read with the keys of this machine ({said}). Log in '
-            'as its provider says, or ask its owner. Public buckets of S3: set '
-            'FSSPEC_S3_ANON=true.'
+            f'{address} does not open to the keys of this machine ({said}). '
+            f'{clients.login(address)}'
         )
     if isinstance(error, _FINAL) or (400 <= status < 500 and status not in (408, 429)):
         return AddressError(f'{address} cannot be read ({said}).')
     return None
-
-
-def _status(error):
-    """The number of HTTP that an error of a client tells, as each does in its own way."""
-    response = getattr(error, 'response', None)
-    if isinstance(response, dict):  # botocore's
-        return response.get('ResponseMetadata', {}).get('HTTPStatusCode', 0)
-    pairs = ((response, 'status_code'), (error, 'status'), (error, 'code'))
-    told = (getattr(*pair, None) for pair in pairs)
-    return next((int(one) for one in told if str(one).isdigit()), 0)
 
 
 def _given_up(address, error):

@@ -30,7 +30,13 @@ _STATUS = re.compile(
 )
 
 
-_REFUSALS = ValueError, FileNotFoundError, FileExistsError, ModuleNotFoundError
+_REFUSALS = (
+    ValueError,
+    FileNotFoundError,
+    FileExistsError,
+    PermissionError,
+    ModuleNotFoundError,
+)
 
 
 class Stopped(Exception):  # noqa: N818 - it is no error
@@ -51,8 +57,9 @@ def refusals():
     """What this package refuses within the block, it raises as a ConfigError.
 
     That is a ValueError that was raised by code of this package, and a FileNotFoundError,
-    FileExistsError or ModuleNotFoundError in its words. An error of the system (it has an
-    errno), and a ValueError of a library, pass as they are: a machine may fail there.
+    FileExistsError, PermissionError or ModuleNotFoundError in its words. An error of the
+    system (it has an errno), and a ValueError of a library, pass as they are: a machine
+    may fail there.
     """
     try:
         yield
@@ -77,6 +84,10 @@ class _Taken(ConfigError, FileExistsError):
     """What the config wants to make is there already."""
 
 
+class _Barred(ConfigError, PermissionError):
+    """What the config names does not open to the keys of this machine."""
+
+
 class _Lacking(ConfigError, ModuleNotFoundError):
     """What the config asks for needs a package that is not installed."""
 
@@ -85,6 +96,8 @@ def _kind(error):
     """The ConfigError that is also what the error was."""
     if isinstance(error, FileNotFoundError):
         return _Missing
+    if isinstance(error, PermissionError):
+        return _Barred
     if isinstance(error, ModuleNotFoundError):
         return _Lacking
     return _Taken if isinstance(error, FileExistsError) else ConfigError

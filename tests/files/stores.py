@@ -4,11 +4,13 @@ Each gives what a program must have in its environment to reach it.
 """
 
 import contextlib
+import http.server
 import os
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -60,6 +62,33 @@ def gcs():
     program = _program('gcp-storage-emulator')
     with _served(lambda port: [program, *words, f'--port={port}']) as port:
         yield environments(f'http://127.0.0.1:{port}')['gs']
+
+
+@contextlib.contextmanager
+def closed(status):
+    """The URL of a server, as each kind is one, that answers all with this status."""
+    said = {
+        'json': f'{{"error": {{"code": {status}, "message": "no entry"}}}}',
+        'xml': '<Error><Code>AccessDenied</Code><Message>no entry</Message></Error>',
+    }
+
+    class Door(http.server.BaseHTTPRequestHandler):
+        def answer(self):
+            google = self.path.startswith(('/b/', '/storage', '/upload'))
+            self.send_response(status)
+            self.end_headers()
+            if self.command != 'HEAD':
+                self.wfile.write(said['json' if google else 'xml'].encode())
+
+        do_GET = do_HEAD = do_PUT = do_POST = answer
+
+        def log_message(self, *args):
+            """Silent."""
+
+    with http.server.ThreadingHTTPServer(('127.0.0.1', 0), Door) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f'http://127.0.0.1:{server.server_port}'
+        server.shutdown()
 
 
 @contextlib.contextmanager

@@ -9,18 +9,24 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import fsspec
 import pyarrow
 import pytest
 import stores
 from pyarrow import parquet
 
+from jepa_text import main
 from jepa_text.data import pipeline
 from jepa_text.data.corpora import row_groups
 from jepa_text.files import addresses, listing, reach, streams, transfer
+from jepa_text.parallel import exits
 from jepa_text.training import prepare
 
 pytestmark = pytest.mark.remote
+
+TOY = str(Path(__file__).parents[2] / 'configs' / 'toy.py')
 
 LINES = b''.join(b'line %d of a text\n' % n for n in range(20_000))
 BIG = random.Random(0).randbytes(10_000_000)
@@ -187,6 +193,21 @@ def test_a_door_that_is_closed_is_said(shelf, monkeypatch):
         streams.open_bytes(f'{place}/big.bin')
 
 
+@pytest.fixture
+def fresh():
+    """Clients read their environment anew, whatever tests before had in theirs."""
+    for name in ('aiohttp', 's3fs', 'gcsfs'):
+        pytest.importorskip(name)
+
+    def forget():
+        for protocol in ('s3', 'gs'):
+            fsspec.get_filesystem_class(protocol).clear_instance_cache()
+
+    forget()
+    yield
+    forget()
+
+
 @pytest.fixture(params=['refuses', 'is silent'])
 def nobody(request):
     """The port of a server that refuses, or that takes a connection and says nothing."""
@@ -198,9 +219,7 @@ def nobody(request):
 
 
 @pytest.mark.parametrize('kind', ['http', 's3', 'gs'])
-def test_an_address_that_nobody_answers_at_is_given_up(kind, nobody, monkeypatch):
-    for name in ('aiohttp', 's3fs', 'gcsfs'):
-        pytest.importorskip(name)
+def test_an_address_that_nobody_answers_at_is_given_up(kind, nobody, fresh, monkeypatch):
     url = f'http://127.0.0.1:{nobody}'
     for name, value in stores.environments(url)[kind].items():
         monkeypatch.setenv(name, value)
@@ -214,6 +233,47 @@ def test_an_address_that_nobody_answers_at_is_given_up(kind, nobody, monkeypatch
         assert time.monotonic() - began < 6
     # Who reads what another process found has its patience, and asks nobody first.
     addresses.filesystem(f'{address}/a.txt', was_found=True)
+
+
+REMEDY = {
+    'http': 'Ask its owner',
+    's3': 'FSSPEC_S3_ANON=true',
+    'gs': 'gcloud auth application-default login',
+}
+
+
+@pytest.mark.parametrize('status', [401, 403])
+@pytest.mark.parametrize('kind', ['http', 's3', 'gs'])
+def test_who_may_not_enter_is_refused_as_bad_input(
+    kind, status, fresh, monkeypatch, capsys
+):
+    with stores.closed(status) as url:
+        for name, value in stores.environments(url)[kind].items():
+            monkeypatch.setenv(name, value)
+        address = url if kind == 'http' else f'{kind}://closed-{status}'
+        source = f"{{'name': 'jsonl', 'path': '{address}/a.jsonl'}}"
+        words = [f'--config={TOY}:mlm', '--workdir=nowhere']
+        words += [f'--config.prepare.source={source}']
+        assert main.main(['jepa-text', 'prepare', *words]) == exits.USAGE
+        said = capsys.readouterr().err
+        assert f'{address}/a.jsonl does not open to the keys' in said, said
+        assert REMEDY[kind] in said and 'Traceback' not in said
+        if kind != 'http':
+            workdir = f'--workdir={address}/run'
+            words = [f'--config={TOY}:mlm', workdir]
+            assert main.main(['jepa-text', 'train', *words]) == exits.USAGE
+            assert f'{address}/run does not open' in capsys.readouterr().err
+
+
+def test_who_has_no_keys_is_told_how_to_get_them(fresh, monkeypatch, tmp_path):
+    for name in stores.environments('')['s3']:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv('AWS_EC2_METADATA_DISABLED', 'true')
+    for name in ('AWS_SHARED_CREDENTIALS_FILE', 'AWS_CONFIG_FILE'):
+        monkeypatch.setenv(name, str(tmp_path / 'none'))
+    address = 's3://shelf-without-keys/rows'
+    with pytest.raises(PermissionError, match=f'{address} does not .*AWS_ACCESS_KEY_ID'):
+        transfer.check_free(address)
 
 
 def test_rows_are_prepared_at_an_address_and_read(place, tmp_path, monkeypatch):

@@ -50,6 +50,19 @@ def test_a_package_that_is_missing_is_a_refusal_in_our_words_alone():
     assert exits.code_of(refused(load)) == exits.FAILED
 
 
+def test_keys_that_do_not_open_are_a_refusal_but_not_a_file_of_this_machine():
+    def barred():
+        raise PermissionError('s3://b/x does not open to the keys of this machine')
+
+    def locked():
+        raise PermissionError(13, 'Permission denied', '/x')
+
+    error = refused(barred)
+    assert isinstance(error, PermissionError) and 's3://b/x' in str(error)
+    assert exits.code_of(error) == exits.USAGE
+    assert exits.code_of(refused(locked)) == exits.FAILED
+
+
 def exits_of_this_package(function):
     error = refused(function)
     assert isinstance(error, exits.ConfigError)

@@ -129,6 +129,7 @@ def _asked(name, revision, call):
             # Not to be asked again, and told in words of its own.
             return error
 
+    addresses.answered(where, hub.PREFIX, ask)
     with hub.explained(name, revision):
         answer = addresses.patiently(where, ask)
         if isinstance(answer, errors.OfflineModeIsEnabled):
