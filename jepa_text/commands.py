@@ -4,16 +4,21 @@ import dataclasses
 import importlib
 
 from jepa_text.config import shown
+from jepa_text.files import addresses
 
 TRAIN = 'jepa_text.training.config'
 STUDY = 'jepa_text.study.study'
 
 
+# After an interrupt, of what writes nothing.
+UNTOUCHED = 'nothing was changed; the same command begins anew.'
+
+
 @dataclasses.dataclass(frozen=True)
 class Command:
     """What a command does, in a line and in more; the function(config, workdir) that does
-    it; the module with the `Config` that it takes; an example that runs; and flags of its
-    own, {name: (example, line of --help)}."""
+    it; the module with the `Config` that it takes; an example that runs; what is true
+    after an interrupt; and flags of its own, {name: (example, line of --help)}."""
 
     text: str
     more: tuple
@@ -21,6 +26,7 @@ class Command:
     function: str
     root: str | None
     example: str
+    after: str
     flags: dict = dataclasses.field(default_factory=dict)
 
 
@@ -36,6 +42,7 @@ COMMANDS = {
         'run',
         'jepa_text.training.tokenizer',
         '--config=configs/tokenizer.py:bpe,2048 --workdir=runs/tokenizer-2048',
+        'nothing was written; the same command begins anew.',
     ),
     'prepare': Command(
         'text to rows on disk',
@@ -47,6 +54,7 @@ COMMANDS = {
         'run',
         TRAIN,
         '--config=configs/toy.py:mlm --workdir=runs/rows-64',
+        'parts of the rows that are done stay; the same command makes the others.',
         {'verify': (False, 'read the rows of the workdir against their checksums')},
     ),
     'train': Command(
@@ -60,6 +68,8 @@ COMMANDS = {
         'run',
         TRAIN,
         '--config=configs/toy.py:clm_mlm --workdir=runs/clm_mlm',
+        'the same command goes on from the newest checkpoint, or begins anew where there '
+        'is none.',
         {
             'restart': (
                 True,
@@ -77,6 +87,8 @@ COMMANDS = {
         'study',
         STUDY,
         '--config=configs/quickstart.py --workdir=runs/quickstart',
+        'what is done stays; the same command goes on, a run at work from its newest '
+        'checkpoint.',
         {'dry-run': (True, 'say what would be trained, and stop')},
     ),
     'analyze': Command(
@@ -89,6 +101,7 @@ COMMANDS = {
         'analyze',
         'jepa_text.analysis.analyze',
         '--config=configs/analyze.py:models=runs/clm_mlm --workdir=runs/clm_mlm-analysis',
+        'vectors that were computed stay in its cache; the same command goes on.',
     ),
     'evaluate': Command(
         'fine-tune on tasks, and compare',
@@ -102,6 +115,7 @@ COMMANDS = {
         'jepa_text.evaluation.config',
         '--config=configs/evaluate.py:models=runs/clm_mlm,tasks=bundled '
         '--workdir=runs/exam',
+        'results that are there stay; the same command makes the others.',
         {'dry-run': (True, 'say what would be trained, and stop')},
     ),
     'finetune': Command(
@@ -115,6 +129,7 @@ COMMANDS = {
         'jepa_text.evaluation.keep',
         '--config=configs/finetune.py:model=runs/clm_mlm,task=bundled '
         '--workdir=runs/tuned',
+        'nothing was kept; the same command begins anew.',
     ),
     'plan': Command(
         'memory, hours and money of a run',
@@ -126,6 +141,7 @@ COMMANDS = {
         'plan',
         TRAIN,
         '--config=configs/pretrain.py:jepa_mlm,610m --hardware=h100:64',
+        UNTOUCHED,
         # Keys of the section of that name.
         {
             'hardware': ('h100:8', 'CHIP or CHIP:COUNT'),
@@ -144,6 +160,7 @@ COMMANDS = {
         'benchmark',
         'jepa_text.planning.benchmark',
         '--config=configs/benchmark.py:objectives --workdir=runs/speed',
+        'benchmark.json has what was timed by then; the same command begins anew.',
     ),
     # It has no config file: its flags are its config.
     'export': Command(
@@ -156,6 +173,7 @@ COMMANDS = {
         'run',
         None,
         '--workdir=runs/clm_mlm --to=exports/clm_mlm',
+        'nothing was written; the same command begins anew.',
         {
             'to': ('exports/first', 'the folder to write'),
             'step': (500, 'of the checkpoint; the newest'),
@@ -220,6 +238,20 @@ def usage(words=()):
         said += shown.help_lines(root(command, {}))
     said += ['', 'An example that runs:', '', f'  jepa-text {command} {about.example}']
     return '\n'.join(said)
+
+
+def after_interrupt(command, workdir, config, switches):
+    """What is true when a command was interrupted, with these of its own flags on."""
+    if {'verify', 'dry_run'} & {*switches}:
+        return UNTOUCHED
+    # What is made whole here is copied to an address file by file.
+    place = {'prepare': workdir, 'export': config.get('to')}.get(command)
+    if addresses.is_address(place):
+        return (
+            f'if files lie at {place}, they are not whole: delete them. The same command '
+            'begins anew.'
+        )
+    return COMMANDS[command].after
 
 
 def root(command, config):

@@ -76,7 +76,10 @@ def main(argv):
         command, config, workdir = parse(argv)
     except (ValueError, OSError, ModuleNotFoundError) as error:
         return _fail(error, exits.USAGE, is_traced)
+    except KeyboardInterrupt:
+        return _fail('interrupted before anything was begun.', exits.FAILED)
     _quiet()
+    switches = _keywords(command, argv)
     try:
         if command in TOGETHER:
             _join(argv)
@@ -86,16 +89,14 @@ def main(argv):
         with contextlib.nullcontext() if own else exits.refusals():
             module = importlib.import_module(COMMANDS[command].module)
             run = getattr(module, COMMANDS[command].function)
-            run(config, workdir, **_keywords(command, argv))
+            run(config, workdir, **switches)
     except (ValueError, OSError, RuntimeError, FloatingPointError) as error:
         return _fail(error, exits.code_of(error), is_traced)
     except exits.Stopped as stopped:
         return _fail(stopped, exits.RESUME)
     except KeyboardInterrupt:
-        return _fail(
-            'interrupted; the same command goes on from the last checkpoint.',
-            exits.FAILED,
-        )
+        truth = commands.after_interrupt(command, workdir, config, switches)
+        return _fail(f'interrupted; {truth}', exits.FAILED)
     return exits.DONE
 
 

@@ -198,6 +198,51 @@ def test_exit_codes(error, code, monkeypatch, capsys):
         assert 'Traceback' in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ('words', 'truth'),
+    [
+        ('train', 'the same command goes on from the newest checkpoint, or begins'),
+        ('study', 'what is done stays'),
+        ('study --dry-run', 'nothing was changed'),
+        ('prepare', 'parts of the rows that are done stay'),
+        ('prepare --verify', 'nothing was changed'),
+        ('prepare --workdir=memory://b/rows', 'if files lie at memory://b/rows'),
+        ('tokenizer', 'nothing was written'),
+        ('analyze', 'vectors that were computed stay'),
+        ('evaluate', 'results that are there stay'),
+        ('finetune', 'nothing was kept'),
+        ('plan', 'nothing was changed'),
+        ('benchmark', 'benchmark.json has what was timed'),
+        ('export', 'nothing was written'),
+        ('export --to=memory://b/model', 'if files lie at memory://b/model'),
+    ],
+)
+def test_an_interrupted_command_says_what_is_true_of_it(
+    words, truth, monkeypatch, capsys
+):
+    def interrupted(config, workdir, **_):
+        raise KeyboardInterrupt
+
+    command, *flags = words.split()
+    about = main.COMMANDS[command]
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(f'{about.module}.{about.function}', interrupted)
+    line = ['jepa-text', command, *about.example.split(), *flags]
+    assert main.main(line) == exits.FAILED
+    said = capsys.readouterr().err
+    assert f'interrupted; {truth}' in said
+    assert ('checkpoint' in said) == (words in ('train', 'study'))
+
+
+def test_a_command_that_was_not_begun_is_interrupted_in_words(monkeypatch, capsys):
+    def interrupted(argv):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, 'parse', interrupted)
+    assert main.main(['jepa-text', 'train']) == exits.FAILED
+    assert 'before anything was begun' in capsys.readouterr().err
+
+
 def test_a_supervised_command_is_this_very_one(monkeypatch):
     seen = []
 
