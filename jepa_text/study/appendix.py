@@ -5,6 +5,7 @@ those of verdicts.py, claims those of papers.py, and what was alike is told by f
 """
 
 import dataclasses
+import functools
 import math
 from collections import Counter
 from pathlib import Path
@@ -12,7 +13,16 @@ from pathlib import Path
 from jepa_text.measures import power, statistics
 from jepa_text.report import markdown, page
 from jepa_text.study import arms as of_arms
-from jepa_text.study import budgets, curves, fair, judged, papers, sweeps, verdicts
+from jepa_text.study import (
+    budgets,
+    curves,
+    fair,
+    judged,
+    papers,
+    sweeps,
+    target,
+    verdicts,
+)
 from jepa_text.study import outcomes as tables
 
 TITLE = 'Ways to train an encoder, compared over seeds'
@@ -35,6 +45,26 @@ class Study:
         for member, (arm, _) in self.results['recipes'].items():
             found.setdefault(arm, []).append(member)
         return found
+
+    @property
+    def firsts(self):
+        """{arm: the config of its first member}."""
+        return {arm: self.configs[own[0]] for arm, own in self.members.items()}
+
+    @functools.cached_property
+    def spent(self):
+        """{arm: Budget}; it traces a step of each kind."""
+        return budgets.of_arms(self.firsts)
+
+    @functools.cached_property
+    def timed(self):
+        """The section on the target of the study; None without one."""
+        if not self.report.get('target'):
+            return None
+        arms = of_arms.by_seed(self.results)
+        return target.section(
+            self.report['target'], self.members, self.logs, self.spent, arms
+        )
 
 
 def has_seeds(results):
@@ -63,12 +93,12 @@ def parts(study):
     )
     decided = verdicts.decide(arms, questions)
     ruled = papers.rule(known, arms, decided)
-    firsts = {arm: study.configs[own[0]] for arm, own in study.members.items()}
-    spent = budgets.of_arms(firsts)
+    firsts, spent = study.firsts, study.spent
     sections = [
         _facts(arms, decided),
         judged.claims_section(ruled),
         tables.section(study.results, arms, metrics),
+        study.timed,
         _curves(study, spent),
         _sweeps(arms, firsts, metrics),
         tables.spent(fair.spent(_pairs(spent, study.members), study.logs)),

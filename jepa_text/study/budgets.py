@@ -1,6 +1,7 @@
 """What a run has spent after so many steps: tokens, FLOPs, seconds."""
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -48,15 +49,16 @@ def of_arms(configs):
     return {name: _budget(config, kept) for name, config in configs.items()}
 
 
-def seconds(log):
-    """Seconds of the steps that a log tells of; NaN where it has no times.
+def seconds(log, step=math.inf):
+    """Seconds of the steps that a log tells of, those up to `step`; NaN without times.
 
     The first step of a phase compiles, and is taken to last as long as the others.
     """
     steps_N, times_N = metrics.series(log, TIMES)
     if not len(steps_N):
         return float('nan')
-    return float(np.sum(np.diff(steps_N, prepend=0) * times_N))
+    spent_N = np.cumsum(np.diff(steps_N, prepend=0) * times_N)
+    return float(np.interp(step, [0, *steps_N], [0, *spent_N]))
 
 
 def _budget(config, kept):

@@ -20,12 +20,22 @@ from jepa_text.study import members
 from jepa_text.training.evals import geometry as shapes
 from jepa_text.training.evals import heldout, token_counts
 
+HELDOUT = 'heldout'
+
+
+def split_of(section):
+    """The split that the section `study` measures."""
+    return section.get('split') or HELDOUT
+
 
 def probes(config, rows):
     """([Probe], {name: why there is none}) of the corpus of the rows."""
     source, section = config['prepare']['source'], config['study']
+    measured = {HELDOUT: split_of(section)}
     return representation.make(
-        lambda split: resolve.build('data/sources', source, split=split),
+        lambda split: resolve.build(
+            'data/sources', source, split=measured.get(split, split)
+        ),
         section['tasks'],
         section['label'],
         tokenizers.load(rows / 'tokenizer.json'),
@@ -40,7 +50,7 @@ def question(config, workdir, name, fingerprint):
     Raises ValueError where the parameters are gone, and what was measured of them does
     not answer it.
     """
-    rows = pipeline.Rows(workdir / 'rows', 'heldout').fingerprint
+    rows = pipeline.Rows(workdir / 'rows', split_of(config['study'])).fingerprint
     asked = {'study': config['study'], 'rows': rows, 'run': fingerprint}
     if name == members.UNTRAINED:
         return asked
@@ -89,7 +99,8 @@ class Measuring:
     def __init__(self, config, workdir, marks, found):
         self._config, self._workdir, self._marks = config, workdir, marks
         self._probes, self._missing = found
-        self._rows = pipeline.Rows(workdir / 'rows', 'heldout')
+        self._split = split_of(config['study'])
+        self._rows = pipeline.Rows(workdir / 'rows', self._split)
         self._mesh = sharding.make_mesh(devices=jax.devices()[:1])
         self._evaluators = {}
 
@@ -131,7 +142,7 @@ class Measuring:
             'unigram': token_counts.unigram_entropy(
                 rows, tokenizer.special_ids, len(rows)
             ),
-            'heldout_tokens': rows.manifest['splits']['heldout']['tokens'],
+            'heldout_tokens': rows.manifest['splits'][self._split]['tokens'],
         }
 
     @property

@@ -31,6 +31,7 @@ from jepa_text.evaluation.results import published
 from jepa_text.files import checksums
 from jepa_text.measures import power
 from jepa_text.study import arms as of_arms
+from jepa_text.study import target as targets
 from jepa_text.study import verdicts
 
 REPRODUCED, CONTRADICTED = 'reproduced', 'contradicted'
@@ -47,8 +48,12 @@ class Reported:
     compare: tuple[tuple, ...] = schema.field(
         (), 'pairs of runs; every two, where there are no claims either'
     )
+    target: dict = schema.field(
+        {}, "when a run comes to it: {'heldout/mlm_loss': 4.5}, by metrics of its log"
+    )
 
     def __post_init__(self):
+        targets.check(self.target)
         if self.claims:
             of(self.claims)
 

@@ -55,13 +55,17 @@ def write(workdir, results, configs, section=None):
     """Writes report.html into the workdir and returns its path; of a study with seeds as
     appendix.py does, by the section `report`."""
     logs = {name: _log(Path(workdir) / name) for name in configs}
+    made = appendix.Study(
+        results=results, configs=configs, logs=logs, report=section or {}
+    )
+    if made.timed:
+        shown = made.timed['table']
+        console.table(made.timed['heading'], shown['columns'], shown['rows'])
     if appendix.has_seeds(results):
-        made = appendix.Study(
-            results=results, configs=configs, logs=logs, report=section or {}
-        )
         return appendix.write(workdir, made)
     path = Path(workdir) / 'report.html'
     sections = [
+        made.timed,
         _losses(results),
         _predictions(results),
         probes.section(results),

@@ -23,7 +23,16 @@ from jepa_text.evaluation.beside import EVALUATIONS
 from jepa_text.files import kept, paths
 from jepa_text.parallel import exits
 from jepa_text.running import claims, mirror, xla_flags
-from jepa_text.study import ahead, examined, measure, members, papers, report, work
+from jepa_text.study import (
+    ahead,
+    examined,
+    measure,
+    members,
+    papers,
+    report,
+    target,
+    work,
+)
 from jepa_text.training import assemble, prepare, settle, switches
 from jepa_text.training import config as settings
 
@@ -37,6 +46,9 @@ class Measured:
     )
     label: str = schema.field('', 'a field of the documents for a probe')
     sentences: tuple[tuple, ...] = schema.field((), '(text with one <mask>, the answer)')
+    split: str | None = schema.field(
+        None, 'of the rows, which is measured in the end; heldout'
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,6 +73,11 @@ class Config(settings.Shared):
 
     def __post_init__(self):
         examined.check(self.examine, tasks=False)
+        split = measure.split_of({'split': self.study.split})
+        if split not in self.prepare.splits:
+            raise ValueError(
+                f'study.split={split!r} is none of prepare.splits={self.prepare.splits}.'
+            )
         if self.seeds and self.seed:
             raise ValueError(
                 f'seed={self.seed} and seeds={self.seeds}: give one of them.'
@@ -199,6 +216,7 @@ def _check(config, configs, workdir):
                 raise ValueError(
                     'checkpoint.every=0 keeps no state, but a study reads the last one.'
                 )
+            target.check_run(config['report']['target'], run_config['evaluate'])
             whole = settle.completed(run_config, workdir / name)
             switches.check(assemble.make(whole, EVALUATIONS))
         except ValueError as error:
