@@ -1,9 +1,10 @@
 """Chips by name: speed, memory, price, and where each figure is from.
 
-Speeds are dense bfloat16 products, without the doubling by sparsity that data sheets
-like. Prices are per chip and hour, on demand, without discounts; they move by the month,
-so a plan of money should name its own (`--price`). Shares of the peak follow from a bound
-(planning/roofline.py) unless the text says otherwise.
+Speeds are dense bfloat16 products, float32 where a chip has no bfloat16, without the
+doubling by sparsity that data sheets like. Prices are per chip and hour, on demand,
+without discounts; they move by the month, so a plan of money should name its own
+(`--price`). Shares of the peak follow from a bound (planning/roofline.py) unless the text
+says otherwise.
 """
 
 import dataclasses
@@ -17,7 +18,8 @@ class Chip:
     """peak: FLOP/s. memory: bytes. bandwidth: bytes/s of it. links: bytes/s, each way,
     to the other chips of its machine. price: US dollars an hour, or None. mfu: the share
     of the peak to plan with. kind: what jax calls the device, as a regular expression.
-    capability: CUDA's, of NVIDIA's."""
+    capability: CUDA's, of NVIDIA's. float32: the speed of its products, as a share of the
+    peak; by default they go in as tensor float 32."""
 
     peak: float
     memory: float
@@ -30,6 +32,7 @@ class Chip:
     assumed: str
     links: float | None = None
     capability: tuple[int, int] | None = None
+    float32: float = 0.5
 
 
 # Of a device's memory: the rest is what allocators waste and libraries take.
@@ -112,17 +115,18 @@ CHIPS = {
         capability=(8, 9),
     ),
     't4': Chip(
-        peak=65e12,
+        peak=8.1e12,
         memory=16e9,
         bandwidth=320e9,
         links=16e9,
         price=None,
-        mfu=0.3,
+        mfu=0.39,
         kind=r'T4$',
-        source='NVIDIA T4 data sheet, float16, as it has no bfloat16; links are PCIe 3',
+        source='NVIDIA T4 data sheet, float32, as it has no bfloat16; links are PCIe 3',
         priced='',
-        assumed=_BOUND.format(0.46),
+        assumed=f'{REACHED} of the bound 0.60 of configs/small_gpu.py, compiled for it',
         capability=(7, 5),
+        float32=1.0,
     ),
     'v5e': Chip(
         peak=197e12,

@@ -74,8 +74,7 @@ def took(kernel, chip):
         return kernel.sent / chip.links if chip.links else 0.0
     moving = kernel.bytes / chip.bandwidth
     share = ATTENTION if kernel.kind == 'attention' else PRODUCTS
-    # Float32 goes in as tensor float 32, at half the speed.
-    peak = chip.peak / 2 if kernel.dtype == 'f32' else chip.peak
+    peak = chip.peak * (chip.float32 if kernel.dtype == 'f32' else 1)
     return max(moving, kernel.flops / (share * peak))
 
 

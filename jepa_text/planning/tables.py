@@ -172,5 +172,6 @@ def notes(plan):
         'Tokens are places in rows. A step takes at least the time to read and write its '
         'state; networks between devices and waits for data are in the MFU only.'
     )
-    if plan.dtype != 'bfloat16':
-        yield f'The peak is that of bfloat16, but model.dtype is {plan.dtype}: set it.'
+    own = 'float32' if chip.float32 == 1 else 'bfloat16'
+    if plan.dtype != own:
+        yield f'The peak is that of {own}, but model.dtype is {plan.dtype}: set it.'

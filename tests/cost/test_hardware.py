@@ -34,9 +34,11 @@ def test_a_device_of_jax_has_the_peak_of_its_chip(kind):
 @pytest.mark.parametrize('name', hardware.CHIPS)
 def test_figures_are_plausible_and_have_sources(name):
     chip = hardware.CHIPS[name]
-    assert 5e13 < chip.peak < 3e15 and 1e10 < chip.memory < 3e11
+    # Float32 runs at an eighth of what tensor cores do.
+    narrow = chip.peak * (8 if chip.float32 == 1 else 1)
+    assert 5e13 < narrow < 3e15 and 1e10 < chip.memory < 3e11
     # Operations for each byte that memory gives in the same time.
-    assert 100 < chip.peak / chip.bandwidth < 600
+    assert 100 < narrow / chip.bandwidth < 600
     assert chip.source and chip.assumed and 0 < chip.mfu < 1
     assert (chip.price is None) == (chip.priced == '')
     if bound := re.search(r'of the bound ([\d.]+) ', chip.assumed):

@@ -58,6 +58,22 @@ def flops_of_2507_00994(objective, size):
     return encoder + flops_of(f'clm,{size}')['lm_head']
 
 
+@pytest.mark.parametrize('name', ['t4', 'l4'])
+def test_small_gpus_hold_what_is_meant_for_them(name):
+    given = test_configs.module('small_gpu').get_config(f'mlm,{name}')
+    config = settings.plain(given)
+    made = plan.make(config, hardware.Options(**config['plan']))
+    assert made.devices == 1 and made.fits(made.chip) and not made.would_fit
+    assert made.phases[0].tokens == 32_768 and made.microbatches == 1
+    # The peak is that of the model's numbers.
+    assert not any('set it' in line for line in tables.notes(made))
+
+
+def test_a_gpu_that_has_no_preset_is_named():
+    with pytest.raises(ValueError, match="'h100' is not one of t4, l4"):
+        test_configs.module('small_gpu').get_config('mlm,h100')
+
+
 @pytest.mark.slow
 def test_hours_of_one_row_of_the_paper_predict_another(study):
     """arXiv 2507.00994 has 16,000 hours for 120,000 steps at 610M: the MFU of the table
@@ -99,9 +115,9 @@ def test_time_is_arithmetic_over_speed_but_at_least_the_state(study):
 
 @pytest.mark.slow
 def test_a_billion_parameters_are_planned_in_seconds():
-    start = time.monotonic()
+    start = time.process_time()
     made = pretrain('clm_jepa_mlm,1b', 'v5p:64')
-    assert time.monotonic() - start < 30
+    assert time.process_time() - start < 30
     assert [phase.name for phase in made.phases] == ['clm', 'hybrid']
     assert sum(made.phases[0].parameters.values()) == 1_409_482_944
     assert made.phases[0].memory.state['target'] == 0

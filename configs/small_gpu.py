@@ -1,0 +1,39 @@
+"""An encoder in a day or two, on one small GPU as notebooks lend them: a T4 or an L4.
+
+    jepa-text plan  --config=configs/small_gpu.py:clm_mlm,t4
+    jepa-text train --config=configs/small_gpu.py:clm_mlm,l4 --workdir=runs/small \\
+        --config.prepare.source.path=texts/ --config.prepare.tokenizer=tokenizer.json
+
+The argument is a preset of configs/presets.py and the GPU: a T4, which has no bfloat16,
+trains the 35M parameters of arXiv 2606.05173 in float32, an L4 the 210m of arXiv
+2507.00994; both read 32,768 tokens a step. They were compiled for these GPUs
+(docs/guides/planning.md), and never ran on one.
+"""
+
+from jepa_text.config.config_file import shared
+
+# The size in configs/pretrain.py; rows of a step and their length.
+GPUS = {
+    't4': dict(size='35m', rows=(128, 256), dtype='float32'),
+    'l4': dict(size='210m', rows=(32, 1024), dtype='bfloat16'),
+}
+
+
+def get_config(argument='clm_mlm,l4'):
+    """A preset on a GPU: 'clm_jepa_mlm,t4'."""
+    preset, _, name = argument.partition(',')
+    name = name or 'l4'
+    if name not in GPUS:
+        raise ValueError(f'GPU {name!r} is not one of {", ".join(GPUS)}.')
+    gpu = GPUS[name]
+    config = shared('pretrain').get_config(f'{preset},{gpu["size"]}')
+    config.name = f'{preset}_{name}'
+    count, length = gpu['rows']
+    config.steps = 50_000
+    config.prepare.update(row_length=length, shards=8)
+    config.data = dict(folder=f'runs/rows-{length}', row_length=length, batch_size=count)
+    config.model.update(dtype=gpu['dtype'], remat='names')
+    config.optimizer = dict(name='adamw')
+    config.schedule = dict(name='wsd', peak=5e-4, warmup=0.02, decay=0.2)
+    config.plan = dict(hardware=f'{name}:1', vocab_size=32_768)
+    return config
