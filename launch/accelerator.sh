@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# What the accelerator of this machine computes, and how fast: three checks, one JSON.
+# Is the accelerator of this machine right, and how fast is it? One JSON, and one page.
 #
-#   bash launch/accelerator.sh                           about four minutes
-#   bash launch/accelerator.sh --seconds=20 --to=runs/short.json
-#   bash launch/accelerator.sh --preset=toy             where 210m is too large
+#   bash launch/accelerator.sh                     ten minutes; three on a CPU
+#   bash launch/accelerator.sh --minutes=30        and more of the speeds
+#   bash launch/accelerator.sh --sizes=tiny,toy    where 210m is too large
+#   bash launch/accelerator.sh --to=runs/here.json --peer-python=/usr/bin/python3
 #
-# Small programs against numpy; every attention backend against the reference, forward and
-# backward; two minutes of training on the bundled corpus. No network is needed once the
-# environment is there. The exit code is 1 if a check fails. --help says more.
+# Small programs against numpy; every attention backend against the reference; a short run
+# against the CPU's; tokens/s and MFU of steps, beside transformers where an interpreter
+# has it; a trace; the training loop. What fails stops nothing; the exit code is then 1.
+# No network is needed once the environment is there. docs/guides/planning.md says more.
 #
 #   ACCELERATOR   cpu, cuda or tpu: which packages the environment gets; if not set, cuda
 #                 where nvidia-smi is, tpu where /dev/accel0 or /dev/vfio/0 is, else cpu

@@ -6,14 +6,10 @@ own (elsewhere.py). A step takes 20 seconds to three minutes.
 """
 
 import dataclasses
-import json
 import os
-import signal
-import subprocess
-import sys
 from importlib import metadata
 
-from jepa_text.planning import compiled, targets
+from jepa_text.planning import child, compiled, targets
 
 PLUGINS = ('jax-cuda12-plugin', 'jax-cuda13-plugin')
 
@@ -51,22 +47,9 @@ def compile_phases(config, name, vocab_size=None, text_to=None):
         'TPU_WORKER_ID': '0',
         'TF_CPP_MIN_LOG_LEVEL': os.environ.get('TF_CPP_MIN_LOG_LEVEL', '3'),
     }
-    done = subprocess.run(
-        [sys.executable, '-m', 'jepa_text.planning.elsewhere'],
-        input=json.dumps(asked),
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | other,
+    answer = child.ask(
+        'jepa_text.planning.elsewhere', asked, f'compiling for {name}', environ=other
     )
-    if done.returncode < 0:
-        ended = signal.Signals(-done.returncode).name
-        raise ValueError(
-            f'compiling for {name} was ended by {ended}; if nobody did that, memory was '
-            'full, or XLA met a flag that it does not know: its words are above.'
-        )
-    if done.returncode:
-        raise RuntimeError(f'compiling for {name} failed; its traceback is above.')
-    answer = json.loads(done.stdout.splitlines()[-1])
     if 'error' in answer:
         raise ValueError(answer['error'])
     return [_read(phase) for phase in answer['phases']]

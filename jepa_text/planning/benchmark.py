@@ -8,10 +8,6 @@ of two is taken within it. The table has medians and quartiles of the rounds.
 
 import dataclasses
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +17,7 @@ from jepa_text.config.schema import field, section
 from jepa_text.files import atomic
 from jepa_text.objectives.latent import diagnostics
 from jepa_text.parallel import sharding
+from jepa_text.planning import child
 from jepa_text.report import console
 from jepa_text.running import compilation, mirror
 from jepa_text.training import config as settings
@@ -50,10 +47,15 @@ class Settings:
     telemetry: diagnostics.Config = section(diagnostics.Config, 'diagnostics')
     metrics: bool = field(True, 'False: the compiler leaves them out')
     compile: bool = field(True, 'torch.compile, for the cases of transformers')
+    # By itself torch.compile makes a mask of causality, which flash kernels do not take.
+    peer_attention: str = field(
+        'sdpa', 'of transformers; flash: no other kernel', choices=('sdpa', 'flash')
+    )
     # Where page faults are dear, they are up to half of its step on CPUs (LOG.md).
     peer_keeps_memory: bool = field(True, 'the memory that transformers frees, as we do')
     warmup: int = field(3, 'steps of a case before it is timed', minimum=1)
     steps_a_round: int = field(8, 'that are timed', minimum=1)
+    trace: str = field('', 'a folder for the trace of some steps of ours; none')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -157,33 +159,33 @@ def case_of(config, case):
     return schema.resolved(Case, {**shared, **case, 'model': model}, what)
 
 
-def ask(case):
+class Left(ValueError):
+    """A case that could not be measured here, in its words; `refused`: it asked for what
+    is not here."""
+
+    def __init__(self, words, refused=False):
+        super().__init__(words)
+        self.refused = refused
+
+
+def ask(case, timeout=None, python=None):
     """What a process that makes a case, and only it, has measured.
 
-    Its keys: worker.py. Raises ValueError with the words of a case that could
-    not be made or was killed, as for its memory; RuntimeError if the process failed.
+    Its keys: worker.py. Raises Left with the words of a case that could not be made;
+    else as child.ask.
     """
     # The others' process uses jax for its batches only.
-    platform = {} if case['side'] == 'ours' else {'JAX_PLATFORMS': 'cpu'}
-    done = subprocess.run(
-        [sys.executable, '-m', 'jepa_text.planning.worker'],
-        input=json.dumps(case),
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | platform,
+    environ = {} if case['side'] == 'ours' else {'JAX_PLATFORMS': 'cpu'}
+    answer = child.ask(
+        'jepa_text.planning.worker',
+        case,
+        what := f'benchmark case {case["name"]!r}',
+        timeout=timeout,
+        python=python,
+        environ=environ,
     )
-    what = f'benchmark case {case["name"]!r}'
-    if done.returncode < 0:
-        ended = signal.Signals(-done.returncode).name
-        raise ValueError(
-            f'{what}: ended by {ended}; if nobody did that, memory was full.'
-        )
-    if done.returncode > 0:
-        raise RuntimeError(f'{what} failed; its traceback is above.')
-    # Libraries may have written before, when they were imported.
-    answer = json.loads(done.stdout.splitlines()[-1])
     if 'error' in answer:
-        raise ValueError(f'{what}: {answer["error"]}')
+        raise Left(f'{what}: {answer["error"]}', answer.get('refused', False))
     return answer
 
 

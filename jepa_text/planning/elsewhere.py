@@ -8,10 +8,7 @@ compiled. In this process, and in none that trains, they are told of the one els
 import contextlib
 import dataclasses
 import importlib.util
-import json
-import os
 import re
-import sys
 import time
 from pathlib import Path
 
@@ -22,19 +19,15 @@ from jax.experimental import topologies
 from jepa_text.cost import flops, hardware
 from jepa_text.models.attention import attend
 from jepa_text.parallel import sharding
-from jepa_text.planning import compiled, targets
-from jepa_text.running import compilation, xla_flags
+from jepa_text.planning import child, compiled, targets
+from jepa_text.running import compilation
 from jepa_text.training import assemble
 from jepa_text.training import recipe as recipes
 
 
 def main():
     """Answers the request that is written to stdin."""
-    xla_flags.mend()
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), 'w')
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    json.dump(answer(**json.load(sys.stdin)), answers)
-    answers.close()
+    child.serve(lambda question: answer(**question))
 
 
 def answer(config, name, vocab_size, text_to):

@@ -1,11 +1,13 @@
 """The same training step by transformers and PyTorch, for benchmarks: as people run it.
 
-EuroBERT (masked) or Llama (causal) of the trunk's sizes: scaled-dot-product attention,
-torch.compile, fused AdamW, gradients clipped; bfloat16 by autocast on a GPU, float32 on a
-CPU. Its head scores every position, as that library's does. Its process keeps the memory
-that it frees, as ours does, unless `peer_keeps_memory` says otherwise.
+EuroBERT (masked) or Llama (causal) of the trunk's sizes: scaled-dot-product attention
+(`peer_attention`: as it comes, or by flash kernels and nothing else), torch.compile,
+fused AdamW, gradients clipped; bfloat16 by autocast on a GPU, float32 on a CPU. Its head
+scores every position, as that library's does. Its process keeps the memory that it frees,
+as ours does, unless `peer_keeps_memory` says otherwise.
 """
 
+import contextlib
 import inspect
 import itertools
 import resource
@@ -20,6 +22,9 @@ class Peer:
 
     def __init__(self, case, encoder, made):
         torch, transformers = _libraries()
+        self._flash = case['peer_attention'] == 'flash'
+        if self._flash:
+            transformers.AttentionInterface.register('unmasked', _unmasked)
         causal = case['objective']['name'] == 'clm'
         sizes = dict(
             vocab_size=encoder.vocab_size,
@@ -31,7 +36,7 @@ class Peer:
             max_position_embeddings=case['row_length'],
             rms_norm_eps=encoder.norm_eps,
             tie_word_embeddings=case['objective'].get('tied', False),
-            attn_implementation='sdpa',
+            attn_implementation='unmasked' if self._flash else 'sdpa',
             pad_token_id=0,
         )
         torch.manual_seed(case['seed'])
@@ -70,7 +75,7 @@ class Peer:
             self._device, dtype=torch.bfloat16, enabled=self._device == 'cuda'
         )
         for _ in range(count):
-            with bfloat16:
+            with bfloat16, self._kernels():
                 loss = self._run(**next(self._batches)).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._clip)
@@ -78,6 +83,13 @@ class Peer:
             self._optimizer.zero_grad(set_to_none=True)
         if self._device == 'cuda':
             torch.cuda.synchronize()
+
+    def _kernels(self):
+        """Around a step: scaled-dot-product attention by flash kernels, if asked."""
+        kernels = self._torch.nn.attention
+        if not self._flash:
+            return contextlib.nullcontext()
+        return kernels.sdpa_kernel(kernels.SDPBackend.FLASH_ATTENTION)
 
     def memory(self):
         """The peak of the GPU, or of the process on a CPU, in bytes."""
@@ -96,6 +108,17 @@ class Peer:
             key: self._torch.tensor(array, dtype=self._torch.long, device=self._device)
             for key, array in arrays.items()
         }
+
+
+def _unmasked(module, q, k, v, attention_mask, scaling=None, **_):
+    """Attention of transformers without a mask: rows are whole, one document each."""
+    import torch
+
+    del attention_mask
+    out = torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, scale=scaling, is_causal=module.is_causal, enable_gqa=True
+    )
+    return out.transpose(1, 2).contiguous(), None
 
 
 def _libraries():

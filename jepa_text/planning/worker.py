@@ -2,16 +2,13 @@
 
 Reads a case as JSON, makes it, warms it up, and answers with `seconds` a step, `memory`
 at its peak in bytes, `tokens` and `flops` of a step, the `peak` FLOP/s of its devices,
-and its `library`, `device` and `parameters`; or with an `error`. What a library prints
-goes to stderr: stdout belongs to the answer.
+its `library`, `device` and `parameters`, what attended (`attention`), and if it was
+asked for a `trace`; or with an `error`.
 """
 
 import dataclasses
 import itertools
-import json
-import os
 import resource
-import sys
 import time
 import traceback
 
@@ -21,10 +18,11 @@ import numpy as np
 
 from jepa_text.cost import hardware
 from jepa_text.data import tokenizers
+from jepa_text.models.attention import attend
 from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
-from jepa_text.planning import peer
-from jepa_text.running import allocator, compilation, xla_flags
+from jepa_text.planning import child, peer, traces
+from jepa_text.running import allocator, compilation
 from jepa_text.training import phases
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
@@ -32,11 +30,7 @@ from jepa_text.training import step as steps
 
 def main():
     """Answers the case that is written to stdin."""
-    xla_flags.mend()
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), 'w')
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    json.dump(answer(json.load(sys.stdin)), answers)
-    answers.close()
+    child.serve(answer)
 
 
 def answer(case):
@@ -59,13 +53,18 @@ def measured(case):
             compilation.use_cache(case['compilation_cache'])
         work = make(case)
         # A backend of attention is asked for when the step is traced.
-        work.steps(case['warmup'])
+        with attend.watch() as seen:
+            work.steps(case['warmup'])
     except (ValueError, ImportError) as error:
-        return {'error': str(error)}
+        return {'error': str(error), 'refused': True}
     start = time.perf_counter()
     work.steps(case['steps_a_round'])
     seconds = (time.perf_counter() - start) / case['steps_a_round']
-    return work.about | {'seconds': seconds, 'memory': work.memory()}
+    attending = {attend.choose(asked, request) for request, asked in seen.items()}
+    found = {'seconds': seconds, 'memory': work.memory(), 'attention': sorted(attending)}
+    if case['trace']:
+        found['trace'] = traces.of(lambda: work.steps(traces.STEPS), case['trace'])
+    return work.about | found
 
 
 def make(case):

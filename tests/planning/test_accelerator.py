@@ -1,125 +1,397 @@
 """The checks of an accelerator, on a CPU: what passes, what is said, how it ends."""
 
 import json
+import math
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace as Made
 
 import jax
 import pytest
 
 from jepa_text.models.attention import attend, blockwise
-from jepa_text.planning import accelerator
-from jepa_text.running import arithmetic
+from jepa_text.planning import benchmark
+from jepa_text.planning.accelerator import __main__ as command
+from jepa_text.planning.accelerator import inside, page, settings, tasks
+from jepa_text.planning.accelerator.tasks import Task
 
 ROOT = Path(__file__).parents[2]
-ONE = [dict(dtype='float32', head_width=16, causal=True, window=None)]
-TRAINED = dict(
-    preset='toy',
-    rows=16,
-    length=64,
-    steps=10,
-    losses=[9.0, 8.0],
-    learns=True,
-    tokens_per_second=100.0,
-    mfu=None,
+ONE = [dict(dtype='float32', length=256, head_width=16, causal=True, window=None)]
+ABOUT = dict(
+    platform='cpu',
+    device='cpu',
+    devices=1,
+    runtime='cpu',
+    driver={},
+    versions={'jax': '1'},
+)
+SPEED = dict(
+    seconds=0.5,
+    tokens=1000,
+    flops=10.0,
+    peak=100.0,
+    memory=2**30,
+    attention=['xla'],
+    library='jax',
 )
 
 
 @pytest.fixture
-def quick(monkeypatch):
-    """One question to each backend, and no training."""
-    monkeypatch.setattr(accelerator, 'questions', lambda: ONE)
-    monkeypatch.setattr(accelerator, 'trained', lambda *given: TRAINED)
-    monkeypatch.setattr(accelerator.allocator, 'keep_freed_memory', lambda: None)
+def one_question(monkeypatch):
+    monkeypatch.setattr(inside, 'questions', lambda: ONE)
 
 
-def ask(folder):
-    path = folder / 'new' / 'found.json'
-    code = accelerator.main([f'--to={path}', '--seconds=1'])
-    return code, json.loads(path.read_text())
+def test_a_kernel_is_right_or_says_why_it_cannot(one_question):
+    found = inside.kernels('blockwise')
+    assert found['wrong'] == [] and found['answers'][0]['result'] == 'right'
+    assert len(found['answers'][0]['off']) == 4
+    for name in set(attend.BACKENDS) - {'xla', 'blockwise'}:
+        found = inside.kernels(name)
+        assert found['wrong'] == []
+        assert found['answers'][0]['result'].startswith('cannot: it runs on')
 
 
-def test_what_is_right_passes_and_what_cannot_run_says_why(quick, tmp_path, capsys):
-    code, found = ask(tmp_path)
-    assert code == 0 and found['failed'] == []
-    results = {one['backend']: one['result'] for one in found['attention']}
-    assert set(results) == set(attend.BACKENDS)
-    assert results.pop('xla') == results.pop('blockwise') == 'right'
-    assert all(result.startswith('cannot: it runs on') for result in results.values())
-    assert found['versions']['jax'] == jax.__version__ and found['platform'] == 'cpu'
-    said = capsys.readouterr().out
-    assert 'xla: 1 of 1 right' in said and 'cannot: it runs on NVIDIA GPUs' in said
-    assert 'MFU unknown' in said and 'FAILED' not in said
+def test_a_wrong_kernel_and_one_that_breaks_are_told(one_question, monkeypatch):
+    def breaks(*_, **__):
+        raise RuntimeError('no such instruction\nmore')
 
-
-def test_a_wrong_kernel_fails(quick, tmp_path, monkeypatch, capsys):
     sound = blockwise.attend
-    monkeypatch.setattr(blockwise, 'attend', lambda *x, **o: 1.1 * sound(*x, **o))
-    code, found = ask(tmp_path)
-    assert code == 1
-    (failed,) = found['failed']
-    assert failed.startswith('attention: blockwise') and 'was off by' in failed
-    assert failed in capsys.readouterr().out
+    for attending, words in (
+        (lambda *x, **o: 1.1 * sound(*x, **o), 'its result is off by 1'),
+        (lambda *x, **o: math.nan * sound(*x, **o), 'its result is off by nan'),
+        (breaks, 'RuntimeError: no such instruction'),
+    ):
+        monkeypatch.setattr(blockwise, 'attend', attending)
+        (wrong,) = inside.kernels('blockwise')['wrong']
+        assert wrong.startswith('float32, 256 x 16, causal: ') and words in wrong
 
 
-def test_what_breaks_and_what_does_not_learn_fail(quick, tmp_path, monkeypatch):
-    def breaks():
-        raise RuntimeError('no such device')
-
-    monkeypatch.setattr(accelerator, 'sums', breaks)
-    flat = TRAINED | {'losses': [8.0, 9.0], 'learns': False}
-    monkeypatch.setattr(accelerator, 'trained', lambda *given: flat)
-    code, found = ask(tmp_path)
-    assert code == 1
-    assert found['failed'] == [
-        'arithmetic: RuntimeError: no such device',
-        'training: the loss did not fall from 8.0 to 9.0',
-    ]
+def test_questions_have_windows_long_rows_and_both_precisions():
+    asked = inside.questions()
+    assert {one['dtype'] for one in asked} == {'bfloat16', 'float32'}
+    assert {one['window'] for one in asked} == {None, 20}
+    assert max(one['length'] for one in asked) == 2048
+    assert {one['causal'] for one in asked} == {True, False}
 
 
-def test_wrong_sums_fail(quick, tmp_path, monkeypatch):
+def test_wrong_sums_are_told(monkeypatch):
     wrong = {'a sum': (0.5, 1e-4), 'another': (float('nan'), 1e-4), 'right': (0.0, 1e-4)}
-    monkeypatch.setattr(arithmetic, 'deviations', lambda devices: wrong)
-    code, found = ask(tmp_path)
-    assert code == 1
-    assert [text.split(' is off')[0] for text in found['failed']] == [
-        'arithmetic: a sum',
-        'arithmetic: another',
+    monkeypatch.setattr(inside.arithmetic, 'deviations', lambda devices: wrong)
+    told = [text.split(' is off')[0] for text in inside.sums()['wrong']]
+    assert told == ['a sum', 'another']
+
+
+def test_the_environment_says_what_is_here():
+    found = inside.environment()
+    assert found['platform'] == 'cpu' and found['versions']['jax'] == jax.__version__
+    assert found['host_memory'] > 2**28 and found['driver'] == {}
+
+
+def test_amd_is_refused_in_words(monkeypatch):
+    client = Made(platform_version='PJRT C API\nrocm 60443')
+    device = Made(client=client, device_kind='AMD Instinct MI300X', platform='gpu')
+    monkeypatch.setattr(inside.jax, 'local_devices', lambda: [device])
+    with pytest.raises(RuntimeError, match='MI300X is driven by ROCm.*no.*kernels'):
+        inside.environment()
+
+
+def test_the_driver_is_what_nvidia_smi_says(tmp_path, monkeypatch):
+    program = tmp_path / 'nvidia-smi'
+    program.write_text(
+        '#!/bin/sh\necho "NVIDIA H200, 580.65, 143771 MiB, 700 W, 1980 MHz"'
+    )
+    program.chmod(0o700)
+    monkeypatch.setenv('PATH', str(tmp_path), prepend=':')
+    assert inside.nvidia()['driver_version'] == '580.65'
+    program.write_text('#!/bin/sh\necho "has failed"; exit 9')
+    assert inside.nvidia() == {}
+
+
+def test_each_task_is_done_whatever_becomes_of_the_others():
+    def fails(seconds):
+        raise ValueError('no such device')
+
+    def cannot(seconds):
+        raise tasks.Cannot('not here')
+
+    def ends(seconds):
+        raise TimeoutError(f'ended after {seconds} s')
+
+    made = [
+        Task('a', 'right', lambda s: {'x': 1}),
+        Task('a', 'wrong', lambda s: {'wrong': ['one', 'two']}),
+        Task('a', 'fails', fails),
+        Task('a', 'cannot', cannot),
+        Task('a', 'hangs', ends),
+        Task('b', 'last', lambda s: {}),
     ]
+    done, told = {}, []
+    tasks.perform(made, math.inf, 150, done, lambda *one: told.append(one), at_once=2)
+    assert {name: one['status'] for name, one in done.items()} == {
+        'right': 'passed',
+        'wrong': 'failed',
+        'fails': 'failed',
+        'cannot': 'cannot',
+        'hangs': 'failed',
+        'last': 'passed',
+    }
+    assert list(done) == [task.name for task in made] == [name for name, _ in told]
+    assert done['wrong']['why'] == 'one; two' and done['fails']['why'] == 'no such device'
+    assert done['hangs']['why'] == 'ended after 150 s'
+
+
+def test_when_the_time_is_up_the_rest_is_left():
+    def ends(seconds):
+        raise TimeoutError
+
+    done = {}
+    now = time.monotonic()
+    short, late = Task('a', 'short', ends), Task('a', 'late', lambda s: {})
+    tasks.perform([short], now + tasks.SHORTEST + 20, 150, done)
+    tasks.perform([late], now + tasks.SHORTEST / 2, 150, done)
+    assert [done[name]['status'] for name in ('short', 'late')] == ['left', 'left']
+
+
+def asking(monkeypatch, rows_that_fit, refused=False):
+    asked = []
+
+    def ask(case, timeout, python):
+        asked.append((case['rows'], python))
+        if case['rows'] > rows_that_fit:
+            words = 'its head cannot' if refused else 'RESOURCE_EXHAUSTED: out of memory'
+            raise benchmark.Left(words, refused)
+        return SPEED | {'tokens': case['rows']}
+
+    monkeypatch.setattr(benchmark, 'ask', ask)
+    return asked
+
+
+def case(*changes, platform='gpu', devices=1):
+    return settings.case(platform, devices, '210m', 'mlm', dict(changes))
+
+
+def test_a_step_that_does_not_fit_has_half_of_the_rows_and_the_next_ones_too(monkeypatch):
+    asked = asking(monkeypatch, 4)
+    parts = {}
+    found = tasks.speed(60, case(), 'python', parts)
+    assert [rows for rows, _ in asked] == [16, 8, 4] and found['rows'] == 4
+    assert found['tokens_per_second'] == 8.0 and found['mfu'] == 0.2
+    tasks.speed(60, case(), 'python', parts)
+    peer = case(('side', 'transformers'))
+    tasks.speed(60, peer, 'python', parts)
+    # Theirs may differ, and have their own interpreter.
+    assert asked[3:] == [(4, None), (16, 'python'), (8, 'python'), (4, 'python')]
+    with pytest.raises(RuntimeError, match='RESOURCE_EXHAUSTED'):
+        asking(monkeypatch, 0)
+        tasks.speed(60, case(), None, {})
+
+
+def test_what_was_asked_for_by_name_has_no_other_rows(monkeypatch):
+    asked = asking(monkeypatch, 8)
+    for change in (('remat', 'none'), ('rows', 32), ('attention', 'xla')):
+        with pytest.raises(tasks.Cannot, match='RESOURCE_EXHAUSTED'):
+            tasks.speed(60, case(change))
+    assert [rows for rows, _ in asked] == [16, 32, 16]
+
+
+def test_what_is_refused_is_none_of_the_machine_unless_it_is_the_plain_step(monkeypatch):
+    asking(monkeypatch, 0, refused=True)
+    with pytest.raises(tasks.Cannot, match='its head cannot'):
+        tasks.speed(60, case(('attention', 'pallas')))
+    with pytest.raises(RuntimeError, match='its head cannot'):
+        tasks.speed(60, case())
+
+
+@pytest.mark.parametrize('platform', ['cpu', 'gpu', 'tpu'])
+def test_the_most_important_steps_come_first(platform):
+    made = settings.speeds(('210m', '610m', '1b'), platform, 8)
+    names = [one['name'] for one in made]
+    assert names[:6] == [
+        '210m mlm',
+        '210m mlm by transformers',
+        '610m mlm',
+        '1b mlm',
+        '210m hybrid',
+        '210m clm',
+    ]
+    assert len(set(names)) == len(names)
+    for backend in attend.FASTEST[platform]:
+        assert f'210m mlm, attention {backend}' in names
+    assert {'210m mlm, remat full', '210m mlm, 256 rows', '1b hybrid'} - set(names) == {
+        '210m mlm, 256 rows'
+    }
+    plain, peer = made[:2]
+    # On all devices; by transformers on one.
+    assert (plain['rows'], plain['mesh']['fsdp']) == (128, 8)
+    assert (peer['rows'], peer['mesh']['fsdp'], peer['peer_attention']) == (
+        16,
+        1,
+        'flash',
+    )
+    assert plain['model']['dtype'] == ('float32' if platform == 'cpu' else 'bfloat16')
+    assert [one['optional'] for one in made[:3]] == [False, True, False]
+
+
+def test_a_curve_is_compared_with_that_of_the_cpu(monkeypatch, tmp_path):
+    losses = {'device': [8.0, 7.0, 6.5, 6.0], 'cpu': [8.0, 7.001, 6.5, 6.0]}
+
+    def trained(check, seconds, environ, config, run):
+        where = run.rpartition('-')[2]
+        asked.append((where, environ.get('JAX_PLATFORMS'), config['model']['dtype']))
+        return {'losses': losses[where]}
+
+    asked = []
+    monkeypatch.setattr(tasks, 'inside', trained)
+    assert tasks.curve(100, 8, tmp_path)['wrong'] == []
+    assert asked == [('device', None, 'bfloat16'), ('cpu', 'cpu', 'float32')]
+    losses['device'] = [8.0, 7.5, 6.5, 6.0]
+    assert tasks.curve(100, 8, tmp_path)['wrong'] == [
+        'a step is 0.499 nats from the CPU (0.02 are allowed)'
+    ]
+    losses['device'] = losses['cpu'] = [8.0, math.nan]
+    assert len(tasks.curve(100, 8, tmp_path)['wrong']) == 3
 
 
 def test_large_presets_are_trained_as_the_papers_trained_them(tmp_path):
-    toy, large = (accelerator.configured(name, tmp_path) for name in ('toy', '210m'))
+    toy, large = (
+        settings.run(name, 8, 10, tmp_path, dtype='bfloat16') for name in ('toy', '210m')
+    )
     assert large['model']['vocab_rows'] == 128_256 and 'vocab_rows' not in toy['model']
-    assert (large['model']['dtype'], large['schedule']['peak']) == ('bfloat16', 5e-4)
-    # They end when their seconds are over, never by themselves.
-    assert toy['steps'] == large['steps'] == 1_000_000
+    assert (large['data']['row_length'], large['schedule']['peak']) == (2048, 5e-4)
 
 
-def test_no_time_is_refused(tmp_path, capsys):
-    with pytest.raises(SystemExit) as ended:
-        accelerator.main(['--seconds=0'])
-    assert ended.value.code == 2
-    assert '--seconds=0.0 is not a time above 0' in capsys.readouterr().err
+def answered(monkeypatch, environment=lambda s: ABOUT, wrong=()):
+    """The command with tasks that answer at once."""
+    curve = dict(steps=[1, 2], losses=[8.0, 7.0])
+    off = {'a step': 0.001, 'the last quarter': 0.0}
+    trace = dict(file='x', seconds=1.0, costliest=[['dot', 0.5, 0.5]])
+    rows = dict(rows=8, size='toy', objective='mlm', remat='none', mfu=0.25)
+    one = SPEED | rows | dict(side='ours', tokens_per_second=2000.0)
+    other = one | dict(side='transformers', tokens_per_second=1000.0, mfu=None)
+    sums = dict(programs={'a sum': dict(off=1e-7, allowed=1e-4)}, wrong=list(wrong))
+    kernel = dict(answers=[ONE[0] | {'result': 'right', 'off': {'its result': 0.01}}])
+    loop = curve | dict(size='toy', rows=8, length=128, tokens_per_second=5.0)
+    made = [
+        Task('arithmetic', 'arithmetic', lambda s: sums),
+        Task('kernels', 'attention xla', lambda s: kernel),
+        Task('curve', 'curve', lambda s: dict(device=curve, cpu=curve, off=off)),
+        Task('speed', 'toy mlm', lambda s: one),
+        Task('speed', 'toy mlm by transformers', lambda s: other),
+        Task('trace', 'trace', lambda s: {'trace': trace}),
+        Task('loop', 'loop', lambda s: loop),
+    ]
+    task = Task('environment', 'environment', environment)
+    monkeypatch.setattr(tasks, 'environment', lambda: task)
+    monkeypatch.setattr(tasks, 'checks', lambda *given: (made, 1))
+    monkeypatch.setattr(tasks, 'speeds', lambda *given: [])
+
+
+def told(folder, *options):
+    path = folder / 'new' / 'found.json'
+    code = command.main([f'--to={path}', *options])
+    return code, json.loads(path.read_text()), path.with_suffix('.html').read_text()
+
+
+def test_the_page_and_the_paragraph_have_what_was_found(monkeypatch, tmp_path, capsys):
+    answered(monkeypatch)
+    code, found, html = told(tmp_path)
+    assert code == 0 and found['failed'] == found['left'] == []
+    assert found['results']['toy mlm']['found']['tokens_per_second'] == 2000.0
+    said = found['paragraph']
+    assert 'toy mlm trains at 2,000 tokens/s (MFU 25.0%)' in said
+    assert 'toy mlm is 2.00 × transformers' in said and '1 programs agree' in said
+    assert said in capsys.readouterr().out
+    for words in ('Arithmetic', 'Speed of a step', 'What takes the time', '2.00'):
+        assert words in html
+    assert html.count('<svg') == 2 and 'Failed' not in html
+
+
+def test_what_is_wrong_ends_with_1_and_stands_on_the_page(monkeypatch, tmp_path, capsys):
+    answered(monkeypatch, wrong=['a sum is off'])
+    code, found, html = told(tmp_path)
+    assert code == 1 and found['failed'] == ['arithmetic: a sum is off']
+    assert found['results']['loop']['status'] == 'passed'
+    assert '**Failed**: arithmetic: a sum is off' in found['paragraph']
+    assert 'Failed' in html and 'FAILED  arithmetic' in capsys.readouterr().out
+
+
+def test_without_a_device_the_rest_is_not_tried(monkeypatch, tmp_path):
+    def none(seconds):
+        raise RuntimeError('no CUDA-capable device is detected')
+
+    answered(monkeypatch, none)
+    code, found, html = told(tmp_path)
+    assert code == 1 and list(found['results']) == ['environment']
+    assert 'no CUDA-capable device' in html
+    assert 'no CUDA-capable device' in found['paragraph']
+
+
+def test_a_signal_leaves_what_was_found(monkeypatch, tmp_path):
+    def stops(seconds):
+        raise KeyboardInterrupt
+
+    answered(monkeypatch)
+    monkeypatch.setattr(tasks, 'speeds', lambda *x: [Task('speed', 'more', stops)])
+    code, found, html = told(tmp_path)
+    assert code == 1 and found['stopped'] and 'toy mlm' in found['results']
+
+
+def test_what_cannot_be_asked_for_is_refused(tmp_path, capsys):
+    for option, words in (
+        ('--minutes=0', '--minutes=0.0 is not a time above 0'),
+        ('--cells=0', '--cells=0 is not a number of at least 1'),
+        ('--sizes=210m,7b', "'7b' is no size; there are: 210m, 610m, 1b, tiny, toy"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            command.main([option])
+        assert ended.value.code == 2
+        assert words in capsys.readouterr().err
+
+
+def test_peers_are_compared_by_device():
+    one = dict(status='passed', group='speed', why='')
+    ours = one | {'found': dict(side='ours', tokens_per_second=800.0)}
+    theirs = one | {'found': dict(side='transformers', tokens_per_second=50.0)}
+    about = dict(group='environment', status='passed', found=ABOUT | {'devices': 8})
+    found = {'environment': about, 'a': ours, 'a by transformers': theirs}
+    assert page.peers(found) == [('a', 2.0)]
 
 
 @pytest.mark.slow
 def test_the_script_on_a_cpu(tmp_path):
     path = tmp_path / 'found.json'
+    command = [
+        'bash',
+        'launch/accelerator.sh',
+        '--minutes=15',
+        '--cells=2',
+        '--sizes=tiny',
+    ]
     done = subprocess.run(
-        ['bash', 'launch/accelerator.sh', '--seconds=5', f'--to={path}'],
+        [*command, f'--to={path}'],
         cwd=ROOT,
         env=os.environ | {'PYTHON_RUN': sys.executable, 'XLA_FLAGS': ''},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(path.read_text())
-    assert found['training']['tokens_per_second'] > 0
-    assert found['training']['preset'] == 'toy' and found['training']['learns']
-    assert [p.name for p in tmp_path.iterdir()] == ['found.json']
-    assert 'tokens/s' in done.stdout
+    results = {name: one['status'] for name, one in found['results'].items()}
+    for name in ('arithmetic', 'attention xla', 'attention blockwise', 'curve'):
+        assert results[name] == 'passed'
+    for name in ('tiny mlm', 'trace', 'loop'):
+        assert results[name] == 'passed'
+    assert 0 < found['results']['curve']['found']['off']['a step'] < 0.02
+    assert {p.name for p in tmp_path.iterdir()} == {
+        'found.json',
+        'found.html',
+        'found.trace',
+    }
+    assert list((tmp_path / 'found.trace').rglob('*.xplane.pb'))
+    assert found['paragraph'] in done.stdout
+    assert found['left'] == [] and results['tiny mlm by transformers'] != 'failed'

@@ -74,7 +74,7 @@ def test_a_case_that_cannot_be_made_says_why(case, words):
 
 def test_a_process_that_fails_or_is_killed_is_told_apart(tmp_path, monkeypatch):
     program = tmp_path / 'python'
-    monkeypatch.setattr(benchmark.sys, 'executable', str(program))
+    monkeypatch.setattr(benchmark.child.sys, 'executable', str(program))
     for does, error, words in (
         ('exit 1', RuntimeError, "case 'mlm' failed; its traceback"),
         ('kill -KILL $$', ValueError, "case 'mlm': ended by SIGKILL.*memory"),
@@ -174,7 +174,7 @@ def test_both_sides_keep_their_memory_unless_told(monkeypatch, asked, times):
     made = config('peer', peer_keeps_memory=asked, compilation_cache='').to_dict()
     for case in made['cases'][:2]:
         answer = worker.measured(benchmark.case_of(made, case))
-        assert answer == {'error': 'enough'}
+        assert answer == {'error': 'enough', 'refused': True}
     assert len(called) == times
 
 
@@ -187,3 +187,22 @@ def test_the_peer_steps_on_the_same_batches(tmp_path):
     assert results['mlm']['parameters'] == results['mlm by transformers']['parameters']
     assert results['clm']['parameters'] == results['clm by transformers']['parameters']
     assert results['mlm by transformers']['flops'] == results['mlm']['flops']
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize('objective', ['mlm', 'clm'])
+def test_by_flash_kernels_the_peer_computes_the_same(objective):
+    pytest.importorskip('torch')
+    pytest.importorskip('transformers')
+    losses = []
+    for attention in ('sdpa', 'flash'):
+        made = config('peer', compile=False, peer_attention=attention).to_dict()
+        case = benchmark.case_of(
+            made,
+            dict(name='x', side='transformers', objective=dict(name=objective)),
+        )
+        work = worker.make(case)
+        losses.append(work._run(**next(work._batches)).loss.item())
+        # By them alone: it would fail where they cannot.
+        work.steps(1)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)

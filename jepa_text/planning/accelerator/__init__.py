@@ -1,0 +1,1 @@
+"""What this machine's devices are good for: `bash launch/accelerator.sh`."""
