@@ -62,6 +62,8 @@ STORES = ['gcp-storage-emulator>=2025', 'moto[s3,server]>=5.1,<6']
 
 EXTRAS = {
     'cuda': ['jax[cuda13]>=0.10.2,<0.13'],
+    # For drivers before 580, which know no CUDA 13.
+    'cuda12': ['jax[cuda12]>=0.10.2,<0.13'],
     'tpu': ['jax[tpu]>=0.10.2,<0.13'],
     # Protocols of addresses.
     'gs': ['gcsfs>=2026.4'],

@@ -105,11 +105,11 @@ positive() {
   case "$2" in '' | 0* | *[!0-9]*) fail "${0##*/}: $1=$2 is not a whole number above 0." ;; esac
 }
 
-# cpu, cuda or tpu to the kind of environment that launch/venv.sh makes.
+# cpu, cuda, cuda12 or tpu to the kind of environment that launch/venv.sh makes.
 kind_of() {
   case "$1" in
     cpu) printf run ;;
-    cuda | tpu) printf %s "$1" ;;
-    *) fail "${0##*/}: ACCELERATOR=$1; there are cpu, cuda and tpu." ;;
+    cuda | cuda12 | tpu) printf %s "$1" ;;
+    *) fail "${0##*/}: ACCELERATOR=$1; there are cpu, cuda, cuda12 and tpu." ;;
   esac
 }

@@ -7,7 +7,7 @@
 # --dry-run prints the commands. /data in the container is the folder DATA here; configs
 # are those in the image. The user in it is the caller, who owns what it writes.
 #
-#   ACCELERATOR   cpu (if not set), cuda (needs NVIDIA's container toolkit) or tpu
+#   ACCELERATOR   cpu (if not set), cuda, cuda12 (both need NVIDIA's container toolkit) or tpu
 #   IMAGE         name of the image; jepa-text:ACCELERATOR if not set
 #   DATA          the folder that is /data; runs/ of the repository if not set
 #   PUSH          1: push the image after it is built
@@ -39,7 +39,7 @@ if [ "${PUSH:-}" = 1 ]; then perform "$ENGINE" push "$IMAGE"; fi
 # --init passes SIGTERM on; then there is time to save.
 options=(--rm --init --stop-timeout=120 --user="$(id -u):$(id -g)" --volume="$DATA:/data")
 case "$ACCELERATOR" in
-  cuda) options+=(--gpus=all --shm-size=8g) ;;
+  cuda*) options+=(--gpus=all --shm-size=8g) ;;
   tpu) options+=(--privileged --network=host) ;;
 esac
 if [ -z "$DRY" ]; then mkdir -p "$DATA"; fi

@@ -7,7 +7,7 @@
 # All words but --dry-run go to jepa-text. Paths are relative to the repository. The exit
 # code is that of jepa-text: 0 done, 1 failed, 2 cannot run, 75 stopped and saved, 87 hung.
 #
-#   ACCELERATOR   cpu (if not set), cuda or tpu: which packages the environment gets
+#   ACCELERATOR   cpu (if not set), cuda, cuda12 or tpu: which packages the environment gets
 #   PROCESSES     1 (if not set); more of them act as so many hosts, on the CPU only
 #   VENV          the environment's folder, .venv if not set; made when it is missing
 #   JEPA_TEXT     the program to run instead of that environment's jepa-text

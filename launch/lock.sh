@@ -37,7 +37,7 @@ for python in 3.11 3.12; do
   lock "test-$tag.txt" "$python" --constraints launch/requirements/build.txt \
     --extra eval --extra viz --extra test "$@" setup.py
   # The same versions, so that one venv serves all.
-  for kind in run cuda tpu; do
+  for kind in run cuda cuda12 tpu; do
     extras=(--extra eval --extra viz)
     if [ "$kind" != run ]; then extras+=(--extra "$kind"); fi
     lock "$kind-$tag.txt" "$python" --constraints "launch/requirements/test-$tag.txt" \

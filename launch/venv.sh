@@ -1,9 +1,10 @@
 # The virtual environment of the launch scripts; sourced, or called with a kind:
 #
-#   ready_venv run    what the main job needs
-#   ready_venv test   that, and what the tests need
-#   ready_venv cuda   that of run, and jax for NVIDIA GPUs
-#   ready_venv tpu    that of run, and jax for TPUs
+#   ready_venv run      what the main job needs
+#   ready_venv test     that, and what the tests need
+#   ready_venv cuda     that of run, and jax for NVIDIA GPUs
+#   ready_venv cuda12   the same for drivers before 580, which know no CUDA 13
+#   ready_venv tpu      that of run, and jax for TPUs
 #
 # Makes or completes $VENV (ROOT/.venv unless set) from launch/requirements/, checks every
 # file's hash, and does nothing when setup.py and the requirements have not changed since.
@@ -127,7 +128,7 @@ install_kind() {
 # Whether the venv has all of a kind; the others contain what run needs.
 has() {
   local kind kinds=("$1")
-  if [ "$1" = run ]; then kinds=(run test cuda tpu); fi
+  if [ "$1" = run ]; then kinds=(run test cuda cuda12 tpu); fi
   for kind in "${kinds[@]}"; do
     if current "$kind"; then return; fi
   done
@@ -138,8 +139,8 @@ ready_venv() {
   local extras
   case "$1" in
     run) extras=eval,viz ;;
-    test | cuda | tpu) extras=eval,viz,$1 ;;
-    *) fail "$1 is no kind of environment; there are run, test, cuda and tpu." ;;
+    test | cuda | cuda12 | tpu) extras=eval,viz,$1 ;;
+    *) fail "$1 is no kind of environment; there are run, test, cuda, cuda12 and tpu." ;;
   esac
   # One at a time; a file system without locks goes on without.
   if command -v flock >/dev/null; then

@@ -22,6 +22,7 @@ KINDS = {
     'run': ('eval', 'viz'),
     'test': ('eval', 'viz', 'test'),
     'cuda': ('eval', 'viz', 'cuda'),
+    'cuda12': ('eval', 'viz', 'cuda12'),
     'tpu': ('eval', 'viz', 'tpu'),
     'remote': ('eval', 'viz', 'test', 'gs', 's3', 'https', 'stores'),
     'beam': ('eval', 'viz', 'test', 'beam'),
@@ -92,6 +93,7 @@ def test_what_is_declared(package):
     assert set(package['extras_require']) == {
         *(
             'cuda',
+            'cuda12',
             'tpu',
             'gs',
             's3',
@@ -131,7 +133,7 @@ def test_bounds(package):
         for requirement in required(package, extra):
             operators = {bound.operator for bound in requirement.specifier}
             assert '>=' in operators, f'{requirement} has no lower bound'
-    for extra in ('cuda', 'tpu'):
+    for extra in ('cuda', 'cuda12', 'tpu'):
         (accelerated,) = map(Requirement, package['extras_require'][extra])
         assert accelerated.specifier == bounds['jax']
 

@@ -181,13 +181,68 @@ def test_several_processes_give_one_answer(machine, codes, answer):
     [
         (dict(PROCESSES='0'), 'PROCESSES=0 is not a whole number above 0'),
         (dict(PROCESSES='two'), 'PROCESSES=two is not'),
-        (dict(ACCELERATOR='gpu'), 'ACCELERATOR=gpu; there are cpu, cuda and tpu'),
+        (dict(ACCELERATOR='gpu'), 'ACCELERATOR=gpu; there are cpu, cuda, cuda12 and tpu'),
         (dict(ACCELERATOR='cuda', PROCESSES='2'), 'unset PROCESSES'),
     ],
 )
 def test_local_refuses(machine, env, message):
     code, output = machine.run('local.sh', *JOB, **env)
     assert code == 2 and message in output and not machine.calls()
+
+
+SHOW = 'echo "$JAX_PLATFORMS $*"'
+
+
+def accelerator(machine, **env):
+    """What launch/accelerator.sh says, with an interpreter that shows its platforms."""
+    program = machine.fake('python-run', SHOW)
+    return machine.run('accelerator.sh', '--minutes=1', PYTHON_RUN=str(program), **env)
+
+
+@pytest.mark.parametrize(
+    'driver, device, platforms',
+    [
+        ('580.65.06', 'cuda', 'cuda,cpu'),
+        ('610.2\n610.2', 'cuda', 'cuda,cpu'),
+        ('570.133.20', 'cuda12', 'cuda,cpu'),
+        ('525.60.13', 'cuda12', 'cuda,cpu'),
+        (None, 'cpu', 'cpu'),
+    ],
+)
+def test_the_environment_of_an_accelerator_is_that_of_its_driver(
+    machine, driver, device, platforms
+):
+    if driver:
+        machine.fake('nvidia-smi', f'printf "{driver}\n"')
+    code, output = accelerator(machine)
+    assert code == 0
+    assert output.split()[:3] == ['jepa-text', 'device', device]
+    assert output.splitlines()[-1] == (
+        f'{platforms} -m jepa_text.planning.accelerator --minutes=1'
+    )
+
+
+def test_an_accelerator_that_is_named_is_taken(machine):
+    machine.fake('nvidia-smi', 'exit 9')
+    assert 'device     tpu' in accelerator(machine, ACCELERATOR='tpu')[1]
+    code, output = accelerator(machine, ACCELERATOR='cuda12', JAX_PLATFORMS='cuda')
+    assert code == 0 and output.splitlines()[-1].startswith('cuda -m')
+
+
+@pytest.mark.parametrize(
+    'program, script, message',
+    [
+        ('nvidia-smi', 'echo "No devices were found"; exit 6', 'names no GPU'),
+        ('nvidia-smi', 'exit 9', 'names no GPU'),
+        ('nvidia-smi', 'echo 470.82.01', 'driver is 470; jax needs 525'),
+        ('rocm-smi', '', 'AMD GPUs (ROCm), for which jepa_text has no kernels'),
+    ],
+)
+def test_an_accelerator_that_cannot_be_used_is_refused(machine, program, script, message):
+    machine.fake(program, script)
+    code, output = accelerator(machine)
+    assert code == 2 and message in output
+    assert 'ACCELERATOR=cpu' in output
 
 
 # A python whose pip and pytest do as the test says; all else is real.

@@ -468,7 +468,7 @@ def test_the_image_is_locked_small_and_without_rights():
     assert bases == {'python:3.12-slim-bookworm'}
     # venv.sh checks the hash of every package; nothing else installs Python packages.
     assert not any('pip install' in line for line in lines)
-    for kind in ('run', 'cuda', 'tpu'):
+    for kind in ('run', 'cuda', 'cuda12', 'tpu'):
         assert (LAUNCH / 'requirements' / f'{kind}-py312.txt').is_file()
     users = [line.split()[1] for line in lines if line.startswith('USER ')]
     assert users and users[-1].split(':')[0] not in ('root', '0')
