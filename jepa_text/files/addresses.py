@@ -220,7 +220,7 @@ def patiently(address, call, stop=time.sleep):
 def _unanswered(address, raised):
     """The error of a network that brought no answer; None for any other one."""
     error = clients.first_of(raised)
-    known = not clients.is_theirs(error) or clients.status(error)
+    known = not clients.is_theirs(error) or clients.is_answer(error)
     return None if known or _refused(address, error) else error
 
 

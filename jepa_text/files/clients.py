@@ -42,7 +42,8 @@ def is_theirs(error):
 
 
 def status(error):
-    """The number of HTTP that an error tells, or that it was made of; 0 for none."""
+    """The number of HTTP that an error tells itself; 0 for none. What it was made of may
+    tell another: aiohttp calls an answer that was cut a 400."""
     # So says gcsfs of 403.
     if type(error) is OSError and str(error).startswith('Forbidden: '):
         return 403
@@ -51,15 +52,22 @@ def status(error):
         return response.get('ResponseMetadata', {}).get('HTTPStatusCode', 0)
     pairs = ((response, 'status_code'), (error, 'status'), (error, 'code'))
     told = (getattr(*pair, None) for pair in pairs)
-    found = next((int(one) for one in told if str(one).isdigit()), 0)
-    # s3fs makes an error of the system of each that it has heard of.
-    return found or (status(error.__cause__) if error.__cause__ else 0)
+    return next((int(one) for one in told if str(one).isdigit()), 0)
+
+
+def is_answer(error):
+    """Did a server say so? s3fs makes errors of the system of what S3 answers."""
+    return bool(status(error) or _answer_of_s3(error.__cause__))
+
+
+def _answer_of_s3(error):
+    response = getattr(error, 'response', None)
+    return response if isinstance(response, dict) else {}
 
 
 def is_barred(error):
     """Does it say that the keys of this machine are missing, or do not open?"""
-    response = getattr(error.__cause__, 'response', None)
-    code = response.get('Error', {}).get('Code') if isinstance(response, dict) else ''
+    code = _answer_of_s3(error.__cause__).get('Error', {}).get('Code', '')
     said = type(error).__name__, str(code)
     keyless = any(key in one for key in _KEYS for one in said)
     return isinstance(error, PermissionError) or keyless or status(error) in (401, 403)

@@ -125,6 +125,25 @@ def test_a_busy_server_is_asked_again(status):
     assert len(calls) == 3
 
 
+@pytest.mark.parametrize('cause', [Answer(400), Refusal(412)])
+def test_what_a_cut_answer_was_made_of_does_not_make_it_final(cause):
+    # aiohttp calls half an answer a 400, and what S3 answers is another error in s3fs.
+    error = ConnectionError('not enough data')
+    error.__cause__ = cause
+    call, calls = failing([error])
+    assert addresses.patiently('s3://b/x', call, lambda pause: None) == 'well'
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize('code', ['InvalidToken', 'ExpiredToken'])
+def test_keys_of_s3_that_are_too_old_are_keys_that_do_not_open(code):
+    error = OSError(22, 'the token is no good')
+    error.__cause__ = Refusal(400)
+    error.__cause__.response['Error'] = {'Code': code}
+    with pytest.raises(PermissionError, match='AWS_ACCESS_KEY_ID'):
+        addresses.patiently('s3://b/x', failing([error])[0], stop=None)
+
+
 def test_a_missing_file_that_was_a_cut_connection_is_asked_for_again():
     # So does fsspec raise what happens to a web address, whatever it was.
     error = FileNotFoundError('http://h/x')
