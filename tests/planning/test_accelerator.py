@@ -169,8 +169,9 @@ def asking(monkeypatch, rows_that_fit, refused=False):
     return asked
 
 
-def case(*changes, platform='gpu', devices=1):
-    return settings.case(platform, devices, '210m', 'mlm', dict(changes))
+def case(*changes):
+    model = dict(dtype='bfloat16', remat='names')
+    return settings.case(model, 1, '210m', 'mlm', dict(changes))
 
 
 def test_a_step_that_does_not_fit_has_half_of_the_rows_and_the_next_ones_too(monkeypatch):
@@ -207,7 +208,7 @@ def test_what_is_refused_is_none_of_the_machine_unless_it_is_the_plain_step(monk
 
 @pytest.mark.parametrize('platform', ['cpu', 'gpu', 'tpu'])
 def test_the_most_important_steps_come_first(platform):
-    made = settings.speeds(('210m', '610m', '1b'), platform, 8)
+    made = settings.speeds(('210m', '610m', '1b'), platform, 8, 'one')
     names = [one['name'] for one in made]
     assert names[:6] == [
         '210m mlm',
@@ -233,6 +234,12 @@ def test_the_most_important_steps_come_first(platform):
     )
     assert plain['model']['dtype'] == ('float32' if platform == 'cpu' else 'bfloat16')
     assert [one['optional'] for one in made[:3]] == [False, True, False]
+
+
+def test_a_gpu_without_bfloat16_computes_in_float32():
+    for kind, dtype in (('Tesla T4', 'float32'), ('NVIDIA L4', 'bfloat16')):
+        assert settings.dtype('gpu', kind) == dtype
+    assert settings.dtype('gpu', 'unknown') == 'bfloat16'
 
 
 def test_a_curve_is_compared_with_that_of_the_cpu(monkeypatch, tmp_path):

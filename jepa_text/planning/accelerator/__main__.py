@@ -51,7 +51,7 @@ def main(argv=None):
         print(line, file=sys.stderr, flush=True)
         atomic.write(to, json.dumps(found, indent=1))
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(dir=to.parent) as folder:
         try:
             run(options, found, folder, began, told)
@@ -60,6 +60,7 @@ def main(argv=None):
             for started in psutil.Process().children():
                 started.kill()
         finally:
+            signal.signal(signal.SIGTERM, before)
             found['seconds'] = time.monotonic() - began
             keep_trace(Path(folder, 'trace'), to.with_suffix('.trace'))
             found |= page.summary(found)

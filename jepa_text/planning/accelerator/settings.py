@@ -1,6 +1,7 @@
 """What is measured, and in which order: shapes of models, cells of speed, and runs."""
 
 from jepa_text.config import schema
+from jepa_text.cost import hardware
 from jepa_text.models.attention import attend
 from jepa_text.planning import benchmark, cells
 
@@ -24,10 +25,10 @@ def shapes(size):
     raise ValueError(f'{size!r} is no size; there are: {names}.')
 
 
-def speeds(sizes, platform, devices):
-    """Cases of benchmark.py, the most important first: the first size by itself and by
-    transformers, the other sizes, what the papers train, then each backend of attention,
-    rematerialization and batch, and at last the rest."""
+def speeds(sizes, platform, devices, kind):
+    """Cases of benchmark.py on so many devices of a kind, the most important first: the
+    first size by itself and by transformers, the other sizes, what the papers train, then
+    each backend of attention, rematerialization and batch, and at last the rest."""
     first, *others = sizes
     rows = shapes(first)['rows']
     asked = [
@@ -45,19 +46,25 @@ def speeds(sizes, platform, devices):
         *((first, x, {}) for x in cells.OBJECTIVES if x not in ('mlm', 'clm', 'hybrid')),
         *((size, 'clm', {}) for size in others),
     ]
-    return [case(platform, devices, *one) for one in asked]
+    remat = 'none' if platform == 'cpu' else 'names'
+    model = dict(dtype=dtype(platform, kind), remat=remat)
+    return [case(model, devices, *one) for one in asked]
 
 
-def case(platform, devices, size, objective, changes):
+def dtype(platform, kind):
+    """What steps compute in: float32 on a CPU, and on a GPU before those of 2020."""
+    name = hardware.name_of(kind)
+    capability = hardware.CHIPS[name].capability if name else None
+    old = capability is not None and capability < (8, 0)
+    return 'float32' if platform == 'cpu' or old else 'bfloat16'
+
+
+def case(model, devices, size, objective, changes):
     """A case of benchmark.py, whole, on all devices; what is asked for by name may be
     what cannot be made here."""
     shape = shapes(size) | {'rows': changes.get('rows', shapes(size)['rows'])}
     side = changes.get('side', 'ours')
     named = {key: x for key, x in changes.items() if key in ('attention', 'remat')}
-    if platform == 'cpu':
-        model = dict(dtype='float32', remat='none')
-    else:
-        model = dict(dtype='bfloat16', remat='names')
     what = [f'{key} {x}' for key, x in named.items()]
     what += [f'{changes["rows"]} rows'] if 'rows' in changes else []
     name = ', '.join((f'{size} {objective}', *what))

@@ -14,8 +14,9 @@ from jepa_text.planning.accelerator import settings
 
 # Seconds below which no check is begun.
 SHORTEST = 10
-# Processes that the device lets in; a TPU one.
+# Processes that the device lets in; a TPU one. None then takes all memory of a GPU.
 AT_ONCE = {'cpu': 2, 'gpu': 8}
+SHARED = {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'}
 # Steps of the runs: compared with the CPU's; and of the first size, by `train` itself.
 CURVE, LOOP = 40, 60
 # How far losses may be apart, in nats: the largest difference of a step, and that of the
@@ -87,8 +88,6 @@ def inside(check, seconds, environ=None, **question):
     """What a check of inside.py finds; errors as of child.ask."""
     module = 'jepa_text.planning.accelerator.inside'
     asked = dict(check=check, **question)
-    # They share a GPU.
-    environ = {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false', **(environ or {})}
     return child.ask(module, asked, check, timeout=seconds, environ=environ)
 
 
@@ -104,12 +103,12 @@ def checks(found, folder):
     rows = devices * -(-8 // devices)
 
     def kernel(name):
-        return lambda seconds: inside('kernels', seconds, backend=name)
+        return lambda seconds: inside('kernels', seconds, SHARED, backend=name)
 
     made = [
         Task('curve', 'curve', lambda s: curve(s, rows, folder)),
         *(Task('kernels', f'attention {x}', kernel(x)) for x in attend.FASTEST[platform]),
-        Task('arithmetic', 'arithmetic', lambda s: inside('arithmetic', s)),
+        Task('arithmetic', 'arithmetic', lambda s: inside('arithmetic', s, SHARED)),
     ]
     return made, AT_ONCE.get(platform, 1)
 
@@ -117,7 +116,8 @@ def checks(found, folder):
 def speeds(found, sizes, folder, python=None, count=None):
     """Tasks that tell how fast a machine is, the most important first; one at a time.
     `python` is another interpreter for transformers, or None; `count`: so many steps."""
-    cases = settings.speeds(sizes, found['platform'], found['devices'])[:count]
+    about = found['platform'], found['devices'], found['device']
+    cases = settings.speeds(sizes, *about)[:count]
     parts = {}
     made = [
         Task('speed', case['name'], lambda s, case=case: speed(s, case, python, parts))
@@ -136,7 +136,7 @@ def curve(seconds, rows, folder):
     until = time.monotonic() + seconds
     runs = {}
     for where, dtype, environ in (
-        ('device', 'bfloat16', {}),
+        ('device', 'bfloat16', SHARED),
         ('cpu', 'float32', {'JAX_PLATFORMS': 'cpu'}),
     ):
         config = settings.run('toy', rows, CURVE, Path(folder, 'rows-toy'), dtype=dtype)
