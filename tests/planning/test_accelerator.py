@@ -340,6 +340,8 @@ def test_a_signal_leaves_what_was_found(monkeypatch, tmp_path):
     def stops(seconds):
         raise KeyboardInterrupt
 
+    answered(monkeypatch, stops)
+    assert told(tmp_path)[1]['paragraph'] == 'No device was measured.'
     answered(monkeypatch)
     monkeypatch.setattr(tasks, 'speeds', lambda *x: [Task('speed', 'more', stops)])
     code, found, html = told(tmp_path)

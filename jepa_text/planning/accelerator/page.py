@@ -44,9 +44,9 @@ def summary(found):
 def paragraph(found, failed):
     """What a README may say of this machine, figures with their command."""
     results = found['results']
-    about = results['environment']['found']
+    about = machine(results)
     if not about:
-        return f'No device could be measured: {results["environment"]["why"]}'
+        return f'No device was measured. {" ".join(failed)}'.strip()
     sentences = [
         f'**{about["devices"]} × {about["device"]}** ({version(about)}), by `bash '
         f'launch/accelerator.sh` on {found["date"]}{_at(found["commit"])}:'
@@ -56,7 +56,8 @@ def paragraph(found, failed):
     done = [_done(results, name) for name in ('arithmetic', 'curve')]
     if done[0]:
         sentences.append(f'{len(done[0]["programs"])} programs agree with numpy;')
-    sentences.append(f'{len(right)} of {len(kernels)} attention backends are right;')
+    if kernels:
+        sentences.append(f'{len(right)} of {len(kernels)} attention backends are right;')
     if done[1]:
         by = done[1]['off']['a step']
         sentences.append(f'a short run stays within {by:.3f} nats of the CPU’s.')
@@ -65,8 +66,13 @@ def paragraph(found, failed):
         f'{name} is {ratio:.2f} × transformers.' for name, ratio in peers(results)
     ]
     if failed:
-        sentences.append(f'**Failed**: {"; ".join(failed)}.')
+        sentences.append(f'**Failed**: {"; ".join(failed).rstrip(".")}.')
     return ' '.join(sentences)
+
+
+def machine(results):
+    """What the environment is; {} of one that was not found."""
+    return results.get('environment', {}).get('found', {})
 
 
 def version(about):
@@ -110,7 +116,7 @@ def plain(results):
 
 def peers(results):
     """[(step, its speed over that of transformers)], a device."""
-    found, devices = speeds(results), results['environment']['found'].get('devices', 1)
+    found, devices = speeds(results), machine(results).get('devices', 1)
     return [
         (name, one['tokens_per_second'] / devices / other['tokens_per_second'])
         for name, one in plain(results).items()
@@ -123,7 +129,7 @@ def write(path, found):
     results = found['results']
     counts = collections.Counter(one['status'] for one in results.values())
     said = ', '.join(f'{n} {status}' for status, n in counts.items())
-    about = results['environment']['found']
+    about = machine(results)
     sections = [_overview(results), _lines('Failed', found['failed'])]
     sections += [_arithmetic(results), _kernels(results), _curve(results)]
     sections += [_speed(results), _loop(results), _trace(results)]
