@@ -67,10 +67,11 @@ def _answer_of_s3(error):
 
 def is_barred(error):
     """Does it say that the keys of this machine are missing, or do not open?"""
-    code = _answer_of_s3(error.__cause__).get('Error', {}).get('Code', '')
-    said = type(error).__name__, str(code)
+    answer = _answer_of_s3(error.__cause__)
+    said = type(error).__name__, str(answer.get('Error', {}).get('Code', ''))
     keyless = any(key in one for key in _KEYS for one in said)
-    return isinstance(error, PermissionError) or keyless or status(error) in (401, 403)
+    told = {status(error), answer.get('ResponseMetadata', {}).get('HTTPStatusCode')}
+    return isinstance(error, PermissionError) or keyless or bool(told & {401, 403})
 
 
 def login(address):

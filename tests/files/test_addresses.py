@@ -135,10 +135,12 @@ def test_what_a_cut_answer_was_made_of_does_not_make_it_final(cause):
     assert len(calls) == 2
 
 
-@pytest.mark.parametrize('code', ['InvalidToken', 'ExpiredToken'])
-def test_keys_of_s3_that_are_too_old_are_keys_that_do_not_open(code):
+@pytest.mark.parametrize(
+    ('status', 'code'), [(400, 'InvalidToken'), (400, 'ExpiredToken'), (401, '401')]
+)
+def test_keys_that_s3_refuses_in_other_words_do_not_open(status, code):
     error = OSError(22, 'the token is no good')
-    error.__cause__ = Refusal(400)
+    error.__cause__ = Refusal(status)
     error.__cause__.response['Error'] = {'Code': code}
     with pytest.raises(PermissionError, match='AWS_ACCESS_KEY_ID'):
         addresses.patiently('s3://b/x', failing([error])[0], stop=None)
