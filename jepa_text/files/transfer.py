@@ -51,9 +51,9 @@ def check_free(address):
         )
 
 
-def folder(path, address, last):
-    """Copies all files of a folder to an address, the one of the name `last` at the end:
-    where it is, all is.
+def folder(path, address, last, before_last=lambda: None):
+    """Copies all files of a folder to an address, the one of the name `last` at the end,
+    after a call of `before_last`: where it is, all is.
 
     Raises AddressError for a file that has another size there, and as
     addresses.patiently does.
@@ -68,6 +68,7 @@ def folder(path, address, last):
     with ThreadPoolExecutor(_THREADS) as pool:
         for job in [pool.submit(copy, file) for file in sorted(before)]:
             job.result()
+    before_last()
     copy(top / last)
 
 

@@ -149,6 +149,9 @@ class Mirror:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._copy.forget_others(there)
         self._copy.bring(there)
+        for top in fetched.begun(there):
+            # Of which a kill may have left no whole one: none was lost.
+            (self.folder / top / STEPS).mkdir(parents=True, exist_ok=True)
         for top, steps in fetched.runs(there).items():
             self._take_run(top, steps, there)
         print(
@@ -227,14 +230,18 @@ class Mirror:
             self._remove(*step, there)
             complete.remove(step)
         self._damaged = set()
-        self._copy.send()
         for at, step in self._steps():
             if (at, step) not in complete:
                 self._remove(at, step, there)  # what a killed process sent of it
                 place = f'{at}{STEPS}/{step}'
                 here = self.folder / place
-                transfer.folder(here, f'{self.name}/{place}', checksums.NAME)
+                # Metrics come in the midst: before a step is whole, as on a disk, and
+                # after files of it, so that a kill in the first save leaves no metrics
+                # of which nothing tells whether their checkpoints were lost.
+                address = f'{self.name}/{place}'
+                transfer.folder(here, address, checksums.NAME, self._copy.send)
                 complete.add((at, step))
+        self._copy.send()
         own = sorted(step for at, step in complete if at == top)
         for step in housekeeping.old(own, *kept) if kept else ():
             self._remove(top, step, there)

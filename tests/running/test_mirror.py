@@ -19,7 +19,7 @@ import tiny
 
 from jepa_text.files import addresses, cache, checksums, transfer
 from jepa_text.parallel import exits
-from jepa_text.running import checkpoint, fetched, mirror, restore
+from jepa_text.running import anew, checkpoint, fetched, mirror, restore
 
 ADDRESS = 'memory://shelf/runs/one'
 
@@ -144,6 +144,34 @@ def test_half_a_step_that_a_killed_process_sent_is_cleared(store):
     run([2])
     assert f'{mirror.STEPS}/2/state/odd' not in transfer.listed(ADDRESS)
     assert there() == [1, 2]
+
+
+def test_a_kill_in_the_first_save_costs_no_run(monkeypatch, tmp_path):
+    """What had been sent when it was killed is no run whose checkpoints were lost."""
+    sent, one, write = [], transfer.one, transfer.write
+
+    def note(call):
+        def noted(first, second):
+            call(first, second)
+            sent.append(transfer.listed(ADDRESS))
+
+        return noted
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transfer, 'one', note(one))
+        patch.setattr(transfer, 'write', note(write))
+        run([1])
+    assert there() == [1] and len(sent) > 5
+    files = {name: transfer.read(f'{ADDRESS}/{name}') for name in sent[-1]}
+    for number, names in enumerate(sent[:-1]):
+        address = f'memory://shelf/killed/{number}'
+        for name in names:
+            transfer.write(f'{address}/{name}', files[name])
+        elsewhere(monkeypatch, tmp_path, f'cache {number}')
+        with mirror.opened(address) as place:
+            place.folder.mkdir(parents=True, exist_ok=True)
+            anew.check(place.folder)
+            assert restore.newest_good_step(place.folder / mirror.STEPS) is None
 
 
 def test_steps_that_stay_stay(tmp_path, monkeypatch):
