@@ -201,7 +201,7 @@ def test_a_study_is_refused_before_its_first_run_trains(folder, tmp_path):
     _, good = made(folder, dict(name='clm'), dict(name='mlm'))
     _, bad = made(folder, dict(name='clm'), dict(name='mlm', tied=True))
     (tmp_path / 'rows').symlink_to(good['data']['folder'])
-    config = good | {'study': dict(sentences=())}
+    config = good | {'study': dict(sentences=()), 'report': dict(target={})}
     with pytest.raises(ValueError, match="run 'bad': phase 1 .* cannot follow phase 0"):
         study._check(config, {'good': good, 'bad': bad}, tmp_path)
 
