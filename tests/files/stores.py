@@ -78,7 +78,9 @@ def closed(status):
             self.send_response(status)
             self.end_headers()
             if self.command != 'HEAD':
-                self.wfile.write(said['json' if google else 'xml'].encode())
+                # Who has read the status may hang up.
+                with contextlib.suppress(ConnectionError):
+                    self.wfile.write(said['json' if google else 'xml'].encode())
 
         do_GET = do_HEAD = do_PUT = do_POST = answer
 
