@@ -53,6 +53,11 @@ def fresh(code, done):
     return left
 
 
+def pages():
+    """README.md first, as the pages of docs/ may use what it made."""
+    return ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md'))
+
+
 def run(path, done):
     """Writes the files of a page, runs its blocks that are not in `done`, and adds them;
     returns how many.
@@ -75,12 +80,9 @@ def run(path, done):
 
 
 def main():
-    """Runs README.md first, as the pages may use what it made."""
+    """Runs all pages and notebooks; stops the program at the first that fails."""
     done = set()
-    counts = {
-        path: run(path, done)
-        for path in (ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md')))
-    }
+    counts = {path: run(path, done) for path in pages()}
     print(f'--- {sum(counts.values())} blocks of {len(counts)} files ran')
     if not counts[ROOT / 'README.md']:
         sys.exit('README.md has no block to run: the pattern of tests/readme.py is off.')

@@ -1,5 +1,8 @@
 """Notebooks are whole, small and clean; their runner fails where a reader would."""
 
+import ast
+import importlib.util
+import inspect
 import json
 import subprocess
 import sys
@@ -7,6 +10,7 @@ import types
 
 import notebooks
 import pytest
+import readme
 
 PATHS = sorted((notebooks.ROOT / 'colabs').glob('*.ipynb'))
 # What runtimes bring along.
@@ -58,6 +62,45 @@ def test_all_notebooks_install_in_the_same_words():
         for path in PATHS
     }
     assert len(first) == 1
+
+
+def missing(code):
+    """The names that code takes from jepa_text and that are not there."""
+    tree, found, absent = ast.parse(code), {}, []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith('jepa_text'):
+            home = importlib.import_module(node.module)
+            for alias in node.names:
+                name = f'{node.module}.{alias.name}'
+                if not hasattr(home, alias.name) and importlib.util.find_spec(name):
+                    importlib.import_module(name)
+                absent += [] if hasattr(home, alias.name) else [name]
+                found[alias.asname or alias.name] = getattr(home, alias.name, None)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module = found.get(node.value.id)
+            if inspect.ismodule(module) and not hasattr(module, node.attr):
+                absent.append(f'{module.__name__}.{node.attr}')
+    return absent
+
+
+@pytest.mark.parametrize('path', PATHS, ids=lambda path: path.stem)
+def test_what_a_notebook_takes_from_the_package_is_there(path):
+    cells = notebooks.code_cells(json.loads(path.read_text(encoding='utf-8')))
+    assert not missing('\n'.join(map(notebooks.program, cells)))
+
+
+def test_what_the_pages_take_from_the_package_is_there():
+    for path in readme.pages():
+        text = path.read_text(encoding='utf-8')
+        codes = [code for language, code in readme.blocks(text) if language == 'python']
+        for code in [*codes, *readme.files(text).values()]:
+            assert not missing(code), path
+
+
+def test_a_name_that_is_gone_is_found():
+    code = 'from jepa_text import losses as l, gone\nl.gone()\nl.select'
+    assert missing(code) == ['jepa_text.gone', 'jepa_text.losses.gone']
 
 
 def install(monkeypatch, folder, repository, installed=(), answer=0):
