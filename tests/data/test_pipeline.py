@@ -325,6 +325,21 @@ def test_an_error_in_corrupt_comes_through_and_ends_the_stream():
         next(made)
 
 
+def test_what_is_read_ahead_is_bounded():
+    read = []
+
+    def noted(row, rng, step):
+        read.append(step)
+        return draw(row, rng, step)
+
+    made = stream.batches(of(Numbers(9)), noted, batch_size=3, seed=0, start=5)
+    for _ in range(3):
+        next(made)
+    made.close()
+    assert min(read) == 5
+    assert max(read) < 5 + stream.GROUP * (stream.AHEAD + 2)
+
+
 def test_a_stream_may_be_closed_at_any_time():
     stream.batches(of(Numbers(9)), draw, batch_size=3, seed=0).close()
     made = stream.batches(of(Numbers(9)), draw, batch_size=3, seed=0)
