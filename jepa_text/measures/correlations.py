@@ -4,7 +4,7 @@ numpy float64; ties share their mean rank.
 """
 
 import numpy as np
-from scipy import stats
+import scipy
 
 
 def pearson(first_N, second_N):
@@ -26,7 +26,7 @@ def spearman(first_N, second_N):
     1.0
     """
     first_N, second_N = _finite(first_N, second_N)
-    return pearson(stats.rankdata(first_N), stats.rankdata(second_N))
+    return pearson(scipy.stats.rankdata(first_N), scipy.stats.rankdata(second_N))
 
 
 def spearman_influence(first_N, second_N):
@@ -41,7 +41,7 @@ def spearman_influence(first_N, second_N):
     0.8
     """
     first_N, second_N = _finite(first_N, second_N)
-    ranks_2N = stats.rankdata([first_N, second_N], axis=1)
+    ranks_2N = scipy.stats.rankdata([first_N, second_N], axis=1)
     one_N, two_N = (ranks_2N - 0.5) / len(first_N) - 0.5
     size = np.sqrt(np.mean(one_N**2) * np.mean(two_N**2))
     if size == 0:
@@ -106,8 +106,8 @@ def partial_spearman(first_N, second_N, controls_NC):
     0.0
     """
     _finite(first_N, second_N)
-    both = (stats.rankdata(values_N) for values_N in (first_N, second_N))
-    return partial_correlation(*both, stats.rankdata(controls_NC, axis=0))
+    both = (scipy.stats.rankdata(values_N) for values_N in (first_N, second_N))
+    return partial_correlation(*both, scipy.stats.rankdata(controls_NC, axis=0))
 
 
 def auc(scores_N, positive_N):
@@ -128,7 +128,7 @@ def auc(scores_N, positive_N):
     others = positive_N.size - count
     if not count or not others:
         return float('nan')
-    above = stats.rankdata(scores_N)[positive_N].sum() - count * (count + 1) / 2
+    above = scipy.stats.rankdata(scores_N)[positive_N].sum() - count * (count + 1) / 2
     return float(above / (count * others))
 
 

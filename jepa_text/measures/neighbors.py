@@ -5,7 +5,7 @@ such blocks. Two clouds compare if both have so many rows, or as many as each ot
 """
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from jepa_text.measures import cloud
 
@@ -45,7 +45,7 @@ def hubness(rows):
         near = min(HUB_NEIGHBORS, len(index_M) - 1)
         nearest_MK = np.argpartition(square_MM, near - 1, axis=1)[:, :near]
         counts_M = np.bincount(nearest_MK.ravel(), minlength=len(index_M))
-        skews.append(stats.skew(counts_M) if np.ptp(counts_M) else 0.0)
+        skews.append(scipy.stats.skew(counts_M) if np.ptp(counts_M) else 0.0)
     return float(np.mean(skews))
 
 

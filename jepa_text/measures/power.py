@@ -13,7 +13,7 @@ import functools
 import math
 
 import numpy as np
-from scipy import optimize, stats
+import scipy
 
 from jepa_text.measures import statistics
 
@@ -38,8 +38,8 @@ def power(difference, deviation, seeds, *, tests=1, level=statistics.LEVEL):
     degrees = seeds - 1
     bound = critical(seeds, tests=tests, level=level)
     # Far out the other tail has no digits left, and is NaN.
-    other = np.nan_to_num(stats.nct.cdf(-bound, degrees, shift))
-    return float(stats.nct.sf(bound, degrees, shift) + other)
+    other = np.nan_to_num(scipy.stats.nct.cdf(-bound, degrees, shift))
+    return float(scipy.stats.nct.sf(bound, degrees, shift) + other)
 
 
 def detectable(deviation, seeds, *, tests=1, level=statistics.LEVEL, enough=ENOUGH):
@@ -59,7 +59,7 @@ def _detectable(seeds, tests, level, enough):
     high = critical(seeds, tests=tests, level=level)
     while power(high, **asked) < enough:
         high *= 2
-    found = optimize.brentq(lambda x: power(x, **asked) - enough, 0.0, high)
+    found = scipy.optimize.brentq(lambda x: power(x, **asked) - enough, 0.0, high)
     return float(found)
 
 
@@ -69,4 +69,4 @@ def critical(seeds, *, tests=1, level=statistics.LEVEL):
     >>> print(round(critical(5), 3))
     2.776
     """
-    return float(stats.t.isf((1 - level) / (2 * tests), seeds - 1))
+    return float(scipy.stats.t.isf((1 - level) / (2 * tests), seeds - 1))

@@ -18,7 +18,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+import scipy
 
 LEVEL = 0.95
 MIN_SEEDS = 5  # for a verdict
@@ -102,7 +102,7 @@ def t_reach(values_R, level=LEVEL):
     >>> print(round(t_reach([0.0, 1.0, 2.0]), 3))
     4.303
     """
-    quantile = stats.t.ppf((1 + level) / 2, len(values_R) - 1)
+    quantile = scipy.stats.t.ppf((1 + level) / 2, len(values_R) - 1)
     return float(quantile * np.std(values_R, ddof=1))
 
 
@@ -132,7 +132,7 @@ def over_seeds(first_S, second_S, *, tests=1, level=LEVEL):
         minimum = 1e-12 * np.abs([first_S, second_S]).max()
         p = float(abs(mean) <= minimum)
         if reach > minimum:
-            p = float(stats.ttest_1samp(difference_S, 0.0).pvalue)
+            p = float(scipy.stats.ttest_1samp(difference_S, 0.0).pvalue)
     return OverSeeds(mean, mean - reach, mean + reach, p, seeds, test)
 
 
@@ -161,7 +161,7 @@ def sign_flip(first_N, second_N, *, resamples=10_000, seed=0):
     """
     difference_N = _differences(first_N, second_N)
     count = len(difference_N)
-    found = stats.permutation_test(
+    found = scipy.stats.permutation_test(
         (difference_N,),
         lambda signed_RN, axis: np.abs(signed_RN.sum(axis=axis)),
         permutation_type='samples',  # of one sample: its signs

@@ -21,7 +21,7 @@ from jepa_text.models.attention import attend
 from jepa_text.parallel import sharding
 from jepa_text.planning import child, compiled, targets
 from jepa_text.running import compilation
-from jepa_text.training import assemble
+from jepa_text.training import assemble, programs
 from jepa_text.training import recipe as recipes
 
 
@@ -112,7 +112,7 @@ def _compiled(made, phase, text_to):
     with jax.set_mesh(made.mesh):
         inputs = recipes.shapes(made, phase), recipes.abstract_batch(made, phase)
         with attend.watch() as seen:
-            lowered = recipes.jitted(made, phase).lower(*inputs)
+            lowered = programs.jitted(made, phase).lower(*inputs)
         lines = [line for pair in seen.items() for line in attend.explain(*pair)]
     program = lowered.compile()
     text = program.as_text()

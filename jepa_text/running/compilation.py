@@ -13,6 +13,7 @@ from jepa_text.config import schema
 from jepa_text.files import paths
 
 PRIVATE = 'private'
+_SHORTEST = 'jax_persistent_cache_min_compile_time_secs'
 
 
 def choice():
@@ -25,8 +26,12 @@ def use_cache(choice, environ=os.environ):
 
     `choice`: 'private', the folder jepa_text/compiled of the user's cache; '' for no
     cache; else a path. JAX_COMPILATION_CACHE_DIR in the environment goes before all.
+    All programs are kept, those too that compile in less than the second of jax's own
+    bound, of which a start has many; unless the environment gives a bound.
     Raises ValueError for a folder that others may write to, or that belongs to another.
     """
+    if _SHORTEST.upper() not in environ:
+        jax.config.update(_SHORTEST, 0)
     if environ.get('JAX_COMPILATION_CACHE_DIR') or not choice:
         return jax.config.jax_compilation_cache_dir
     folder = private_folder(choice, 'compiled', 'compilation_cache', environ)

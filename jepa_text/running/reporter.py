@@ -70,11 +70,12 @@ class Reporter:
         return self._earlier + self.clock.counted
 
     def begin(self, flops_per_token, lines=()):
-        """A phase begins: its first step compiles, its tokens have FLOPs of their own."""
+        """A phase begins: its first step compiles, its tokens have FLOPs of their own,
+        for which the function is asked if the `peak` is known, too."""
         self.clock.restart()
         for line in lines:
             self.say(line)
-        self._flops_per_token = flops_per_token
+        self._flops_per_token = flops_per_token() if self._peak else 0.0
 
     def step(self, number, values):
         """The metrics of a step, with those of the time since the last."""

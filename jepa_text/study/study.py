@@ -22,7 +22,7 @@ from jepa_text.evaluation import representation
 from jepa_text.evaluation.beside import EVALUATIONS
 from jepa_text.files import kept, paths
 from jepa_text.parallel import exits
-from jepa_text.running import claims, mirror, xla_flags
+from jepa_text.running import claims, compilation, mirror, xla_flags
 from jepa_text.study import (
     ahead,
     examined,
@@ -109,6 +109,7 @@ def study(config, workdir, dry_run=False):
         return _dry_run(config, workdir)
     with exits.refusals():
         config, workdir = plain(config), Path(paths.local('The workdir', workdir))
+        compilation.use_cache(config['compilation_cache'])
         asked = members.configs(config, workdir / 'rows')
         prepare.run(config, workdir / 'rows')
         # Now: what does not exist is not to be found out after training.

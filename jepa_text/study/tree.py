@@ -15,7 +15,6 @@ import functools
 import inspect
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.files import checksums
@@ -36,6 +35,7 @@ _APART = (
     'compilation_cache',
     'plan',
 )
+_AT_ONCE = 4096  # steps whose learning rates are computed
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -146,9 +146,13 @@ def _held(thing):
 
 def _rates(schedule, start, stop):
     """The learning rate of steps start..stop, [N] float32."""
-    # Few lengths: each is compiled anew.
-    steps_N = jnp.arange(start, start + (1 << (stop - start - 1).bit_length()))
-    return np.asarray(jax.vmap(schedule)(steps_N), np.float32)[: stop - start]
+    # Of one length, so that a schedule is compiled once.
+    steps_N = np.arange(
+        start, start + _AT_ONCE * -(-(stop - start) // _AT_ONCE), dtype=np.int32
+    )
+    compiled = jax.jit(jax.vmap(schedule))
+    rates = [compiled(part_N) for part_N in np.split(steps_N, len(steps_N) // _AT_ONCE)]
+    return np.concatenate(rates, dtype=np.float32)[: stop - start]
 
 
 def _acting(section):

@@ -15,6 +15,7 @@ import numpy as np
 from jepa_text.files import checksums
 from jepa_text.parallel import processes, sharding
 from jepa_text.running import workdir
+from jepa_text.training import programs
 from jepa_text.training import recipe as recipes
 
 KINDS = ('none', 'flops', 'time')
@@ -116,7 +117,7 @@ def _clock(made, phase):
     create = jax.jit(
         recipes.creation(made, phase), out_shardings=recipes.shardings(made, phase)
     )
-    step = recipes.compiled(made, phase)
+    step = programs.compiled(made, phase)
     _, parts = sharding.part_of_batch(made.mesh)
     rows = recipes.batch(made, phase, phase.batch_size // parts)
     batch = sharding.put_batch(rows, made.mesh)

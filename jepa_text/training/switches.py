@@ -9,6 +9,7 @@ import re
 import flax
 import jax
 
+from jepa_text.training import programs
 from jepa_text.training import recipe as recipes
 from jepa_text.training import state as states
 
@@ -57,7 +58,7 @@ def _try(recipe, before, phase):
     if phase.reset:
         _check_reset(phase.reset, wanted.opt_state)
     with jax.set_mesh(recipe.mesh):
-        step = recipes.jitted(recipe, phase)
+        step = programs.jitted(recipe, phase)
         after, _ = step.eval_shape(wanted, recipes.abstract_batch(recipe, phase))
     _same('a step', after, wanted)
 

@@ -15,7 +15,7 @@ from jepa_text.data import stream
 from jepa_text.parallel import exits, processes, sharding
 from jepa_text.report import frequencies
 from jepa_text.running import metrics, mirror, xla_flags
-from jepa_text.training import begin, build, reading, switches, telling
+from jepa_text.training import begin, build, programs, reading, switches, telling
 from jepa_text.training import recipe as recipes
 
 
@@ -93,7 +93,7 @@ class _Run:
     def __init__(self, recipe, guard, tools):
         self.recipe, self.loop, self.guard = recipe, recipe.loop, guard
         self.store, self.report, self.trace = tools.store, tools.report, tools.trace
-        self.stop, self.vote = tools.stop, processes.Vote()
+        self.stop, self.vote, self.steps = tools.stop, processes.Vote(), tools.steps
         self.last = recipe.phases[-1].stop
         self.warned, self.running = set(), {}
 
@@ -109,11 +109,14 @@ class _Run:
     def phase(self, phase, state):
         """Trains from the state's step to the end of the phase."""
         recipe, clock = self.recipe, self.report.clock
-        step = recipes.compiled(recipe, phase)
         self.guard.expect('compile')
-        cost = recipes.cost(recipe, phase).model / phase.tokens_per_step
-        # On all processes: a kernel may be tried out for it.
-        self.report.begin(cost, telling.attending(recipe, phase))
+        ready = self.steps.pop(phase.index, None)
+        step = ready.result() if ready else programs.compiled(recipe, phase)
+        # On all processes: a kernel may be tried out for the lines.
+        self.report.begin(
+            lambda: recipes.cost(recipe, phase).model / phase.tokens_per_step,
+            telling.attending(recipe, phase),
+        )
         with contextlib.closing(self._batches(phase, int(state.step))) as batches:
             batch = next(batches)
             for number in range(int(state.step) + 1, phase.stop + 1):

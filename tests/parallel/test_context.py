@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 from jepa_text.parallel import sharding
 from jepa_text.planning import hlo
-from jepa_text.training import assemble, recipe
+from jepa_text.training import assemble, programs, recipe
 from jepa_text.training import config as settings
 
 MESHES = {
@@ -57,7 +57,7 @@ def stepped(made, batch, steps=2):
     state = jax.jit(
         recipe.creation(made, phase), out_shardings=recipe.shardings(made, phase)
     )()
-    step, found = recipe.jitted(made, phase), []
+    step, found = programs.jitted(made, phase), []
     with jax.set_mesh(made.mesh):
         for _ in range(steps):
             state, metrics = step(state, sharding.put_batch(batch, made.mesh))

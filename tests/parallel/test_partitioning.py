@@ -18,7 +18,7 @@ import tiny
 
 from jepa_text.parallel import activations, sharding
 from jepa_text.planning import hlo, memory
-from jepa_text.training import assemble, recipe
+from jepa_text.training import assemble, programs, recipe
 from jepa_text.training import config as settings
 
 # No size below is another's, so that an axis of rows is known by its length.
@@ -75,7 +75,9 @@ def lower(made):
         for key, leaf in rows.items()
     }
     with jax.set_mesh(made.mesh):
-        return recipe.jitted(made, phase).lower(recipe.abstract_state(made, phase), batch)
+        return programs.jitted(made, phase).lower(
+            recipe.abstract_state(made, phase), batch
+        )
 
 
 def parameters(made):

@@ -17,7 +17,7 @@ from jepa_text.cost import hardware
 from jepa_text.parallel import sharding
 from jepa_text.planning import ahead, fit, memory, plan, tables
 from jepa_text.planning import compiled as compiled_programs
-from jepa_text.training import assemble, recipe
+from jepa_text.training import assemble, programs, recipe
 from jepa_text.training import config as settings
 
 PRETRAIN = str(test_configs.CONFIGS / 'pretrain.py')
@@ -154,7 +154,7 @@ def test_state_of_a_device_is_what_the_compiler_takes_in(tmp_path):
         state = recipe.abstract_state(real, its)
         batch = recipe.abstract_batch(real, its, its.batch_size)
         with jax.set_mesh(real.mesh):
-            step = recipe.jitted(real, its).lower(state, batch).compile()
+            step = programs.jitted(real, its).lower(state, batch).compile()
         taken = step.memory_analysis().argument_size_in_bytes
         held = memory.estimate(made, phase, microbatches=1, fused=False)
         rows = sum(v.size * v.dtype.itemsize for v in batch.values()) // 2

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 
 from jepa_text.parallel import sharding
 from jepa_text.study import study
-from jepa_text.training import assemble, recipe, switches
+from jepa_text.training import assemble, programs, switches
 from jepa_text.training import config as settings
 from jepa_text.training import state as states
 
@@ -59,7 +59,7 @@ def run(built):
             for i in range(phase.batch_size)
         ]
         batch = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
-        step = recipe.compiled(built, phase)
+        step = programs.compiled(built, phase)
         state, values = step(state, sharding.put_batch(batch, built.mesh))
         assert np.isfinite(values['train/loss']), phase.index
 

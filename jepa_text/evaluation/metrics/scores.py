@@ -1,7 +1,7 @@
 """Scores: how well predicted numbers follow those that people gave."""
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from jepa_text.evaluation.metrics import base
 
@@ -31,15 +31,15 @@ def measure(gold, predicted):
     per_instance = {'spearman': np.zeros(len(gold_N)), 'pearson': np.zeros(len(gold_N))}
     standard = {'spearman': 0.0, 'pearson': 0.0}
     if np.ptp(predicted_N) > 0:
-        ranks = stats.rankdata(gold_N), stats.rankdata(predicted_N)
+        ranks = scipy.stats.rankdata(gold_N), scipy.stats.rankdata(predicted_N)
         per_instance = {'spearman': _products(*ranks)}
         per_instance['pearson'] = _products(gold_N, predicted_N)
         standard = {
-            'spearman': float(stats.spearmanr(gold_N, predicted_N).statistic),
-            'pearson': float(stats.pearsonr(gold_N, predicted_N).statistic),
+            'spearman': float(scipy.stats.spearmanr(gold_N, predicted_N).statistic),
+            'pearson': float(scipy.stats.pearsonr(gold_N, predicted_N).statistic),
         }
     return base.Measured(standard, {'spearman': standard['spearman']}, per_instance)
 
 
 def _products(first_N, second_N):
-    return stats.zscore(first_N) * stats.zscore(second_N)
+    return scipy.stats.zscore(first_N) * scipy.stats.zscore(second_N)

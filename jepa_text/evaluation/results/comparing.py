@@ -11,7 +11,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from jepa_text.evaluation.results import selection
 from jepa_text.measures import statistics
@@ -105,7 +105,9 @@ def borda(chosen):
     left_out = [task for task, found in means.items() if len(found) < len(models)]
     points = dict.fromkeys(models, 0.0)
     for found in (found for task, found in means.items() if task not in left_out):
-        ranked = stats.rankdata(np.nan_to_num([found[m] for m in models], nan=-math.inf))
+        ranked = scipy.stats.rankdata(
+            np.nan_to_num([found[m] for m in models], nan=-math.inf)
+        )
         for model, rank in zip(models, ranked):
             points[model] += float(rank) - 1
     return points, left_out

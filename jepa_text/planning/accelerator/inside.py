@@ -40,8 +40,6 @@ def answer(question):
     if allocator.computes_on_cpu():
         allocator.keep_freed_memory()
     compilation.use_cache(compilation.PRIVATE)
-    # Each backend is compared with the same programs.
-    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0)
     return check(**question)
 
 

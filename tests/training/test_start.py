@@ -1,0 +1,61 @@
+"""From a command to the first step: what is compiled on the way, and what is imported."""
+
+import collections
+import subprocess
+import sys
+
+import jax
+import pytest
+import tiny
+
+from jepa_text.cost import hardware
+from jepa_text.running import arithmetic, metrics
+
+
+@pytest.fixture
+def compiled():
+    """The names of what is compiled, or loaded compiled: a Counter that grows."""
+    names = collections.Counter()
+
+    def count(event, seconds, fun_name=None, **_):
+        if event == '/jax/core/compile/backend_compile_duration':
+            names[fun_name] += 1
+
+    arithmetic.check()
+    jax.clear_caches()
+    jax.monitoring.register_event_duration_secs_listener(count)
+    yield names
+    jax.monitoring.unregister_event_duration_listener(count)
+
+
+def test_each_program_is_compiled_once(tmp_path, compiled, monkeypatch):
+    """The step in a thread: its first call has to find it. FLOPs are counted where they
+    are a share of something."""
+    monkeypatch.setattr(hardware, 'peak', lambda kind: 1e9)
+    phases = (dict(objective=dict(name='mlm')),)
+    config = tiny.config(tmp_path, steps=2, phases=phases, mesh=dict(data=-1))
+    tiny.train(config, tmp_path / 'run')
+    whole = {name: count for name, count in compiled.items() if count}
+    # By op: the table of rates, which is not to change, and the end of the state.
+    small = ('jit(stage)', 'jit(broadcast_in_dim)', 'jit(slice)', 'jit(finite)')
+    whole = {name: count for name, count in whole.items() if name not in small}
+    assert whole == {'jit(create)': 1, 'jit(step)': 1, 'jit(sums)': 2}
+    assert any('throughput/mfu' in line for line in metrics.read(tmp_path / 'run'))
+    compiled.clear()
+    tiny.train(config, tmp_path / 'run')
+    assert not compiled['jit(step)'] and not compiled['jit(create)']  # it is complete
+
+
+def test_training_does_not_load_what_it_never_calls():
+    """scipy.stats alone is a second of a start."""
+    program = (
+        'import sys, jepa_text.evaluation.train_command, jepa_text.study.study; '
+        'print(*sys.modules)'
+    )
+    done = subprocess.run(
+        [sys.executable, '-c', program], check=True, capture_output=True, text=True
+    )
+    loaded = set(done.stdout.split())
+    heavy = {'scipy.stats', 'scipy.optimize', 'matplotlib', 'sklearn', 'tensorflow'}
+    heavy |= {'pandas', 'datasets', 'transformers', 'torch', 'pyarrow'}
+    assert 'grain' in loaded and not heavy & loaded, heavy & loaded
