@@ -216,7 +216,8 @@ def _supervise(argv):
     _check_workdir(command, workdir)
     if addresses.is_address(workdir):
         mirror = importlib.import_module('jepa_text.running.mirror')
-        workdir = mirror.folder_of(workdir)
+        # Workers of one machine have a copy each.
+        workdir = mirror.folder_of(workdir).parent
     return supervise.supervise(
         [sys.executable, '-m', f'{__package__}.main', *rest],
         restarts,

@@ -36,18 +36,19 @@ class Claim:
             ended.set()
             thread.join()
 
+    def check(self):
+        """Raises Lost if another worker has taken it over."""
+        with self._lock:
+            if self._is_lost():
+                self._give_up(self._number + 1)
+
     def step(self, kind, **more):
         """Makes the next entry; raises Lost if another has."""
         with self._lock:
             number = self._number + 1
             entry = self._folder, self.item, number
             if not self._files.make(*entry, kind, self._lease, **self._said, **more):
-                other = self._files.history(*entry)[-1]
-                raise Lost(
-                    f'{self.item}: {claim_files.owner(other)} took it over, as no '
-                    f'heartbeat came from here for {self._lease:g} s. It is left to that '
-                    'one.'
-                )
+                self._give_up(number)
             self._number = number
 
     def end(self, kind, **more):
@@ -57,6 +58,13 @@ class Claim:
         except Lost:
             return 'lost'
         return kind
+
+    def _give_up(self, number):
+        other = self._files.history(self._folder, self.item, number)[-1]
+        raise Lost(
+            f'{self.item}: {claim_files.owner(other)} took it over, as no heartbeat came '
+            f'from here for {self._lease:g} s. It is left to that one.'
+        )
 
     def _beat(self, ended, on_lost):
         count = 0

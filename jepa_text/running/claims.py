@@ -64,6 +64,8 @@ def work(
     is_ready=None,
     progress=None,
     on_lost=None,
+    on_held=None,
+    look=None,
     pause=time.sleep,
 ):
     """Does the items that are free, one after another, and returns what is `Worked`.
@@ -75,18 +77,21 @@ def work(
 
     `is_ready(item, open)`: may it begin, beside those neither done nor given up?
     `progress(item)`, a number: attempts count since it last rose. `on_lost(item)` is
-    told, from another thread, that the claim at work was taken over. `pause(seconds)`
-    waits for others.
+    told, from another thread, that the claim at work was taken over; `on_held(claim)` is
+    given each one that was won. `look()` comes before each look for an item, and sees
+    what those published that have ended by then. `pause(seconds)` waits for others.
 
     Raises ValueError for items that cannot be file names or come twice, a lease that is
     not above 0 and attempts below 1, OSError where the folder cannot be used.
     """
-    claims = _Claims(folder, items, lease, attempts, is_ready, progress)
+    claims = _Claims(folder, items, lease, attempts, is_ready, progress, look)
     done, lost = [], []
     try:
         while claims.open:
             count = len(claims.open)
             if claim := claims.next():
+                if on_held:
+                    on_held(claim)
                 outcome = _done(claim, do, publish, on_lost)
                 {'done': done, 'lost': lost}.get(outcome, []).append(claim.item)
             elif len(claims.open) < count:
@@ -155,7 +160,9 @@ def _done(claim, do, publish, on_lost):
 class _Claims:
     """The items that are not settled (`open`), and those that `failed` for good."""
 
-    def __init__(self, folder, items, lease, attempts, is_ready=None, progress=None):
+    def __init__(
+        self, folder, items, lease, attempts, is_ready=None, progress=None, look=None
+    ):
         items = list(items)
         bad = [item for item in items if not claim_files.ITEM.fullmatch(item)]
         if bad or len(set(items)) < len(items):
@@ -175,6 +182,7 @@ class _Claims:
         self._lease, self._attempts = lease, attempts
         self._is_ready = is_ready or (lambda item, open_: True)
         self._progress = progress or (lambda item: 0)
+        self._look = look or (lambda: None)
         self._presence = presence.of(self._folder)
         self._seen = {}  # (item, number): (heartbeat, when it was new here)
         self.open, self.failed = dict.fromkeys(items), {}
@@ -186,6 +194,7 @@ class _Claims:
     def next(self):
         """A claim that was won; None where others hold all that is open."""
         numbers = self._files.numbers(self._folder)
+        self._look()  # after the numbers: who has ended by them has published before
         # Those that nobody has touched come first.
         for item in sorted(self.open, key=lambda item: numbers.get(item, 0)):
             if claim := self._won(item, numbers.get(item, 0)):

@@ -8,15 +8,14 @@ Orbax writes to gs:// by itself, and to no s3://; object stores can neither appe
 metrics do, nor rename, as damage is moved aside. The copy can, so that a run at an
 address is that of a folder, bit by bit. What counts is at the address: the copy may be
 deleted, and another machine goes on. A step counts by its CHECKSUMS.json, which arrives
-last. A workdir may hold the folders of several runs, as that of a study.
+last.
 
 What stays on this machine: the lock, temporary files, checkpoints that are damaged, the
 compile cache. Of two machines at one address, the one that began later goes on, and the
-other stops at its next save.
+other stops at its next save; of a Part, the one that holds the claim.
 """
 
 import contextlib
-import functools
 import json
 import logging
 import os
@@ -25,17 +24,17 @@ import shutil
 import socket
 import uuid
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 
 from jepa_text.files import addresses, cache, checksums, transfer
-from jepa_text.parallel import exits, processes
-from jepa_text.running import fetched, housekeeping, synced, workdir, xla_flags
+from jepa_text.parallel import processes
+from jepa_text.running import fetched, housekeeping, restore, synced, workdir
 
 _log = logging.getLogger(__name__)
 OWNER = 'owner.json'
 STEPS = fetched.STEPS
-_OPEN = []  # Mirrors
 
 
 class Here:
@@ -50,27 +49,19 @@ class Here:
         """Nothing is to be told to anyone."""
 
 
-class _Part:
-    """A run in the copy of a workdir that holds several."""
+class Part(NamedTuple):
+    """A run at an `address`, whose copy lies in a `folder` that this process has to
+    itself; `check()` raises RuntimeError once the run is another worker's."""
 
-    def __init__(self, whole, folder):
-        name = folder.relative_to(whole.folder).as_posix()
-        self._whole, self._top = whole, f'{name}/'
-        self.folder, self.name = folder, f'{whole.name}/{name}'
-
-    def begin(self):
-        """Sends what it begins with."""
-        self._whole.begin()
-
-    def save(self, *kept):
-        """As Mirror.save, of this run."""
-        self._whole.save(*kept, top=self._top)
+    address: str
+    folder: Path
+    check: Any
 
 
 @contextlib.contextmanager
 def opened(place):
     """A Here or a Mirror, in whose `folder` a run works; locked, and brought up to date.
-    A folder in the copy of a workdir that is open is a part of it, and goes with it.
+    `place`: a folder, an address or a Part.
 
     At the end, whatever it is, the files of a Mirror that has begun go to its address. In
     a job of several processes the first of them does all that, and all make this call.
@@ -78,16 +69,13 @@ def opened(place):
     not share the folder of copies; RuntimeError when another process of this machine
     works there; and as addresses.patiently does.
     """
-    place = addresses.place('The workdir', place)
+    part = place if isinstance(place, Part) else None
+    place = addresses.place('The workdir', part.address if part else place)
     if not addresses.is_address(place):
-        folder = Path(place).absolute()
-        whole = (one for one in _OPEN if folder.is_relative_to(one.folder))
-        yield next((_Part(one, folder) for one in whole), Here(place))
+        yield Here(place)
         return
-    mirror = Mirror(place)
+    mirror = Mirror(place, part)
     with contextlib.ExitStack() as stack:
-        stack.callback(_OPEN.remove, mirror)
-        _OPEN.append(mirror)
         what = f'the copy of {mirror.name}'
         processes.first(lambda: mirror.take(stack), what)
         _check_shared(mirror, what)
@@ -103,26 +91,6 @@ def opened(place):
         processes.first(mirror.finish, f'sending to {mirror.name}')
 
 
-def at_addresses(function):
-    """The same function(config, workdir, ...), whose workdir may be an address, too: it
-    is given the folder of the copy, and what it has made there goes to the address."""
-
-    @functools.wraps(function)
-    def run(config, workdir, *given, **options):
-        if not addresses.is_address(workdir):
-            return function(config, workdir, *given, **options)
-        xla_flags.mend()
-        with contextlib.ExitStack() as stack:
-            with exits.refusals():
-                place = stack.enter_context(opened(workdir))
-            found = function(config, place.folder, *given, **options)
-            if place.has_changed():
-                place.begin()
-        return found
-
-    return run
-
-
 def folder_of(address):
     """Where the copy of a workdir at an address is, or would be."""
     name = posixpath.basename(address.rstrip('/'))
@@ -133,20 +101,23 @@ def folder_of(address):
 class Mirror:
     """The copy of a workdir at an address."""
 
-    def __init__(self, address):
-        self.name = address.rstrip('/')
-        self.folder = folder_of(self.name)
-        self._copy = synced.Copy(self.name, self.folder, _is_left_out)
+    def __init__(self, address, part=None):
+        self.name, self._part = address.rstrip('/'), part
+        self.folder = part.folder if part else folder_of(self.name)
+        known = self.folder.with_name(f'.{self.folder.name}.json') if part else None
+        self._copy = synced.Copy(self.name, self.folder, is_left_out, known)
         self._owner, self._damaged = None, set()
 
     def take(self, stack):
         """Locks the copy as long as the stack stays, and makes it what the address says:
         all files, and of the checkpoints of a run the newest that is whole, with those
         after it."""
-        cache.hold(self.folder.parent.name)
-        stack.enter_context(workdir.locked(self.folder.parent))
+        if not self._part:
+            cache.hold(self.folder.parent.name)
+            stack.enter_context(workdir.locked(self.folder.parent))
         there = transfer.listed(self.name)
         self.folder.mkdir(parents=True, exist_ok=True)
+        drop_away(self.folder)
         self._copy.forget_others(there)
         self._copy.bring(there)
         for top in fetched.begun(there):
@@ -154,10 +125,11 @@ class Mirror:
             (self.folder / top / STEPS).mkdir(parents=True, exist_ok=True)
         for top, steps in fetched.runs(there).items():
             self._take_run(top, steps, there)
-        print(
-            f'{self.name}: works in {self.folder}; after each save, what is complete '
-            'goes there. The lock holds on this machine alone.'
-        )
+        if not self._part:
+            print(
+                f'{self.name}: works in {self.folder}; after each save, what is complete '
+                'goes there. The lock holds on this machine alone.'
+            )
 
     def _take_run(self, top, steps, there):
         for step in reversed(steps):
@@ -170,25 +142,15 @@ class Mirror:
 
     def _bring(self, top, step, there):
         prefix = f'{top}{STEPS}/{step}/'
-        place = self.folder / prefix
-        sums = transfer.read(f'{self.name}/{prefix}{checksums.NAME}')
-        recorded = place / checksums.NAME
-        same = recorded.is_file() and recorded.read_bytes() == sums
-        if same and checksums.verify(place) is None:
-            return
-        shutil.rmtree(place, ignore_errors=True)
-        names = [name for name in there if name.startswith(prefix)]
-        cache.make_room(sum(there[name].size for name in names))
-        transfer.bring(self.name, self.folder, names)
+        files = {
+            n.removeprefix(prefix): f for n, f in there.items() if n.startswith(prefix)
+        }
+        bring_step(f'{self.name}/{prefix}'.rstrip('/'), self.folder / prefix, files)
 
     def begin(self):
         """From now on this process writes at the address, and no other before it."""
         do = self.push if self._owner else self._begin
         processes.first(do, f'sending to {self.name}')
-
-    def has_changed(self):
-        """Is there a file here that is not there?"""
-        return self._copy.has_changed()
 
     def _begin(self):
         owner = {
@@ -196,7 +158,8 @@ class Mirror:
             'machine': socket.gethostname(),
             'process': os.getpid(),
         }
-        transfer.write(f'{self.name}/{OWNER}', json.dumps(owner).encode())
+        if not self._part:
+            transfer.write(f'{self.name}/{OWNER}', json.dumps(owner).encode())
         self._owner = owner
         self.push()
 
@@ -206,11 +169,11 @@ class Mirror:
             self.push()
             self._copy.note(transfer.listed(self.name))
 
-    def save(self, *kept, top=''):
+    def save(self, *kept):
         """After a save: sends it; a network that fails is warned of, and the next save
         sends both."""
         try:
-            self.push(*kept, top=top)
+            self.push(*kept)
         except addresses.AddressError as error:
             _log.warning(
                 '%s lacks the newest checkpoint, which is in %s; training goes on. %s',
@@ -219,9 +182,9 @@ class Mirror:
                 error,
             )
 
-    def push(self, *kept, top=''):
+    def push(self, *kept):
         """Sends files that changed and complete steps that are not there; removes steps
-        of a run there that are old, as housekeeping.old has it, if that is given. Raises
+        there that are old, as housekeeping.old has it, if that is given. Raises
         RuntimeError when another process began since."""
         self._check_owner()
         there = transfer.listed(self.name)
@@ -242,9 +205,9 @@ class Mirror:
                 transfer.folder(here, address, checksums.NAME, self._copy.send)
                 complete.add((at, step))
         self._copy.send()
-        own = sorted(step for at, step in complete if at == top)
+        own = sorted(step for at, step in complete if not at)
         for step in housekeeping.old(own, *kept) if kept else ():
-            self._remove(top, step, there)
+            self._remove('', step, there)
 
     def _steps(self):
         """(run, step) of all that are complete here."""
@@ -256,6 +219,9 @@ class Mirror:
             yield from ((top, step) for step in steps)
 
     def _check_owner(self):
+        if self._part:
+            self._part.check()
+            return
         owner = json.loads(transfer.read(f'{self.name}/{OWNER}'))
         if owner != self._owner:
             raise RuntimeError(
@@ -265,14 +231,44 @@ class Mirror:
             )
 
     def _remove(self, top, step, there):
-        """The checksums go first, so that half a step counts for nothing."""
         prefix = f'{top}{STEPS}/{step}/'
         names = [name for name in list(there) if name.startswith(prefix)]
-        transfer.remove(
-            self.name, sorted(names, key=lambda n: n != prefix + checksums.NAME)
-        )
+        remove_step(self.name, prefix, names)
         for name in names:
             del there[name]
+
+
+def bring_step(address, place, files):
+    """Brings a step at an address into the folder `place`, unless it is there whole.
+
+    `files` {name: addresses.File} are those of the step. Raises FileNotFoundError where
+    it is removed meanwhile, and OSError where there is no room.
+    """
+    sums = transfer.read(f'{address}/{checksums.NAME}')
+    recorded = place / checksums.NAME
+    same = recorded.is_file() and recorded.read_bytes() == sums
+    if same and not restore.is_away(place) and checksums.verify(place) is None:
+        return
+    # Killed half way, it leaves no step that would be half of one.
+    partial = place.with_name(f'{place.name}.orbax-checkpoint-tmp-brought')
+    shutil.rmtree(partial, ignore_errors=True)
+    cache.make_room(sum(file.size for file in files.values()))
+    transfer.bring(address, partial, list(files))
+    shutil.rmtree(place, ignore_errors=True)
+    os.rename(partial, place)
+
+
+def remove_step(address, prefix, names):
+    """Deletes the files of a step, whose `names` below the address begin with `prefix`:
+    the checksums first, so that half a step counts for nothing."""
+    first = prefix + checksums.NAME
+    transfer.remove(address, sorted(names, key=lambda name: name != first))
+
+
+def drop_away(folder):
+    """Deletes the steps of runs in a folder that are not here, but at an address."""
+    for path in list(folder.glob(f'**/{STEPS}/*/{restore.AWAY}')):
+        shutil.rmtree(path.parent)
 
 
 def _check_shared(mirror, what):
@@ -291,7 +287,7 @@ def _check_shared(mirror, what):
             )
 
 
-def _is_left_out(name):
+def is_left_out(name):
     """Checkpoints go as whole steps; the owner is of this process, and the lock of this
     machine."""
     parts = Path(name).parts

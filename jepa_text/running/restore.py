@@ -4,6 +4,8 @@
     <folder>/<step>/leaves    path -> dtype and shape of every array
     <folder>/<step>/meta      the caller's dict: data cursor, phases
     <folder>/<step>/CHECKSUMS.json sizes and checksums; a step without it does not count
+    <folder>/<step>/away     its other files lie at an address (running/view.py), where it
+                             is whole; of them only the meta is here
 
 Safe next to a run that is alive. `checkpoint.Checkpointer` writes these folders.
 """
@@ -19,6 +21,7 @@ import orbax.checkpoint as ocp
 from jepa_text.files import checksums
 
 _log = logging.getLogger(__name__)
+AWAY = 'away'
 _SHOWN = 10
 # What Orbax calls the file of a JSON item.
 _JSON = 'metadata'
@@ -79,12 +82,19 @@ def steps(folder):
     return sorted(int(path.name) for path in named if path.is_dir())
 
 
+def is_away(path):
+    """Are the arrays of a step at an address, and not here?"""
+    return (path / AWAY).exists()
+
+
 def why_not(path):
     """The reason why a step does not count, or None; hashes no unchanged folder twice.
 
     Raises OSError when the disk does not let it be read, which is no reason: it may be
     whole.
     """
+    if is_away(path):
+        return None
     try:
         return _verdict(path, checksums.stamp(path))
     except FileNotFoundError as error:  # removed meanwhile by the run that it is of

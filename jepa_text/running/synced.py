@@ -14,12 +14,13 @@ class Copy:
     """Files below an address, and a folder of them here; `left_out(name)` are none of its
     business.
 
-    Beside the folder, known.json says which file here is which version there, so that
-    nothing is brought twice.
+    A file, `known` or known.json beside the folder, says which file here is which version
+    there, so that nothing is brought twice.
     """
 
-    def __init__(self, address, folder, left_out=lambda name: False):
+    def __init__(self, address, folder, left_out=lambda name: False, known=None):
         self.address, self.folder = address, folder
+        self._notes = known or folder.parent / _KNOWN
         self._left_out = left_out
         self._equal = {}  # name: (size, time) of what is the same here and there
 
@@ -38,18 +39,16 @@ class Copy:
         self._equal |= {name: self._stamp(name) for name in wanted}
         self.note(there)
 
-    def send(self):
-        """Sends what has changed since it was brought or sent, the oldest first."""
-        changed = self._changed()
+    def send(self, wanted=lambda name: True):
+        """Sends what has changed since it was brought or sent, the oldest first, of files
+        that are `wanted`: their names."""
+        changed = {n: stamp for n, stamp in self._changed().items() if wanted(n)}
         for name in sorted(changed, key=lambda name: changed[name][1]):
             # At once: a file such as the metrics may grow meanwhile.
             content = (self.folder / name).read_bytes()
             transfer.write(f'{self.address}/{name}', content)
             self._equal[name] = changed[name]
-
-    def has_changed(self):
-        """Is there anything to send?"""
-        return bool(self._changed())
+        return list(changed)
 
     def forget_others(self, there):
         """Deletes what is in no listing, and folders that are empty then."""
@@ -61,14 +60,18 @@ class Copy:
             if Path(at) != self.folder and not os.listdir(at):
                 os.rmdir(at)
 
-    def note(self, there):
-        """Writes down which versions of a listing are here."""
-        known = {
-            name: [file.version, *self._equal[name]]
-            for name, file in there.items()
-            if name in self._equal and file.size == self._equal[name][0]
+    def note(self, there, sent=None):
+        """Writes down which versions of a listing are here: of all files, or of those
+        that were `sent` just before it."""
+        before = self._read_known()
+        known = {} if sent is None else dict(before)
+        known |= {
+            name: [there[name].version, *self._equal[name]]
+            for name in (there.keys() if sent is None else there.keys() & set(sent))
+            if name in self._equal and there[name].size == self._equal[name][0]
         }
-        atomic.write(self.folder.parent / _KNOWN, json.dumps(known))
+        if known != before:
+            atomic.write(self._notes, json.dumps(known))
 
     def _changed(self):
         """{name: stamp} of what is to be sent."""
@@ -98,6 +101,6 @@ class Copy:
 
     def _read_known(self):
         try:
-            return checksums.read_json(self.folder.parent / _KNOWN)
+            return checksums.read_json(self._notes)
         except (FileNotFoundError, ValueError):
             return {}

@@ -41,16 +41,16 @@ def check(sections, tasks=True):
             raise ValueError(f'examine.{name}: {error}') from error
 
 
-def run(sections, workdir, marks):
+def run(sections, place, marks):
     """{'values': {member: {metric: value}}, 'beside': {metric: {control: value}}}.
 
-    `marks` are {member: fingerprint}. What is known of a member is not asked again;
-    those whose checkpoints are gone before it is known are named and left out. Several
-    workers may do so at once. Raises as evaluate.
+    `place` is as of view.opened, `marks` are {member: fingerprint}. What is known of a
+    member is not asked again; those whose checkpoints are gone before it is known are
+    named and left out. Several workers may do so at once. Raises as evaluate.
     """
     values, beside = {member: {} for member in marks}, {}
     for name, section in sections.items():
-        folder = workdir / members.EXAMINED / name
+        folder = place.folder / members.EXAMINED / name
         asked = {
             member: (
                 folder / 'members' / f'{member}.json',
@@ -58,7 +58,7 @@ def run(sections, workdir, marks):
             )
             for member, mark in marks.items()
         }
-        _examine(name, section, workdir, folder, asked)
+        _examine(name, section, place, asked)
         for member, (path, question) in asked.items():
             if found := _answer(path, question):
                 values[member] |= found['values']
@@ -87,23 +87,31 @@ def taken(name, chosen, paths):
     return found, {control: float(np.mean(v)) for control, v in beside.items()}
 
 
-def _examine(name, section, workdir, folder, asked):
+def _examine(name, section, place, asked):
     """Writes the answers that are not there of members that can be asked."""
     wanted = [member for member, one in asked.items() if not _answer(*one)]
-    there = [m for m in asked if restore.steps(workdir / m / 'checkpoints')]
+    there = [m for m in asked if restore.steps(place.folder / m / 'checkpoints')]
     if gone := [member for member in wanted if member not in there]:
         print(f'Not examined, as their checkpoints are gone: {", ".join(gone)}')
     if not set(wanted) & set(there):
         return
-    paths = {str(workdir / member): member for member in there}
+    # Of one name for all workers, who share it: at an address they are read from there.
+    paths = {place.at(member): member for member in there}
     config = {**section, 'models': list(paths)}
-    lines = evaluate.evaluate(config, folder)['lines']
+    lines = evaluate.evaluate(config, place.at(f'{members.EXAMINED}/{name}'))['lines']
     config = schema.read(Config, schema.plain(config))
     by = dict(by=config.select_by, rule=config.selection, rates=selection.PAPER_RATES)
     values, beside = taken(name, selection.select(lines, **by), paths)
     for member in there:
         answer = {'values': values[member], 'beside': beside}
         kept.once(*asked[member], lambda answer=answer: answer)
+    place.send()
+
+
+def is_left_out(name):
+    """Is a file at an address one of `evaluate` alone?"""
+    parts = name.split('/')
+    return parts[0] == members.EXAMINED and parts[2:3] != ['members']
 
 
 def _answer(path, question):

@@ -93,14 +93,15 @@ def _recipes(workdir, names):
 
 class Measuring:
     """What is measured of the members of a study, each once; those that are scored alike
-    share a program. `marks` are their fingerprints, as members.enroll gives them, `found`
-    what `probes` gives."""
+    share a program. `place` is as of view.opened, `marks` are their fingerprints, as
+    members.enroll gives them, `found` what `probes` gives."""
 
-    def __init__(self, config, workdir, marks, found):
-        self._config, self._workdir, self._marks = config, workdir, marks
+    def __init__(self, config, place, marks, found):
+        self._place, self._workdir = place, place.folder
+        self._config, self._marks = config, marks
         self._probes, self._missing = found
         self._split = split_of(config['study'])
-        self._rows = pipeline.Rows(workdir / 'rows', self._split)
+        self._rows = pipeline.Rows(place.folder / 'rows', self._split)
         self._mesh = sharding.make_mesh(devices=jax.devices()[:1])
         self._evaluators = {}
 
@@ -162,6 +163,7 @@ class Measuring:
         if name == members.UNTRAINED:
             model = load.untrained(self._workdir / self._first)
         else:
+            self._bring(name)
             model = load.load(self._workdir / name)
         shape = shapes.Evaluator(model.network, self._rows, self._mesh, batch_size=64)
         values = {
@@ -172,6 +174,14 @@ class Measuring:
         able = name != members.UNTRAINED and 'lm_head' in model.params
         texts = [text for text, _ in self._sentences] if able else []
         return {'values': values, 'answers': [model.fill(text)[0] for text in texts]}
+
+    def _bring(self, name):
+        step = restore.newest_good_step(self._workdir / name / 'checkpoints')
+        if not self._place.bring(name, step):
+            raise RuntimeError(
+                f'{name}: its state after {step:,} steps is damaged or gone. The same '
+                'command trains what is missing.'
+            )
 
     def _scored(self, model):
         # As its last objective says.

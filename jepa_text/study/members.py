@@ -76,7 +76,27 @@ def enroll(folder, configs, write=True):
     config.
     """
     folder = Path(folder)
-    path, before = folder / FILE, _read(folder / FILE)
+    before, now = _entries(folder, configs)
+    if write and now != before:
+        text = json.dumps({'members': now}, indent=1, sort_keys=True) + '\n'
+        atomic.write(folder / FILE, text)
+    if others := before.keys() - configs.keys():
+        print(
+            f'{folder} has other members, which stay as they are: '
+            f'{", ".join(sorted(others))}'
+        )
+    return {name: now[name]['fingerprint'] for name in configs}
+
+
+def is_enrolled(folder, configs):
+    """Does study.json have all of these members as they are? Raises as `enroll`."""
+    before, now = _entries(Path(folder), configs)
+    return before == now
+
+
+def _entries(folder, configs):
+    """What study.json says, and what it is to say."""
+    before = _read(folder / FILE)
     now, refused = dict(before), []
     for name, config in configs.items():
         _check_folder(folder, name)
@@ -93,15 +113,7 @@ def enroll(folder, configs, write=True):
             f'{"; ".join(refused)}. Set it back, or give the changed run another name, '
             'or the study another --workdir.'
         )
-    if write and now != before:
-        text = json.dumps({'members': now}, indent=1, sort_keys=True) + '\n'
-        atomic.write(path, text)
-    if others := before.keys() - configs.keys():
-        print(
-            f'{folder} has other members, which stay as they are: '
-            f'{", ".join(sorted(others))}'
-        )
-    return {name: now[name]['fingerprint'] for name in configs}
+    return before, now
 
 
 def fingerprint(config):

@@ -9,20 +9,22 @@ workdir/
   examined/         the members at tasks, if they are to be examined: examined.py
   results.json      every number and prediction of the report
   report.html       and appendix.md, of a study with seeds: appendix.py
+  claims/           which worker is at what: running/claims.py
 """
 
+import contextlib
 import dataclasses
 import time
-from pathlib import Path
 
 from jepa_text.config import schema
 from jepa_text.data import prepare as prepared
 from jepa_text.data import tokenizers
+from jepa_text.data.rows import stored
 from jepa_text.evaluation import representation
 from jepa_text.evaluation.beside import EVALUATIONS
-from jepa_text.files import kept, paths
+from jepa_text.files import kept
 from jepa_text.parallel import exits
-from jepa_text.running import claims, compilation, mirror, xla_flags
+from jepa_text.running import claims, compilation, view, xla_flags
 from jepa_text.study import (
     ahead,
     examined,
@@ -95,29 +97,35 @@ def plain(config):
     return schema.resolved(Config, config)
 
 
-@mirror.at_addresses
 def study(config, workdir, dry_run=False):
     """Prepares rows, trains every member of the study, evaluates them, and reports.
 
     Returns the results. What is done already is not done again: the same call resumes,
-    or only says that all is complete; with more runs or seeds, these are trained. With
-    `dry_run` it says what would be trained, and writes nothing.
+    or only says that all is complete; with more runs or seeds, these are trained. Several
+    workers may make it, with one folder or one address. With `dry_run` it says what would
+    be trained, and writes nothing.
     """
     xla_flags.mend()
-    began = time.monotonic()
-    if dry_run:
-        return _dry_run(config, workdir)
+    with contextlib.ExitStack() as stack:
+        with exits.refusals():
+            opened = view.opened(workdir, members.TAKEN, examined.is_left_out)
+            place = stack.enter_context(opened)
+        return (_dry_run if dry_run else _study)(config, place)
+
+
+def _study(config, place):
+    began, workdir = time.monotonic(), place.folder
     with exits.refusals():
-        config, workdir = plain(config), Path(paths.local('The workdir', workdir))
+        config = plain(config)
         compilation.use_cache(config['compilation_cache'])
         asked = members.configs(config, workdir / 'rows')
-        prepare.run(config, workdir / 'rows')
+        _prepare(config, place)
         # Now: what does not exist is not to be found out after training.
         probes = measure.probes(config, workdir / 'rows')
         examined.check(config['examine'])
         configs = {name: _matched(one, workdir / name) for name, one in asked.items()}
         _check(config, configs, workdir)
-        marks = members.enroll(workdir, asked)
+        marks = _enroll(asked, place, config['lease'])
         known = [
             name
             for name, mark in marks.items()
@@ -126,12 +134,12 @@ def study(config, workdir, dry_run=False):
         for name in known:
             print(f'{name}: complete, by its result; its checkpoints are not here')
     left = {name: one for name, one in configs.items() if name not in known}
-    with work.Worker(workdir, config['lease'], config['attempts']) as worker:
+    with work.Worker(place, config['lease'], config['attempts']) as worker:
         failed = work.train_all(left, worker)
         trained = {name: mark for name, mark in marks.items() if name not in failed}
         if not trained:
             raise _given_up(failed, marks)
-        measuring = measure.Measuring(config, workdir, trained, probes)
+        measuring = measure.Measuring(config, place, trained, probes)
         wanted = [members.UNTRAINED, *trained]
         untold = worker.share('measure', wanted, measuring.is_known, measuring.once)
     failed |= untold
@@ -145,9 +153,10 @@ def study(config, workdir, dry_run=False):
     )
     if config['examine']:
         there = {name: marks[name] for name in names}
-        results['examined'] = examined.run(config['examine'], workdir, there)
+        results['examined'] = examined.run(config['examine'], place, there)
     made = {name: settle.matched(configs[name], workdir / name) for name in names}
     path = report.write(workdir, results, made, config['report'])
+    place.send()
     report.show(results)
     print(f'\n{path}  (this call: {time.monotonic() - began:.0f} s)')
     if failed:
@@ -173,10 +182,34 @@ def _given_up(failed, marks):
     )
 
 
-def _dry_run(config, workdir):
+def _prepare(config, place):
+    """Makes the rows, once for all workers, or says that they are there."""
+    rows = place.folder / 'rows'
+
+    def make():
+        return prepare.run(config, rows)
+
+    is_there = (rows / stored.MANIFEST).is_file
+    return place.once('prepare', is_there, make, config['lease']) or make()
+
+
+def _enroll(asked, place, lease):
+    """As members.enroll; one worker at a time writes."""
+    folder = place.folder
+
+    def is_done():
+        return members.is_enrolled(folder, asked)
+
+    def enroll():
+        return members.enroll(folder, asked)
+
+    return place.once('enroll', is_done, enroll, lease) or enroll()
+
+
+def _dry_run(config, place):
     """Prints the tree of the study, and returns it: [ahead.Member]."""
     with exits.refusals():
-        config, workdir = plain(config), Path(paths.local('The workdir', workdir))
+        config, workdir = plain(config), place.folder
         configs = members.configs(config, workdir / 'rows')
         members.enroll(workdir, configs, write=False)
         found = ahead.outlook(

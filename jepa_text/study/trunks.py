@@ -5,11 +5,8 @@ there have ended, it is removed, unless the section `checkpoint` lets it stay; a
 comes later, and had it in common, trains these steps again.
 """
 
-import contextlib
-import shutil
-
 from jepa_text.files import checksums
-from jepa_text.running import housekeeping, mirror, restore, workdir
+from jepa_text.running import housekeeping, mirror, restore
 from jepa_text.study import tree
 
 
@@ -32,12 +29,14 @@ def origins(courses, folder, ended):
 class Trunks:
     """Which state of which member another one goes on from.
 
-    `ended` are those that train no more; others are waited for by those after them.
+    `place` is as of view.opened. `ended` are those that train no more; others are waited
+    for by those after them.
     """
 
-    def __init__(self, folder, configs, courses, ended):
-        self._folder, self._configs, self._courses = folder, configs, courses
-        self._origins = origins(courses, folder, set(ended))
+    def __init__(self, place, configs, courses, ended):
+        self._place, self._folder = place, place.folder
+        self._configs, self._courses = configs, courses
+        self._origins = origins(courses, place.folder, set(ended))
         self.milestones = tree.milestones(self._origins)
 
     def is_ready(self, name, open_):
@@ -45,10 +44,10 @@ class Trunks:
         return self._found(name, open_) is not None
 
     def of(self, name):
-        """(workdir, step) of the state that a member goes on from; None where it begins
+        """(member, step) of the state that a member goes on from; None where it begins
         by itself, or has begun."""
         other, step = self._found(name, ())
-        return (self._folder / other, step) if step else None
+        return (other, step) if step else None
 
     def again(self, name):
         """In words, which steps a member that has not begun trains though another one
@@ -76,7 +75,7 @@ class Trunks:
             if self._is_spare(other, ()) and is_finished(other):
                 needed = self._needed(other, is_finished)
                 if self._is_spare(other, needed):
-                    self._remove(other, needed)
+                    self._place.retain(other, *self._staying(other, needed))
 
     def _is_spare(self, other, needed):
         """Has a member states beside those that stay, or what a kill left of them?"""
@@ -86,7 +85,7 @@ class Trunks:
         spare = housekeeping.old(
             housekeeping.complete(folder), *self._staying(other, needed)
         )
-        return bool(spare or housekeeping.leavings(folder))
+        return bool(spare or self._place.leavings(other))
 
     def _needed(self, other, is_finished):
         """The states of a member from which another one may yet go on."""
@@ -97,21 +96,6 @@ class Trunks:
             if one == other and not is_finished(name)
         }
         return {_newest(self._folder / other, count) for count in counts}
-
-    def _remove(self, other, needed):
-        place, staying = self._folder / other, self._staying(other, needed)
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(workdir.locked(place))
-            except RuntimeError:
-                return  # another worker is at it
-            copy = stack.enter_context(mirror.opened(place))
-            if copy.save:  # first at its address: what is here shows what is left to do
-                copy.begin()
-                copy.save(*staying)
-            for path in housekeeping.leavings(place / mirror.STEPS):
-                shutil.rmtree(path)
-            housekeeping.retain(place / mirror.STEPS, *staying)
 
     def _staying(self, other, needed):
         """(keep, keep_every, keep_at) as housekeeping.old takes them."""

@@ -1,12 +1,11 @@
 """The members of a study are trained, each from where another one has gone its way.
 
-Several workers may share the folder of a study: each member is claimed by one of them
+Several workers may share a study: each member is claimed by one of them
 (running/claims.py), and taken over when that one is gone.
 """
 
 import contextlib
 import time
-from pathlib import Path
 
 from jepa_text.evaluation.beside import EVALUATIONS
 from jepa_text.parallel import exits
@@ -15,21 +14,20 @@ from jepa_text.study import members, tree
 from jepa_text.study.trunks import Trunks
 from jepa_text.training import assemble, settle, train
 
-CLAIMS = 'claims'
 _WAIT = 0.5  # seconds until it is looked again
 
 
 class Worker:
     """This process at the work of a study, which others may share; a context manager.
 
-    `lease` and `attempts` are as of claims.work. Once it `asked` to stop, by a signal,
-    exits.Stopped is raised, with all saved.
+    `place` is as of view.opened, `lease` and `attempts` are as of claims.work. Once it
+    `asked` to stop, by a signal, exits.Stopped is raised, with all saved.
     """
 
-    def __init__(self, folder, lease, attempts):
-        self.folder = Path(folder)
+    def __init__(self, place, lease, attempts):
+        self.place, self.folder = place, place.folder
         self._settings = {'lease': lease, 'attempts': attempts}
-        self._lost = False
+        self._lost, self._claim = False, None
         self._stack = contextlib.ExitStack()
 
     def __enter__(self):
@@ -50,9 +48,10 @@ class Worker:
 
         What had been given up before, or is gone, is tried again.
         """
-        folder = self.folder / CLAIMS
+        folder = self.place.claims
         # Before the looks: what another worker ends after them is not gone.
         ended = claims.ended(folder)
+        self.place.look()
         items = {item_of(kind, name): name for name in names if not is_done(name)}
         for item in items.keys() & ended.keys():
             claims.reopen(folder, item, ended[item])
@@ -65,6 +64,7 @@ class Worker:
         def once(item):
             self._lost = False
             do(items[item])
+            self.place.send()
 
         worked = claims.work(
             folder,
@@ -73,6 +73,8 @@ class Worker:
             lambda item, result: None,  # what was done lies where it belongs
             is_ready=is_ready,
             on_lost=self._lose,
+            on_held=self._hold,
+            look=self.place.look,
             pause=self.pause,
             **{
                 key: lambda item, call=call: call(items[item])
@@ -97,6 +99,13 @@ class Worker:
             self.check()
             time.sleep(min(left, _WAIT))
 
+    def check_claim(self):
+        """Raises claim.Lost if another worker has taken over what this one is at."""
+        self._claim.check()
+
+    def _hold(self, claim):
+        self._claim = claim
+
     def _lose(self, item):
         self._lost = True
 
@@ -118,7 +127,7 @@ def train_all(configs, worker):
 
     for name in filter(is_finished, configs):
         print(f'{name}: complete, {assemble.size(configs[name])[1]:,} steps')
-    trunks = Trunks(folder, configs, courses(configs, folder), ended)
+    trunks = Trunks(worker.place, configs, courses(configs, folder), ended)
 
     def once(name):
         train_one(name, configs[name], trunks, worker)
@@ -146,14 +155,17 @@ def train_one(name, config, trunks, worker):
     # One whose claim was lost may yet have to notice it.
     while workdir.is_locked(folder) and not worker.asked:
         time.sleep(_WAIT)
-    trunk = trunks.of(name)
-    if trunk:
-        source = trunk[0].relative_to(worker.folder)
-        print(f'{name}: goes on from {source} after {trunk[1]:,} steps')
+    while trunk := trunks.of(name):
+        # It may be gone: from one whose claim is another's, or damaged.
+        if worker.place.bring(*trunk):
+            print(f'{name}: goes on from {trunk[0]} after {trunk[1]:,} steps')
+            trunk = worker.folder / trunk[0], trunk[1]
+            break
     if again := trunks.again(name):
         print(f'{name}: {again}')
     config = keeping(config, trunks.milestones[name])
-    train.train(config, folder, EVALUATIONS, stop=worker, trunk=trunk)
+    place = worker.place.run(name, worker.check_claim)
+    train.train(config, place, EVALUATIONS, stop=worker, trunk=trunk)
 
 
 def keeping(config, steps):

@@ -33,7 +33,7 @@ def train(config, workdir, evaluations=(), restart=False, stop=None, trunk=None)
     `stop`: the signals.Requests of a caller who has more to do after the last step.
     `trunk`: (workdir, step) of a run that did the same up to that step; a run that has
     saved nothing goes on from there.
-    A workdir at an address is worked on in a copy (running/mirror.py).
+    A workdir at an address, or a mirror.Part, is worked on in a copy.
     """
     xla_flags.mend()
     with contextlib.ExitStack() as stack:

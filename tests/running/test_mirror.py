@@ -19,7 +19,7 @@ import tiny
 
 from jepa_text.files import addresses, cache, checksums, transfer
 from jepa_text.parallel import exits
-from jepa_text.running import anew, checkpoint, fetched, mirror, restore
+from jepa_text.running import anew, checkpoint, fetched, mirror, restore, view
 
 ADDRESS = 'memory://shelf/runs/one'
 
@@ -237,10 +237,12 @@ def test_a_workdir_may_hold_several_runs(store, tmp_path, monkeypatch):
     def both(steps):
         """Saves steps of two runs; which step each went on from."""
         found = {}
-        with mirror.opened(ADDRESS) as whole:
+        with view.opened(ADDRESS, ('results.json',)) as whole:
             (whole.folder / 'results.json').write_text(str(steps))
+            whole.send()
             for name in ('a', 'b/seed_1'):
-                found[name] = run(steps, address=whole.folder / name, keep=1)
+                place = whole.run(name, lambda: None)
+                found[name] = run(steps, address=place, keep=1)
         return found
 
     assert both([1, 2]) == {'a': None, 'b/seed_1': None}

@@ -1,11 +1,13 @@
 """States that only stay for other runs go when these have ended, and never before."""
 
+from pathlib import Path
+
 import fsspec
 import numpy as np
 import pytest
 
 from jepa_text.files import addresses, checksums, transfer
-from jepa_text.running import fetched, housekeeping, mirror, restore, workdir
+from jepa_text.running import fetched, housekeeping, mirror, restore, view, workdir
 from jepa_text.study import tree, trunks
 
 
@@ -30,6 +32,8 @@ def saved(folder, name, *steps):
         place = folder / name / mirror.STEPS / str(step)
         place.mkdir(parents=True)
         (place / 'state').write_text(f'{name} {step}')
+        (place / 'meta').mkdir()
+        (place / 'meta' / 'metadata').write_text('{}')
         checksums.write(place)
 
 
@@ -37,15 +41,16 @@ def states(folder, name='m'):
     return restore.steps(folder / name / mirror.STEPS)
 
 
-def of(folder, courses=COURSES, ended=(), **checkpoint):
+def of(place, courses=COURSES, ended=(), **checkpoint):
+    place = view.Here(place) if isinstance(place, Path) else place
     section = dict(keep=1, keep_at=[]) | checkpoint
     configs = {name: {'checkpoint': section} for name in courses}
-    return trunks.Trunks(folder, configs, courses, set(ended))
+    return trunks.Trunks(place, configs, courses, set(ended))
 
 
-def release(folder, *finished, **checkpoint):
-    of(folder, **checkpoint).release(finished.__contains__)
-    return states(folder)
+def release(place, *finished, **checkpoint):
+    of(place, **checkpoint).release(finished.__contains__)
+    return states(getattr(place, 'folder', place))
 
 
 def test_a_state_goes_when_all_that_go_on_from_it_have_ended(tmp_path):
@@ -80,7 +85,7 @@ def test_killed_between_nothing_is_lost_and_nothing_is_left(tmp_path, monkeypatc
         release(tmp_path, 'm', 'n')
     assert states(tmp_path) == [30, 50]
     assert (tmp_path / 'm' / mirror.STEPS / 'deleting-16').is_dir()
-    assert of(tmp_path).of('k') == (tmp_path / 'm', 30)
+    assert of(tmp_path).of('k') == ('m', 30)
     assert release(tmp_path, 'm', 'n') == [30, 50]
     left = {path.name for path in (tmp_path / 'm' / mirror.STEPS).iterdir()}
     assert left == {'30', '50'}
@@ -106,11 +111,11 @@ def test_an_arm_that_comes_later_trains_again_and_lends_to_the_next(tmp_path):
     assert found.milestones == {'m': set(), 'x': {20}, 'y': set()}
     assert not found.is_ready('y', {'x', 'y'})
     saved(tmp_path, 'x', 20, 24)
-    assert found.of('y') == (tmp_path / 'x', 20) and not found.again('y')
+    assert found.of('y') == ('x', 20) and not found.again('y')
     # What is there is of use, if less than all.
     saved(tmp_path, 'm', 12)
     found = of(tmp_path, dict(m=COURSES['m'], z=course(23, 19)), ended='m')
-    assert found.of('z') == (tmp_path / 'm', 12)
+    assert found.of('z') == ('m', 12)
     assert found.again('z').startswith('steps 13 to 19 are those of m')
 
 
@@ -119,9 +124,17 @@ def test_at_an_address_it_goes_there_too(tmp_path, monkeypatch):
     monkeypatch.setattr(addresses, 'PAUSE', 0.0)
     fsspec.filesystem('memory').store.clear()
     address = 'memory://shelf/study'
-    with mirror.opened(address) as place:
-        saved(place.folder, 'm', 16, 30, 50)
-        place.begin()
+    with view.opened(address, ()) as place:
+        saved(tmp_path / 'made', 'm', 16, 30, 50)
+        transfer.folder(tmp_path / 'made', address, f'm/{mirror.STEPS}/50/state')
+        place.look()
         assert fetched.runs(transfer.listed(address)) == {'m/': [16, 30, 50]}
-        assert release(place.folder, 'm', 'n') == [30, 50]
+        assert release(place, 'm', 'n') == [30, 50]
     assert fetched.runs(transfer.listed(address)) == {'m/': [30, 50]}
+    # On another machine nothing is trained again.
+    monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'second'))
+    with view.opened(address, ()) as place:
+        assert of(place, ended='m').of('k') == ('m', 30) and place.bring('m', 30)
+        assert not of(place, ended='m').again('k')
+        assert (place.folder / 'm' / mirror.STEPS / '30' / 'state').is_file()
+        assert not (place.folder / 'm' / mirror.STEPS / '50' / 'state').exists()

@@ -19,7 +19,7 @@ import tiny
 
 from jepa_text import load
 from jepa_text.parallel import exits
-from jepa_text.running import workdir
+from jepa_text.running import view, workdir
 from jepa_text.study import study, work
 
 PROGRAM = """
@@ -60,11 +60,11 @@ def config(folder, **changes):
     return made | changes
 
 
-def start(folder, made, out):
+def start(folder, made, out, **environment):
     (folder / 'config.json').write_text(json.dumps(made))
     return subprocess.Popen(
         [sys.executable, '-c', PROGRAM, str(folder / 'config.json'), str(out)],
-        env=os.environ | {'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'},
+        env=os.environ | {'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'} | environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -77,10 +77,10 @@ def ended(worker):
     return said
 
 
-def outcome(out):
+def outcome(out, names=tuple(RUNS)):
     """All that a study came to: parameters, metrics and what was measured."""
     found = {}
-    for name in RUNS:
+    for name in names:
         params = jax.tree.leaves(jax.device_get(load.load(out / name).params))
         found[name] = b''.join(np.asarray(leaf).tobytes() for leaf in params)
         found[name, 'log'] = tiny.log(out / name)
@@ -214,7 +214,7 @@ def test_a_member_is_not_trained_beside_a_worker_that_still_is_at_it(
     trunks = SimpleNamespace(
         of=lambda name: None, again=lambda name: '', milestones={'a': {3}}
     )
-    with work.Worker(tmp_path, 60, 1) as worker:
+    with work.Worker(view.Here(tmp_path), 60, 1) as worker:
         work.train_one('a', {'checkpoint': {'keep_at': []}}, trunks, worker)
     thread.join()
     assert order == ['held', 'left', 'trained']

@@ -17,8 +17,6 @@ BUILDERS |= {'running/workdir'}
 ENTRANCES = {
     'evaluation/train_command': {'run'},
     'training/train': {'train'},
-    # Hands it on, unread, to what it wraps.
-    'running/mirror': {'at_addresses'},
     'training/prepare': {'run'},
     'training/tokenizer': {'run'},
 }

@@ -1,0 +1,111 @@
+"""Workers on several machines share a study at an address: no run twice, nothing lost."""
+
+import contextlib
+import json
+import random
+import signal
+import time
+from collections import Counter
+
+import pytest
+import stores
+from test_workers import config, ended, kinds, outcome, start
+
+from jepa_text.files import addresses, transfer
+
+NAMES = ('clm', 'split')  # the second goes on from the first
+
+
+@pytest.fixture
+def address(request, monkeypatch):
+    """That of a study in a bucket, at a server that is a process of its own."""
+    for name in ('s3fs', 'gcsfs', 'moto', 'gcp_storage_emulator'):
+        pytest.importorskip(name)
+    kind, *proxy = request.param.split()
+    with contextlib.ExitStack() as stack:
+        environment = stack.enter_context({'s3': stores.s3, 'gs': stores.gcs}[kind]())
+        if proxy:
+            environment = stack.enter_context(stores.behind(*proxy, environment))
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        address = f'{kind}://{stores.BUCKET}/study'
+        yield address
+        type(addresses.filesystem(address)[0]).clear_instance_cache()
+
+
+def made(folder):
+    """The config of a study of two runs, which keeps one state of each."""
+    whole = config(folder, checkpoint=dict(every=3, keep=1))
+    return whole | dict(runs=[run for run in whole['runs'] if run['name'] in NAMES])
+
+
+@pytest.fixture(scope='module')
+def alone(tmp_path_factory):
+    """The folder of a study that one worker did undisturbed, on its disk."""
+    folder = tmp_path_factory.mktemp('alone')
+    ended(start(folder, made(folder), folder / 'out'))
+    return folder
+
+
+def brought(address, folder):
+    """What is at an address, as a folder."""
+    transfer.bring(address, folder, list(transfer.listed(address)))
+    return folder
+
+
+def claimed(folder):
+    return {name: kinds(folder, name) for name in NAMES}
+
+
+@pytest.mark.remote
+@pytest.mark.slow
+@pytest.mark.parametrize('address', ['gs conditional'], indirect=True)
+def test_two_workers_do_no_run_twice_and_the_same(address, alone, tmp_path):
+    workers = [
+        start(alone, made(alone), address, JEPA_TEXT_CACHE=str(tmp_path / name))
+        for name in 'ab'
+    ]
+    for worker in workers:
+        ended(worker)
+    out = brought(address, tmp_path / 'out')
+    assert claimed(out) == dict.fromkeys(NAMES, Counter(claim=1, writing=1, done=1))
+    assert outcome(out, NAMES) == outcome(alone / 'out', NAMES)
+    assert (out / 'report.html').is_file()
+
+
+@pytest.mark.remote
+@pytest.mark.slow
+@pytest.mark.parametrize('address', ['s3'], indirect=True)
+def test_killed_and_stopped_at_random_they_change_nothing(address, alone, tmp_path):
+    """One is stopped for longer than its lease, and awakes when others have taken over;
+    another is killed; none has files of those before it."""
+    rng, quick = random.Random(0), made(alone) | dict(lease=3, attempts=9)
+
+    def begin(name):
+        return start(alone, quick, address, JEPA_TEXT_CACHE=str(tmp_path / name))
+
+    def until_claimed(count):
+        """Until so many runs were begun, or gone on with; and a little longer."""
+        end = time.monotonic() + 120
+        while sum('claims/train=' in name for name in transfer.listed(address)) < count:
+            assert time.monotonic() < end
+            time.sleep(0.2)
+        time.sleep(rng.uniform(0, 5))
+
+    asleep = begin('a')
+    until_claimed(1)
+    asleep.send_signal(signal.SIGSTOP)
+    doomed, last = begin('b'), begin('c')
+    until_claimed(2)
+    doomed.send_signal(signal.SIGKILL)
+    doomed.communicate()
+    until_claimed(3)
+    asleep.send_signal(signal.SIGCONT)
+    ended(last)
+    ended(asleep)
+    out = brought(address, tmp_path / 'out')
+    assert outcome(out, NAMES) == outcome(alone / 'out', NAMES)
+    results = [
+        json.loads((at / 'results.json').read_text()) for at in (out, alone / 'out')
+    ]
+    assert results[0]['results'] == results[1]['results']
