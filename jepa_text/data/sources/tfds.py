@@ -8,7 +8,9 @@ your own by data/corpora/tfds_builder.py. A name is looked for in TFDS_DATA_DIR,
 ~/tensorflow_datasets.
 """
 
+import bisect
 import dataclasses
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,8 @@ def make(split, path, field='text', splits=('train',), heldout_every=100):
     `text` is taken from `field`; other features are left out. About one in
     `heldout_every` is held out, by its text (corpora/reading.py). Raises
     FileNotFoundError for a folder or name of no prepared data set, and ValueError for
-    another file format, and an unknown split or field. Text that is not UTF-8 is bad.
+    another file format, an unknown split or field, and, when read, a damaged file. Text
+    that is not UTF-8 is bad.
     """
     reading.check_split(split, heldout_every)
     builder = _builder(str(path))
@@ -84,12 +87,34 @@ class Documents:
     def with_bad(self):
         """The documents, and a faults.Bad in the place of each that is no text."""
         for name in self.splits:
-            for number, example in enumerate(self.builder.as_data_source(name)):
+            for number, example in enumerate(self._examples(name)):
                 value = example[self.field]
                 where = f'{self.builder.name}, {name}, example {number}'
                 document = _document(value, where)
                 if reading.in_split(value, self.split, self.heldout_every):
                     yield document
+
+    def _examples(self, name):
+        """Those of a split of the data set; ValueError where a file of it is damaged."""
+        read = 0
+        try:
+            for example in self.builder.as_data_source(name):
+                if example[self.field] is None:  # So it tells of some files that are cut.
+                    raise self._damaged(name, read, 'it is empty')
+                yield example
+                read += 1
+        except RuntimeError as error:  # So of all others, whatever is wrong.
+            raise self._damaged(name, read, error) from error
+
+    def _damaged(self, name, number, why):
+        """The error for the file that example `number` of a split is in."""
+        known = self.builder.info.splits[name]
+        ends = list(itertools.accumulate(known.shard_lengths))
+        path = known.filepaths[bisect.bisect_right(ends, number)]
+        return ValueError(
+            f'{path} is damaged, cut or missing: example {number} of the split {name!r} '
+            f'cannot be read ({why}). Copy or build the data set again.'
+        )
 
     def __iter__(self):
         return faults.good(self.with_bad())

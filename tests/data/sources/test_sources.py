@@ -1,6 +1,7 @@
 import gzip
 import json
 import pathlib
+import shutil
 import sys
 
 import pytest
@@ -311,6 +312,21 @@ def test_tfds_errors_are_named(words, tmp_path):
         tfds.make('train', words, field='body')
     with pytest.raises(ValueError, match='not UTF-8 text'):
         list(tfds.make('train', words, field='n'))
+
+
+@pytest.mark.parametrize('harm', ['half', 'tail', 'flip', 'empty', 'gone'])
+def test_a_damaged_array_record_is_named(words, tmp_path, harm):
+    folder = shutil.copytree(words, tmp_path / 'set')
+    (path,) = folder.glob('*-train.*')
+    data = path.read_bytes()
+    middle = len(data) // 2
+    flipped = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+    path.unlink()
+    cut = {'half': data[:middle], 'tail': data[:-10], 'flip': flipped, 'empty': b''}
+    if harm in cut:
+        path.write_bytes(cut[harm])
+    with pytest.raises(ValueError, match=rf'{path.name} is damaged, cut or missing: exa'):
+        list(tfds.make('train', folder))
 
 
 def test_parquet_that_was_damaged_is_refused_with_its_name(tmp_path):
