@@ -13,7 +13,7 @@ import types
 from jepa_text.data.corpora import faults
 from jepa_text.files import addresses, streams
 
-BATCH = 1024  # rows
+ROWS, BYTES = 1024, 2**24  # at once: of rows at most, and of what they hold about
 
 
 def rows(path, wanted=None):
@@ -43,10 +43,23 @@ def numbered(path, wanted=None, start=0, stop=None):
             if name not in known:
                 raise ValueError(_no_column(path, name, known))
         groups, read.rows = _share(opened.metadata, start, stop)
-        for batch in opened.iter_batches(BATCH, columns=wanted, row_groups=groups):
-            for row in _decoded(batch, path, read.rows):
-                read.rows += 1
-                yield read.rows, row
+        for number in groups:
+            size = _at_once(opened.metadata.row_group(number), wanted)
+            for batch in opened.iter_batches(size, [number], wanted):
+                for row in _decoded(batch, path, read.rows):
+                    read.rows += 1
+                    yield read.rows, row
+
+
+def _at_once(group, wanted):
+    """So many rows of a group that they take about BYTES in these columns."""
+    columns = (group.column(number) for number in range(group.num_columns))
+    size = sum(
+        column.total_uncompressed_size
+        for column in columns
+        if wanted is None or column.path_in_schema.split('.')[0] in wanted
+    )
+    return max(1, min(ROWS, BYTES * group.num_rows // max(size, 1)))
 
 
 def before(path, start):

@@ -19,7 +19,8 @@ def make(split, path, documents='blank_line', heldout_every=100):
     A document is what lies between blank lines, or a whole file (`documents='file'`).
     About one in `heldout_every` is held out, by its text (corpora/reading.py). Files
     are read line by line; one with bytes that are not UTF-8 is bad. Raises
-    FileNotFoundError for a missing path.
+    FileNotFoundError for a missing path; when read, ValueError for a document of more
+    than reading.LONGEST characters.
     """
     if documents not in DOCUMENTS:
         raise ValueError(
@@ -57,9 +58,23 @@ def _has_text(line):
 
 def _document(lines, piece):
     """The document of some lines, or the first that is bad."""
-    lines = list(lines)
-    bad = next((line for line in lines if isinstance(line, faults.Bad)), None)
+    held, size, bad = [], 0, None
+    for line in lines:
+        if isinstance(line, faults.Bad):
+            bad = bad or line
+            continue
+        size += len(line)
+        if size > reading.LONGEST:
+            raise ValueError(_too_long(piece, held[0] if held else line))
+        held.append(line)
     if bad is not None:
         return bad
-    text = '\n'.join(lines)
-    return {'text': text, 'title': os.path.basename(piece.path)}
+    return {'text': '\n'.join(held), 'title': os.path.basename(piece.path)}
+
+
+def _too_long(piece, line):
+    return (
+        f'{piece.path} has a document of more than {reading.LONGEST:,} characters, that '
+        f"begins with {line[:60]!r}. With documents='blank_line' a document ends at a "
+        'blank line: put some in; or make each a line of a .jsonl file.'
+    )

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from jepa_text.data import pipeline, prepare
-from jepa_text.data.corpora import corpus, faults, reading
+from jepa_text.data.corpora import corpus, faults, reading, row_groups
 from jepa_text.data.preparing import processes, unit
 from jepa_text.data.preparing import work as works
 from jepa_text.data.rows import packing, stored, writing
@@ -166,6 +166,38 @@ def test_an_endless_line_is_refused_before_it_fills_memory(tmp_path, monkeypatch
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith('.gz') else data)
     with pytest.raises(ValueError, match="more than 100 bytes, that begins with b'xxx"):
         list(text.make('train', tmp_path / name))
+
+
+@pytest.mark.parametrize('documents', ['blank_line', 'file'])
+def test_an_endless_document_is_refused_before_it_fills_memory(
+    tmp_path, monkeypatch, documents
+):
+    monkeypatch.setattr(reading, 'LONGEST', 100)
+    (tmp_path / 'a.txt').write_text('a line of the sea\n' * 6 + '\n' + 'b' * 100)
+    message = "a.txt has a document of more than 100 characters, .* 'a line of the sea'"
+    with pytest.raises(ValueError, match=message):
+        list(text.make('train', tmp_path / 'a.txt', documents=documents))
+    (tmp_path / 'a.txt').write_text('a line of the sea\n' * 5 + '\n')
+    for split in ('train', 'heldout'):
+        list(text.make(split, tmp_path / 'a.txt', documents=documents))
+
+
+def test_long_rows_of_parquet_are_read_a_few_at_a_time(tmp_path, monkeypatch):
+    texts = [f'{n} short' for n in range(3000)] + [f'{n} ' * 5000 for n in range(100)]
+    path = tmp_path / 'a.parquet'
+    # A column that is not asked for makes no difference.
+    table = pyarrow.table({'text': texts, 'more': ['x' * 500] * len(texts)})
+    parquet.write_table(table, path, row_group_size=100, use_dictionary=False)
+    monkeypatch.setattr(row_groups, 'BYTES', 10_000)
+    seen, decoded = [], row_groups._decoded
+
+    def spied(batch, *rest):
+        seen.append(sum(len(one.as_py()) for one in batch['text']))
+        return decoded(batch, *rest)
+
+    monkeypatch.setattr(row_groups, '_decoded', spied)
+    assert [row['text'] for row in row_groups.rows(path, ['text'])] == texts
+    assert max(seen) <= 30_000 and len(seen) < 30 + 105
 
 
 # Rows.
