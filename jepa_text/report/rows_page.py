@@ -3,7 +3,19 @@
 from jepa_text.report import page, plots
 
 ROWS, LETTERS = 10, 400  # shown of the first split
-BAD = 'bad: '  # how the reason of a document begins that is no text
+# Reasons of what is left out that has no text to be shown, but a name; BAD begins one.
+BAD, BLANK, EMPTY = 'bad: ', 'blank', 'no document in the file'
+NAMES = 2  # of each on the console
+
+
+def is_named(reason):
+    """Is what is left out for a reason told by its name, not by its text?"""
+    return reason.startswith((BAD, BLANK, EMPTY))
+
+
+def counted(found):
+    """{reason: count} in words."""
+    return ', '.join(f'{count:,} {why}' for why, count in found.items())
 
 
 def lines(manifest, seconds=None, budget=0):
@@ -26,13 +38,11 @@ def lines(manifest, seconds=None, budget=0):
             f'{_fertility(first):.2f} tokens a word, {_bytes(first):.2f} bytes a token'
         )
     for what in ('left_out', 'changed'):
-        found = manifest.get(what) or {}
-        named = ', '.join(f'{count:,} {why}' for why, count in found.items())
-        if named:
-            told.append(f'documents {what.replace("_", " ")}: {named}')
+        if found := manifest.get(what):
+            told.append(f'documents {what.replace("_", " ")}: {counted(found)}')
     for why, some in (manifest.get('examples') or {}).items():
-        if why.startswith(BAD):
-            told.append(f'{why}, such as {"; ".join(some)}')
+        if is_named(why):
+            told.append(f'{why}, such as {"; ".join(some[:NAMES])}')
     if seconds:
         tokens = sum(counts['tokens'] for counts in manifest['splits'].values())
         told.append(f'{seconds:,.1f} s, {tokens / seconds:,.0f} tokens a second')

@@ -40,6 +40,11 @@ class Piece(NamedTuple):
         """What functions that read take: the file, and its part."""
         return self.file, self.start, self.stop
 
+    @property
+    def is_whole(self):
+        """Is it a whole file?"""
+        return not self.start and self.stop is None
+
     def named(self, number):
         """What a document is called, by its number from 1."""
         return f'{self.path}, document {number:,}{reading.after(self.start)}'

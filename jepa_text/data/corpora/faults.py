@@ -13,6 +13,7 @@ NOT_UTF8, NUL, SURROGATE = 'not UTF-8', 'a NUL in it', 'half a surrogate pair in
 NO_TEXT = 'null, not text'
 ERROR, SKIP = 'error', 'skip'
 CHUNK = 2**20  # characters: a long text is not copied as a whole
+NAME = '{}, document {:,}'.format  # of a source and a number from 1
 
 
 class Bad(NamedTuple):
@@ -82,8 +83,7 @@ def with_bad(documents, source):
     what to call it."""
     own = getattr(documents, 'with_bad', None)
     for number, document in enumerate(own() if own else documents, 1):
-        name = functools.partial('{}, document {:,}'.format, source, number)
-        yield checked(document, name)
+        yield checked(document, functools.partial(NAME, source, number))
 
 
 def good(documents, left_out=None):

@@ -6,6 +6,7 @@ import hashlib
 from jepa_text.data.preparing import work as works
 from jepa_text.data.rows import stored, writing
 from jepa_text.files import partial
+from jepa_text.report import rows_page
 
 
 def made(work, about):
@@ -36,10 +37,12 @@ def made(work, about):
         counts = _together([part['splits'][split] for part in parts])
         if not counts['documents']:
             partial.forget(work.folder)
+            left = rows_page.counted(manifest['left_out'])
             raise ValueError(
                 f'The corpus has no text in the split {split!r} (source '
-                f'{settings["source"]}). Give a source with at least one document that '
-                'is not blank; for small text or jsonl corpora lower heldout_every.'
+                f'{settings["source"]}); documents left out of all splits: '
+                f'{left or "none"}. Give a source with at least one document that is not '
+                'blank; of a small one hold out more (heldout_every), or leave out less.'
             )
         places = counts['rows'] * settings['row_length']
         manifest['splits'][split] = counts | {'efficiency': counts['tokens'] / places}
@@ -75,5 +78,5 @@ def _examples(parts):
     for part in parts:
         for reason, some in part.items():
             known = together.setdefault(reason, [])
-            known += some[: works.EXAMPLES - len(known)]
+            known += some[: works.max_examples(reason) - len(known)]
     return dict(sorted(together.items()))

@@ -14,7 +14,7 @@ from jepa_text.files import atomic, partial
 
 FINGERPRINTS, DECIDED = 'fingerprints', 'decided.json'
 # The version of what is marked of a unit: a folder half filled by another begins anew.
-MARKS = 2
+MARKS = 3
 COMPARED = f'{FINGERPRINTS}/*.documents'  # files of units that need not be read again
 
 

@@ -7,6 +7,7 @@ Documents are numbered within their unit, those that are left out, too.
 
 import collections
 import dataclasses
+import functools
 import pathlib
 
 from jepa_text.config import resolve, schema
@@ -18,8 +19,8 @@ from jepa_text.files import partial
 from jepa_text.report import rows_page
 
 TOKENIZER = 'tokenizer.json'
-BLANK = 'blank'
-EXAMPLES, SHOWN = 2, 80  # of what is left out for a reason; characters of each
+# Of what is left out for a reason; characters of each; and of what is called by its name.
+EXAMPLES, SHOWN, NAMED = 2, 80, 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +77,11 @@ def begin(folder, found=None):
     )
 
 
+def max_examples(reason):
+    """How many of what is left out for a reason are told."""
+    return NAMED if rows_page.is_named(reason) else EXAMPLES
+
+
 class Tally:
     """Counts of what is left out of a unit, or changed, by reason; and examples."""
 
@@ -87,14 +93,14 @@ class Tally:
         """Counts a document that is left out."""
         self._count(reason, text[:SHOWN].strip())
 
-    def leave_bad(self, bad):
-        """Counts a faults.Bad, and names it."""
-        self._count(rows_page.BAD + bad.reason, bad.where)
+    def leave_named(self, reason, where):
+        """Counts one that has no text to be shown, and names it."""
+        self._count(reason, where)
 
     def _count(self, reason, example):
         self.left_out[reason] += 1
         some = self.examples.setdefault(reason, [])
-        if len(some) < EXAMPLES and example:
+        if len(some) < max_examples(reason) and example:
             some.append(example)
 
     def as_dict(self):
@@ -114,15 +120,16 @@ def documents(work, number, tally):
     """
     heldout_every = getattr(next(iter(work.corpora.values())), 'heldout_every', None)
     skips = work.settings.get('bad_documents') == faults.SKIP
-    for count, (split, document) in enumerate(_read(work, work.units[number])):
+    found = _read(work, work.units[number], tally)
+    for count, (split, document, name) in enumerate(found):
         if isinstance(document, faults.Bad):
             if not skips:
                 raise document.error()
-            tally.leave_bad(document)
+            tally.leave_named(rows_page.BAD + document.reason, document.where)
             continue
         text = document['text']
         if not text or text.isspace():
-            tally.leave(BLANK, text)
+            tally.leave_named(rows_page.BLANK, name())
             continue
         if work.cleaner is not None:
             before, (text, reason, notes) = text, work.cleaner.clean(text)
@@ -136,16 +143,20 @@ def documents(work, number, tally):
             yield count, split, text
 
 
-def _read(work, pieces):
-    """(split or None, document or faults.Bad) of a unit; a file is read once for all
-    splits."""
+def _read(work, pieces, tally):
+    """(split or None, document or faults.Bad, what gives its name) of a unit; a file is
+    read once for all splits. Counts files in which there is no document."""
     if pieces is None:
         source = work.settings['source']['name']
         for split, found in work.corpora.items():
-            for document in faults.with_bad(found, f'{source}, {split}'):
-                yield split, document
+            where = f'{source}, {split}'
+            for number, document in enumerate(faults.with_bad(found, where), 1):
+                yield split, document, functools.partial(faults.NAME, where, number)
         return
     one = next(iter(work.corpora.values()))
-    for piece in pieces:
-        for document in one.documents(corpus.Piece(*piece)):
-            yield None, document
+    for piece in (corpus.Piece(*given) for given in pieces):
+        number = 0
+        for number, document in enumerate(one.documents(piece), 1):
+            yield None, document, functools.partial(one.named, piece, number)
+        if not number and piece.is_whole:
+            tally.leave_named(rows_page.EMPTY, piece.path)

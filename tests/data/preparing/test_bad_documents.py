@@ -14,6 +14,7 @@ from jepa_text.data import pipeline, prepare
 from jepa_text.data.corpora import faults
 from jepa_text.data.rows import stored
 from jepa_text.data.sources import tfds
+from jepa_text.report.rows_page import lines
 from jepa_text.training import prepare as command
 
 GOOD = [f'number {n} of the sea, é' for n in range(40)]
@@ -168,6 +169,42 @@ def test_the_report_names_them(tmp_path, capsys):
     for reason, name in named.items():
         assert f'bad: {reason}, such as {place}/{name}' in said
         assert name in page
+
+
+def test_blank_documents_and_files_without_any_are_named(made, tmp_path):
+    def write(place):
+        rows = [json.dumps({'text': text}) for text in among(GOOD, [' \n', ''], [4, 9])]
+        (place / 'a.jsonl').write_text('\n'.join(rows))
+        (place / 'b.jsonl').write_text('')
+        return {'name': 'jsonl'}, {}
+
+    manifest, _ = made(write, bad_documents='error')
+    assert manifest['left_out'] == {'blank': 2, 'no document in the file': 1}
+    named = manifest['examples']
+    assert all(f'{tmp_path}/texts/a.jsonl, document ' in one for one in named['blank'])
+    assert named['no document in the file'] == [f'{tmp_path}/texts/b.jsonl']
+    assert any('such as' in line and 'b.jsonl' in line for line in lines(manifest))
+
+
+def test_a_hundred_of_a_kind_are_named(made):
+    def write(place):
+        data = [text.encode() for text in GOOD] + [LATIN + b'%d' % n for n in range(150)]
+        (place / 'a.txt').write_bytes(b'\n\n'.join(data))
+        return {'name': 'text'}, {}
+
+    manifest, _ = made(write)
+    named = manifest['examples']['bad: not UTF-8']
+    assert len(named) == len(set(named)) == 100
+    assert manifest['left_out'] == {'bad: not UTF-8': 150}
+
+
+def test_a_corpus_of_which_nothing_is_left_says_why(made):
+    def write(place):
+        (place / 'a.txt').write_bytes(LATIN + b'\n\n' + NUL)
+        return {'name': 'text'}, {}
+
+    with pytest.raises(ValueError, match='splits: 1 bad: a NUL in it, 1 bad: not UTF-8'):
+        made(write)
 
 
 @pytest.mark.parametrize(
