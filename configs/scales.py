@@ -72,7 +72,8 @@ def begun(name, argument, paper='mlm,610m'):
     `paper` is the argument of configs/pretrain.py at that scale. Raises ValueError for
     another scale or key, and no number of seeds.
     """
-    scale, seeds = _parsed(argument)
+    name, seeds, _ = parsed(argument, SEEDS)
+    scale = Scale(name)
     if scale.name == 'paper':
         config = shared('pretrain').get_config(paper)
         del config.phases
@@ -86,17 +87,20 @@ def begun(name, argument, paper='mlm,610m'):
     return config, scale
 
 
-def _parsed(argument):
+def parsed(argument, seeds_of, *more):
+    """(scale, number of seeds, {the values of `more`}) of 'scale=desk,seeds=5'; seeds are
+    those of `seeds_of` {scale: number} where none are given."""
     given = dict(word.partition('=')[::2] for word in argument.split(',') if word)
-    if unknown := given.keys() - {'scale', 'seeds'}:
-        raise ValueError(f'{min(unknown)!r} is no key; there are scale and seeds.')
-    name = given.get('scale', 'desk')
-    if name not in PER:
-        raise ValueError(f'scale={name!r} is not one of {", ".join(PER)}.')
-    seeds = given.get('seeds', str(SEEDS[name]))
+    keys = ('scale', 'seeds', *more)
+    if unknown := given.keys() - set(keys):
+        raise ValueError(f'{min(unknown)!r} is no key; there are {", ".join(keys)}.')
+    scale = given.pop('scale', 'desk')
+    if scale not in seeds_of:
+        raise ValueError(f'scale={scale!r} is not one of {", ".join(seeds_of)}.')
+    seeds = given.pop('seeds', str(seeds_of[scale]))
     if not seeds.isdecimal() or not int(seeds):
         raise ValueError(f'seeds={seeds!r} is no number of seeds, as 5.')
-    return Scale(name), int(seeds)
+    return scale, int(seeds), given
 
 
 def _paper(config, scale):

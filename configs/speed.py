@@ -55,7 +55,8 @@ def entries():
 
 def get_config(argument=''):
     """'scale=desk,seeds=5,only=muon+hybrid', or less of it."""
-    scale, seeds, names = _parsed(argument)
+    scale, seeds, given = shared('scales').parsed(argument, SEEDS, 'only')
+    names = [name for name in given.get('only', '').split('+') if name]
     config = shared('quickstart').get_config()
     config.name, config.seeds = f'speed_{scale}', tuple(range(seeds))
     config.steps, config.runs = STEPS, _runs(names)
@@ -84,17 +85,3 @@ def _runs(names):
     if unknown := [name for name in names if name not in known]:
         raise ValueError(f'{unknown[0]!r} is no entry; there are {", ".join(known)}.')
     return tuple(dict(name=name, **known[name]) for name in names or known)
-
-
-def _parsed(argument):
-    """(scale, how many seeds, [entries]; none for all)."""
-    given = dict(word.partition('=')[::2] for word in argument.split(',') if word)
-    if unknown := given.keys() - {'scale', 'seeds', 'only'}:
-        raise ValueError(f'{min(unknown)!r} is no key; there are scale, seeds and only.')
-    scale = given.get('scale', 'desk')
-    if scale not in SEEDS:
-        raise ValueError(f'scale={scale!r} is not one of {", ".join(SEEDS)}.')
-    seeds = given.get('seeds', str(SEEDS[scale]))
-    if not seeds.isdecimal() or not int(seeds):
-        raise ValueError(f'seeds={seeds!r} is no number of seeds, as 5.')
-    return scale, int(seeds), [name for name in given.get('only', '').split('+') if name]
