@@ -154,7 +154,7 @@ class Away:
                 failed.append(error)
                 raise
 
-        while not is_done():
+        while not made and not is_done():
             ended = claims.ended(self.claims)
             self.look()
             if item in ended and not is_done():
@@ -166,6 +166,8 @@ class Away:
             if item in worked.failed:
                 last = worked.failed[item].strip().splitlines()[-1]
                 raise RuntimeError(f'{self.name}: {item} failed: {last}')
+            if item in worked.lost:
+                made.clear()
             self.look()
         return made[-1] if made else None
 
@@ -270,12 +272,17 @@ def _step(top, name, step):
 
 
 def _halves(there, found):
-    """{run: steps of which there are files, but no checksums}."""
-    halves = {}
+    """{run: steps of which there are files, but no checksums}; a newer one than those
+    with checksums is on its way."""
+    halves, newest = {}, {}
+    for top, step in found:
+        newest[top] = max(step, newest.get(top, 0))
     for name in there:
         top, cut, rest = name.rpartition(f'/{mirror.STEPS}/')
         step = rest.split('/')[0]
-        if cut and step.isdecimal() and (f'{top}/', int(step)) not in found:
+        if not cut or not step.isdecimal() or (f'{top}/', int(step)) in found:
+            continue
+        if int(step) < newest.get(f'{top}/', 0):
             halves.setdefault(top, set()).add(int(step))
     return halves
 

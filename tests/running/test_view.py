@@ -144,11 +144,15 @@ def test_what_a_kill_left_of_a_removal_goes(two, store):
     one, other = two
     run(one, 'a', 1, 2, 3)
     store.rm_file(f'/shelf/study/a/checkpoints/1/{checksums.NAME}')
+    # One that is on its way is none of that.
+    store.pipe_file('/shelf/study/a/checkpoints/4/state/part', b'half')
     other.look()
     assert other.leavings('a') == [1] and steps(other) == [2, 3]
     other.retain('a', 1, None, (2,))
     assert there() == [2, 3] and not other.leavings('a')
-    assert not [name for name in transfer.listed(f'{ADDRESS}/a') if '/1/' in name]
+    names = transfer.listed(f'{ADDRESS}/a')
+    assert not [name for name in names if '/1/' in name]
+    assert f'{mirror.STEPS}/4/state/part' in names
     assert housekeeping.complete(other.folder / 'a' / mirror.STEPS) == [2, 3]
 
 
