@@ -232,14 +232,21 @@ def _refused(address, error):
     unknown = type(error).__name__ in ('RepositoryNotFoundError', 'RevisionNotFoundError')
     if isinstance(error, FileNotFoundError) or unknown or status in (404, 410):
         return FileNotFoundError(f'There is nothing at {address} ({said}).')
-    if clients.is_barred(error):
-        return PermissionError(
-            f'{address} does not open to the keys of this machine ({said}). '
-            f'{clients.login(address)}'
-        )
+    if refused := barred(address, error):
+        return refused
     if isinstance(error, _FINAL) or (400 <= status < 500 and status not in (408, 429)):
         return AddressError(f'{address} cannot be read ({said}).')
     return None
+
+
+def barred(address, error):
+    """The error in words, where keys are missing or do not open; else None."""
+    if not clients.is_barred(error):
+        return None
+    return PermissionError(
+        f'{address} does not open to the keys of this machine ({type(error).__name__}: '
+        f'{error}). {clients.login(address)}'
+    )
 
 
 def _given_up(address, error):

@@ -13,7 +13,7 @@ _CLIENTS = (
 )
 # Parts of names of errors, and of codes of S3, of keys that are missing or too old.
 _KEYS = ('Credential', 'SSOToken', 'ExpiredToken', 'InvalidToken', 'RefreshError')
-# {protocol: how to get in}
+# {what an address begins with: how to get in}
 _LOGINS = {
     'gs': 'Log in with `gcloud auth application-default login`, or let '
     'GOOGLE_APPLICATION_CREDENTIALS name a key file. Public buckets: set '
@@ -22,7 +22,7 @@ _LOGINS = {
     'AWS_SECRET_ACCESS_KEY. Public buckets: set FSSPEC_S3_ANON=true.',
     'hf': 'Log in with `hf auth login`, or set HF_TOKEN.',
 }
-_LOGINS |= {'gcs': _LOGINS['gs'], 's3a': _LOGINS['s3']}
+_LOGINS |= {'gcs': _LOGINS['gs'], 's3a': _LOGINS['s3'], 'hub': _LOGINS['hf']}
 
 
 def first_of(error):
@@ -76,5 +76,5 @@ def is_barred(error):
 
 def login(address):
     """How to get in at an address, in a sentence or two."""
-    how = _LOGINS.get(address.partition('://')[0])
+    how = _LOGINS.get(address.partition(':')[0])
     return f'{how} Else ask its owner for access.' if how else 'Ask its owner for access.'

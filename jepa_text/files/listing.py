@@ -128,7 +128,10 @@ def _here(text):
     tops = [text] if os.path.isdir(text) else sorted(glob.glob(text, recursive=True))
     # A broken link has a name, too.
     if not tops or (tops == [text] and not os.path.exists(text)):
-        raise FileNotFoundError(f'There is no file or folder at {text}.')
+        raise FileNotFoundError(
+            f'There is no file or folder at {text}, seen from {os.getcwd()}. Give a '
+            "file, a folder, or a pattern such as 'texts/**/*.txt'."
+        )
     files, skipped, seen = [], collections.defaultdict(list), set()
     # Links last: what lies in the folder itself keeps its own name.
     places, links = tops[::-1], []

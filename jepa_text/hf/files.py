@@ -87,6 +87,10 @@ def _download(name, revision, wanted):
             f'{where} is not in the local cache, and the hub cannot be reached: go '
             'online once, unset HF_HUB_OFFLINE, or give a folder.'
         ) from error
+    except errors.HfHubHTTPError as error:
+        if refused := addresses.barred(f'hf:{where}', error):
+            raise refused from error
+        raise
 
 
 def write_json(path, content):

@@ -37,17 +37,25 @@ def lines(manifest, seconds=None, budget=0):
         told.append(
             f'{_fertility(first):.2f} tokens a word, {_bytes(first):.2f} bytes a token'
         )
-    for what in ('left_out', 'changed'):
-        if found := manifest.get(what):
-            told.append(f'documents {what.replace("_", " ")}: {counted(found)}')
-    for why, some in (manifest.get('examples') or {}).items():
-        if is_named(why):
-            told.append(f'{why}, such as {"; ".join(some[:NAMES])}')
+    told += left_out(manifest)
     if seconds:
         tokens = sum(counts['tokens'] for counts in manifest['splits'].values())
         told.append(f'{seconds:,.1f} s, {tokens / seconds:,.0f} tokens a second')
     if budget:
         told.append(f'{budget / first["rows"]:,.2f} epochs in the steps of this config')
+    return told
+
+
+def left_out(manifest):
+    """Lines of what is left out or changed, and of which has a name."""
+    told = [
+        f'documents {what.replace("_", " ")}: {counted(manifest[what])}'
+        for what in ('left_out', 'changed')
+        if manifest.get(what)
+    ]
+    for why, some in (manifest.get('examples') or {}).items():
+        if is_named(why):
+            told.append(f'{why}, such as {"; ".join(some[:NAMES])}')
     return told
 
 

@@ -11,7 +11,7 @@ import jax
 
 from jepa_text.config import schema
 from jepa_text.data import section, tokenizers
-from jepa_text.data.rows import brought
+from jepa_text.data.rows import brought, stored
 from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
 from jepa_text.running import budget, identity, profiling
@@ -53,6 +53,7 @@ def make(config, evaluations=()):
     """
     asked = schema.read(settings.Config, config)
     folder = brought.here(_first_folder(config), shards=False)
+    stored.read_manifest(folder)
     tokenizer = tokenizers.load(folder / 'tokenizer.json')
     recipe = _recipe(config, asked, mesh(config), tokenizer)
     recipe = dataclasses.replace(recipe, phases=reading.opened(recipe.phases, tokenizer))

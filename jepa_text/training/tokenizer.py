@@ -7,7 +7,6 @@ The workdir holds tokenizer.json, report.json and report.html. It appears whole 
 all.
 """
 
-import collections
 import dataclasses
 import json
 import shutil
@@ -16,10 +15,11 @@ from jepa_text.config import resolve, schema
 from jepa_text.config.schema import field, section
 from jepa_text.data import tokenizers
 from jepa_text.data.corpora import faults, sampling
+from jepa_text.data.preparing import work as works
 from jepa_text.data.tokenizers import measures, roles, training
 from jepa_text.files import atomic
 from jepa_text.hf import files
-from jepa_text.report import tokenizer_pages
+from jepa_text.report import rows_page, tokenizer_pages
 from jepa_text.running import mirror
 from jepa_text.training import named_tokenizer
 from jepa_text.training.named_tokenizer import FILE
@@ -140,19 +140,19 @@ def _make(asked, partial, folder, others):
         tokenizer, trained_on = tokenizers.parse(content, asked.tokenizer), None
         said = [*said, *done]
     else:
-        trained_on = _sample(asked, partial, 'train', asked.sample.bytes)
-        _check_sample(trained_on, asked)
+        trained_on, left_out = _sample(asked, partial, 'train', asked.sample.bytes)
+        _check_sample(trained_on, asked, left_out)
         print(
             f'training on {trained_on.bytes:,} of {trained_on.read["bytes"]:,} bytes',
             flush=True,
         )
         tokenizer = training.train(trained_on, **dataclasses.asdict(asked.train))
-        said = _of_training(tokenizer, trained_on, asked.train)
+        said = [*_of_training(tokenizer, trained_on, asked.train), *left_out]
     tokenizer.save(partial / FILE)
-    text, what = _measured_on(asked, partial, trained_on)
+    text, what, left_out = _measured_on(asked, partial, trained_on)
     measured = {folder.name: tokenizer, **others}
     return {
-        'said': said,
+        'said': [*said, *left_out],
         'trained_on': trained_on and trained_on.about(),
         'measured_on': {'what': what, **text.about()},
         'fingerprint': tokenizer.fingerprint,
@@ -167,35 +167,35 @@ def _make(asked, partial, folder, others):
 
 
 def _measured_on(asked, partial, trained_on):
-    """(the Sample that tokenizers are measured on, what it is)."""
-    heldout = _sample(asked, partial, 'heldout', asked.sample.heldout_bytes)
+    """(the Sample that tokenizers are measured on, what it is, what was left out)."""
+    heldout, left_out = _sample(asked, partial, 'heldout', asked.sample.heldout_bytes)
     if heldout.bytes >= min(FEW, asked.sample.heldout_bytes // 2):
-        return heldout, 'held-out text'
+        return heldout, 'held-out text', left_out
     few = f'as {heldout.bytes:,} bytes are held out'
     if trained_on is not None:
-        return trained_on, f'the text that it was trained on ({few})'
-    text = _sample(asked, partial, 'train', asked.sample.bytes)
-    _check_sample(text, asked)
-    return text, f'text that is not held out ({few})'
+        return trained_on, f'the text that it was trained on ({few})', left_out
+    text, left_out = _sample(asked, partial, 'train', asked.sample.bytes)
+    _check_sample(text, asked, left_out)
+    return text, f'text that is not held out ({few})', left_out
 
 
 def _sample(asked, partial, split, size):
+    """(the sampling.Sample of a split, lines of what is left out as no text)."""
     found = resolve.build('data/sources', asked.source, split=split)
-    left_out = collections.Counter() if asked.bad_documents == faults.SKIP else None
-    good = faults.good(faults.with_bad(found, asked.source['name']), left_out)
+    tally = works.Tally()
+    leave = tally.leave_bad if asked.bad_documents == faults.SKIP else None
+    good = faults.good(faults.with_bad(found, asked.source['name']), leave)
     texts, folder = (document['text'] for document in good), partial / 'sample' / split
     sample = sampling.draw(texts, folder, size, asked.sample.read_bytes)
-    if left_out:
-        why = ', '.join(f'{count:,} {reason}' for reason, count in left_out.items())
-        print(f'bad documents left out of the split {split!r}: {why}', flush=True)
-    return sample
+    return sample, rows_page.left_out(tally.as_dict())
 
 
-def _check_sample(sample, asked):
+def _check_sample(sample, asked, left_out):
     if not sample.documents:
+        why = ''.join(f' {line}.' for line in left_out)
         raise ValueError(
-            f'The corpus has no text to make a tokenizer of (source {asked.source}). '
-            'Give a source with at least one document that is not blank.'
+            f'The corpus has no text to make a tokenizer of (source {asked.source}).{why}'
+            ' Give a source with at least one document that is not blank.'
         )
 
 

@@ -2,8 +2,9 @@
 
 `folder`/NAME/REVISION/... are the files of a set at a revision; its commit is made of
 both names. It knows only what reading needs: the listing of a revision, and files, of
-which a part may be asked for. Terms of the set GATED were not accepted. Of the files
-named in `faults`, one answer that does not begin with the first byte is cut midway.
+which a part may be asked for. Terms of the set GATED were not accepted, and no token
+opens KEYED. Of the files named in `faults`, one answer that does not begin with the first
+byte is cut midway.
 `heads`, {'main': 'v2'}, says which branches were moved to another revision.
 """
 
@@ -20,7 +21,8 @@ import textwrap
 import threading
 import urllib.parse
 
-GATED = 'lab/gated'
+GATED, KEYED = 'lab/gated', 'lab/keyed'
+INVALID = 'Invalid credentials in Authorization header'  # as the hub says it
 ROOT = pathlib.Path(__file__).parents[2]
 
 
@@ -111,6 +113,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self._refuse(404, '')
         found = (listing or file).groupdict()
         name = found['name']
+        if name == KEYED:
+            return self._refuse(401, INVALID)
         if not (self.top / name).is_dir():
             return self._refuse(401, 'RepoNotFound')
         if name == GATED and (file or path.endswith('/auth-check')):

@@ -124,6 +124,13 @@ def test_a_weight_that_leaves_a_part_unread(folder):
         made(config(folder, mixture=parts))
 
 
+def test_a_folder_without_rows(folder, tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match='no prepared rows in .*none: it has no m'
+    ):
+        made(config(folder, folder=str(tmp_path / 'none')))
+
+
 def test_rows_are_read_again_only_if_they_may(folder):
     count = len(pipeline.Rows(folder / 'rows', 'train'))
     enough, too_many = count // 8, count // 8 + 1

@@ -111,9 +111,19 @@ def test_what_is_no_text_is_an_error_or_left_out(texts, tmp_path, capsys):
     assert 'three.txt is not UTF-8' in capsys.readouterr().err
     skip = '--config.bad_documents=skip'
     assert tokenize(tmp_path / 'out', f'bpe,400,{texts}', skip) == 0
+    lines = [
+        'documents left out: 1 bad: a NUL in it, 1 bad: not UTF-8',
+        f'bad: a NUL in it, such as {texts}/three.txt, document 2',
+        f'bad: not UTF-8, such as {texts}/three.txt, document 1',
+    ]
+    assert report(tmp_path / 'out')['said'][-3:] == lines
     said = capsys.readouterr().out
-    assert "left out of the split 'train': 1 not UTF-8, 1 a NUL in it" in said
-    assert "split 'heldout'" not in said
+    assert all(said.count(line) == 1 for line in lines)
+    for name in ('one', 'two'):
+        (texts / f'{name}.txt').unlink()
+    assert tokenize(tmp_path / 'none', f'bpe,400,{texts}', skip) == exits.USAGE
+    assert 'no text to make a tokenizer of' in (told := capsys.readouterr().err)
+    assert lines[0] in told
 
 
 def test_without_held_out_text_it_says_so(texts, tmp_path, capsys):
@@ -218,6 +228,7 @@ def test_a_name_on_the_hub(tmp_path):
             ('hf:lab/none', 'lab/none is neither a folder here nor a model on the hub'),
             ('hf:lab/small@v7', 'no such revision'),
             ('hf:lab/gated', 'asks you to accept its terms'),
+            (f'hf:{hub_server.KEYED}', 'or set HF_TOKEN. Else ask its owner'),
             ('hf:lab/old', 'hf:lab/old has no tokenizer.json'),
         ):
             code, said = asked(name)
@@ -253,7 +264,10 @@ def test_faults_are_said_and_leave_nothing(texts, tmp_path, capsys):
         ([f'{texts}', '--config.train.vocab_size=0'], 'train.vocab_size=0'),
         ([f'{texts}', f'--config.tokenizer={cut}'], 'it is not JSON in UTF-8'),
         ([f'{texts}', '--config.tokenizer=none.json'], 'No tokenizer at none.json'),
-        ([f'{texts}', '--config.tokenizer=none.model'], 'No tokenizer at none.model'),
+        (
+            [f'{texts}', '--config.tokenizer=none.model'],
+            'none.model: there is no such file. Give the path',
+        ),
         ([f'{texts}', '--config.tokenizer=x.tiktoken'], 'No tokenizer at x.tiktoken'),
         ([f'{texts}', f'--config.tokenizer={no_model}'], 'is not a SentencePiece model'),
         ([f'{texts}', '--config.tokenizer=https://a/b'], 'is an address'),

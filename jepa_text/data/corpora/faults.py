@@ -1,7 +1,7 @@
 """Documents that are none: bytes that are no text, and text with what no text has.
 
 A source gives a Bad in the place of such a document, and goes on with the next one. Who
-reads decides: `good` raises, or counts it; prepare also names it. A file that is cut, a
+reads decides: `good` raises, or has it counted and named. A file that is cut, a
 column that is missing and a read that fails are no matter of a document: those are raised
 by the source.
 """
@@ -86,13 +86,13 @@ def with_bad(documents, source):
         yield checked(document, functools.partial(NAME, source, number))
 
 
-def good(documents, left_out=None):
-    """The documents alone. Raises ValueError for a Bad, unless `left_out` counts them: a
-    Counter by reason."""
+def good(documents, leave=None):
+    """The documents alone. Raises ValueError for a Bad, unless there is `leave`, which is
+    called with each."""
     for document in documents:
         if not isinstance(document, Bad):
             yield document
-        elif left_out is None:
+        elif leave is None:
             raise document.error()
         else:
-            left_out[document.reason] += 1
+            leave(document)

@@ -97,6 +97,10 @@ class Tally:
         """Counts one that has no text to be shown, and names it."""
         self._count(reason, where)
 
+    def leave_bad(self, bad):
+        """Counts a faults.Bad, and names it."""
+        self.leave_named(rows_page.BAD + bad.reason, bad.where)
+
     def _count(self, reason, example):
         self.left_out[reason] += 1
         some = self.examples.setdefault(reason, [])
@@ -105,7 +109,7 @@ class Tally:
 
     def as_dict(self):
         """As JSON has it."""
-        examples = {why: some for why, some in self.examples.items() if some}
+        examples = {why: some for why, some in sorted(self.examples.items()) if some}
         return {
             'left_out': dict(sorted(self.left_out.items())),
             'changed': dict(sorted(self.changed.items())),
@@ -125,7 +129,7 @@ def documents(work, number, tally):
         if isinstance(document, faults.Bad):
             if not skips:
                 raise document.error()
-            tally.leave_named(rows_page.BAD + document.reason, document.where)
+            tally.leave_bad(document)
             continue
         text = document['text']
         if not text or text.isspace():

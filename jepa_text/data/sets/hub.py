@@ -18,6 +18,7 @@ import pathlib
 import re
 
 from jepa_text.data.sets import card
+from jepa_text.files import addresses
 
 PREFIX = 'hub:'
 CONVERTED = 'refs/convert/parquet'
@@ -191,3 +192,7 @@ def explained(name, revision):
             f'{where} is not whole in the local cache, and the hub cannot be reached: go '
             'online once, unset HF_HUB_OFFLINE, or give the path of the files.'
         ) from error
+    except errors.HfHubHTTPError as error:
+        if refused := addresses.barred(where, error):
+            raise refused from error
+        raise

@@ -79,9 +79,10 @@ def _check_columns(piece, wanted):
         raise ValueError(f'{piece.path} names a column twice: {", ".join(known)}.')
     for name in wanted:
         if name not in known:
+            there = ', '.join(filter(None, known)) or 'none'
             raise ValueError(
-                f'{piece.path} has no column {name!r}; it has: {", ".join(known)}. Name '
-                'the one that holds the text, such as --config.prepare.source.field=...'
+                f'{piece.path} has no column {name!r}; it has: {there}. Name the one '
+                'that holds the text, such as --config.prepare.source.field=...'
             )
 
 

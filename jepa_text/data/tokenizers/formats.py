@@ -27,7 +27,10 @@ def read(name, pattern=''):
         return tiktoken_ranks.named(name.removeprefix(NAMED))
     path = copies.file('The tokenizer', name, tokenizers.BUNDLED.name)
     if path.suffix in SUFFIXES and not path.is_file():
-        raise FileNotFoundError(f'No tokenizer at {path}: there is no such file.')
+        raise FileNotFoundError(
+            f'No tokenizer at {path}: there is no such file. Give the path of one that '
+            f'ends in {" or ".join(SUFFIXES)}, a tokenizer.json, or hf:NAME.'
+        )
     if path.suffix == '.model':
         from jepa_text.data.tokenizers import sentencepiece_model
 

@@ -90,6 +90,7 @@ def told(sets, tmp_path_factory):
     names += ['lab/script/en', 'lab/script/big', 'lab/script', 'lab/script/fr']
     names += ['lab/glue', 'lab/glue/sst', 'lab/glue/sst2@v7', 'lab/none', 'lab/gated']
     names += ['lab/named', 'lab/glue/away', 'lab/nothing', 'a//b', 'lab/..name', '']
+    names += [hub_server.KEYED]
     names = ['hub:' + name for name in names]
     with hub_server.serving(sets) as (address, asked):
         commit = hub_server.commit('lab/glue', 'v1')
@@ -147,6 +148,7 @@ def test_what_a_script_makes_is_taken_as_the_hub_converted_it(told):
     ('name', 'kind', 'words'),
     [
         ('lab/glue', 'ValueError', 'several configs: away, cola, sst2. Say which'),
+        (hub_server.KEYED, 'PermissionError', 'or set HF_TOKEN. Else ask its owner'),
         ('lab/glue/sst', 'ValueError', "no config 'sst'. Did you mean 'sst2'?"),
         ('lab/script', 'ValueError', 'several configs: big, de, en'),
         ('lab/script/fr', 'ValueError', "no config 'fr'. There are: big, de, en"),

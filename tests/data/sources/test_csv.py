@@ -67,7 +67,7 @@ def test_a_file_is_read_in_blocks_and_never_cut(tmp_path, monkeypatch, units_of)
 @pytest.mark.parametrize(
     'data, message',
     [
-        (b'', "has no column 'text'; it has: "),
+        (b'', "has no column 'text'; it has: none."),
         (b'id,body\n1,a\n', "has no column 'text'; it has: id, body"),
         (b'id,text\n1,a\n2,b,c\n', r'Expected 2 columns, got 3.*as many cells'),
         (b'id,text\n1,a\n2\n', r'Expected 2 columns, got 1.*as many cells'),
