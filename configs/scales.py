@@ -72,8 +72,8 @@ def begun(name, argument, paper='mlm,610m'):
     `paper` is the argument of configs/pretrain.py at that scale. Raises ValueError for
     another scale or key, and no number of seeds.
     """
-    name, seeds, _ = parsed(argument, SEEDS)
-    scale = Scale(name)
+    which, seeds, _ = parsed(argument, SEEDS)
+    scale = Scale(which)
     if scale.name == 'paper':
         config = shared('pretrain').get_config(paper)
         del config.phases

@@ -117,7 +117,7 @@ def test_every_balance_has_the_same_baselines():
     'argument, words',
     [
         ('scale=huge', "scale='huge' is not one of paper, desk, smoke"),
-        ('size=1b', "'size' is no key; there are scale, seeds"),
+        ('size=1b', "'size' is no key; there are scale, seeds."),
         ('seeds=0', "seeds='0' is no number of seeds"),
         ('seeds=x', "seeds='x' is no number of seeds"),
     ],
