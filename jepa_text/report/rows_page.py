@@ -37,6 +37,11 @@ def lines(manifest, seconds=None, budget=0):
         told.append(
             f'{_fertility(first):.2f} tokens a word, {_bytes(first):.2f} bytes a token'
         )
+    for one in manifest.get('evaluation_sets') or ():
+        told.append(
+            f'looked for {one["texts"] - one["short"]:,} of {one["texts"]:,} texts of '
+            f'{one["name"]} ({", ".join(one["files"])}), the others being too short'
+        )
     told += left_out(manifest)
     if seconds:
         tokens = sum(counts['tokens'] for counts in manifest['splits'].values())

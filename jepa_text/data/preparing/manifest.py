@@ -1,6 +1,7 @@
 """What the units of a corpus say of themselves, together: the manifest of the rows."""
 
 import collections
+import dataclasses
 import hashlib
 
 from jepa_text.data.preparing import work as works
@@ -33,6 +34,8 @@ def made(work, about):
     # Of a corpus in files: how many were read, and what was left out.
     if found := getattr(next(iter(work.corpora.values())), 'found', None):
         manifest['read'] = str(found)
+    if sets := work.cleaner.sets if work.cleaner else ():
+        manifest['evaluation_sets'] = [dataclasses.asdict(one) for one in sets]
     for split in settings['splits']:
         counts = _together([part['splits'][split] for part in parts])
         if not counts['documents']:

@@ -9,6 +9,7 @@ import read_back
 from jepa_text.data import pipeline, prepare
 from jepa_text.data.preparing import processes, unit
 from jepa_text.data.rows import stored
+from jepa_text.report import rows_page
 
 
 @pytest.fixture
@@ -98,13 +99,16 @@ def test_what_is_compared_is_not_compared_again(folder, ours, monkeypatch):
 
 def test_poor_texts_and_texts_of_evaluation_sets_are_left_out(folder, ours, tmp_path):
     text = json.loads((folder / '0.jsonl').read_text().splitlines()[0])['text']
-    (tmp_path / 'quiz.jsonl').write_text(json.dumps({'question': text}))
+    quiz = [json.dumps({'question': one}) for one in (text, 'Too short for it.')]
+    (tmp_path / 'quiz.jsonl').write_text('\n'.join(quiz))
     quiz = {'path': str(tmp_path / 'quiz.jsonl')}
     found, manifest = made(folder, 'rows', ours, min_chars=4, decontaminate=(quiz,))
     expected = {'blank': 3, 'contaminated: quiz': 1, 'too short': 6}
     assert manifest['left_out'] == expected
     assert manifest['examples']['contaminated: quiz'] == [text[:80]]
     assert text not in found['train'] + found['heldout']
+    said = 'looked for 1 of 2 texts of quiz (quiz.jsonl), the others being too short'
+    assert said in rows_page.lines(manifest)
 
 
 def test_a_wrong_key_and_a_missing_set_cost_nothing(folder, ours, tmp_path):
