@@ -25,6 +25,8 @@ def run(config, workdir, verify=False):
         return _verify(workdir)
     data = config.get('data') or {}
     budget = (config.get('steps') or 0) * (data.get('batch_size') or 0)
+    if tokens := config.get('tokens'):
+        budget = tokens // (data.get('row_length') or tokens)
     return make(config.get('prepare'), workdir, config.get('init_from'), budget)
 
 

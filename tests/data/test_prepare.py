@@ -349,6 +349,11 @@ def test_run_takes_a_config(corpus, tmp_path, capsys):
     assert f'{manifest["splits"]["train"]["tokens"]:,} tokens' in said
     assert preparing.run(config, tmp_path / 'rows') == manifest
     assert 'already prepared' in capsys.readouterr().out
+    rows = manifest['splits']['train']['rows']
+    config.data = {'row_length': 32, 'batch_size': 4}
+    for budget in ({'steps': rows}, {'tokens': 4 * 32 * rows}):
+        preparing.run({**config, **budget}, tmp_path / 'rows')
+        assert '4.00 epochs in the steps' in capsys.readouterr().out
     config.prepare.row_lenght = 3
     with pytest.raises(
         ValueError, match="no key 'row_lenght'.*Did you mean 'row_length'"
