@@ -39,13 +39,32 @@ def open_bytes(file, start=0, stop=None, unpack=True):
     if addresses.is_address(path):
         raw = _Away(file if isinstance(file, addresses.File) else path, start, stop)
     elif start or stop is not None:
-        raw = _Part(io.FileIO(path), start, stop)
+        raw = _Part(_Here(path), start, stop)
     else:
-        raw = io.FileIO(path)
+        raw = _Here(path)
     stream = io.BufferedReader(raw, FIRST)
     if not packed:
         return stream
     return io.BufferedReader(_Unpacked(stream, path), FIRST)
+
+
+def unread(error, where):
+    """An error of the system, with what could not be read and the remedy in it."""
+    return OSError(
+        error.errno,
+        f'{error.strerror}: {where} cannot be read. Look after the disk or share that it '
+        'is on, and run the same command again.',
+    )
+
+
+class _Here(io.FileIO):
+    """A file of this machine, whose errors say which it is."""
+
+    def readinto(self, buffer):
+        try:
+            return super().readinto(buffer)
+        except OSError as error:
+            raise unread(error, f'{self.name}, from byte {self.tell():,} on,') from error
 
 
 class _Part(io.RawIOBase):

@@ -237,3 +237,14 @@ def test_closing_early_leaves_nothing_behind():
     while threading.active_count() > before:
         assert time.monotonic() < end, threading.enumerate()
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize('start', [0, 1])
+def test_a_disk_that_fails_is_said(start):
+    """Linux reads no byte of this file, and says that the device failed."""
+    said = 'error: /proc/self/mem, from byte .* on, cannot be read. Look after the disk'
+    with (
+        streams.open_bytes('/proc/self/mem', start) as stream,
+        pytest.raises(OSError, match=said),
+    ):
+        stream.read(10)

@@ -13,6 +13,7 @@ import types
 from jepa_text.data.corpora import faults
 from jepa_text.files import addresses, streams
 
+_AWAY = (addresses.AddressError, FileNotFoundError, PermissionError)
 ROWS, BYTES = 1024, 2**24  # at once: of rows at most, and of what they hold about
 
 
@@ -133,9 +134,10 @@ def _damage_told(path):
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         # The system's own errors have a number, those of an address a type; Arrow says
         # OSError of bad bytes, too.
-        away = isinstance(error, addresses.AddressError)
-        if away or getattr(error, 'errno', None) is not None:
+        if isinstance(error, _AWAY):
             raise
+        if getattr(error, 'errno', None) is not None:
+            raise streams.unread(error, f'{path}, after row {read.rows:,},') from error
         raise ValueError(
             f'{path} is not a Parquet file, or damaged after row {read.rows:,}: '
             f'{str(error).rstrip(".")}. Copy or download it again.'

@@ -1,3 +1,4 @@
+import errno
 import gzip
 import json
 import pathlib
@@ -6,7 +7,7 @@ import sys
 
 import pytest
 
-from jepa_text.data.corpora import bundling, reading
+from jepa_text.data.corpora import bundling, reading, row_groups
 from jepa_text.data.sets import tables
 from jepa_text.data.sources import bundled, jsonl, parquet, text, tfds
 
@@ -280,6 +281,18 @@ def test_parquet_errors_are_named(tmp_path):
     broken.write_bytes(b'no parquet at all')
     with pytest.raises(ValueError, match=r'broken\.parquet is not a Parquet file'):
         list(parquet.make('train', broken))
+
+
+def test_parquet_on_a_disk_that_fails(tmp_path, monkeypatch):
+    path = write_parquet(tmp_path / 'set', text=['one', 'two'])
+
+    def fail(*_):
+        raise OSError(errno.EIO, 'Input/output error')
+
+    monkeypatch.setattr(row_groups, '_decoded', fail)
+    with pytest.raises(OSError, match=f'error: {path}, after row 0, cannot') as caught:
+        list(parquet.make('train', path))
+    assert caught.value.errno == errno.EIO
 
 
 # TensorFlow Datasets.
