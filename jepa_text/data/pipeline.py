@@ -20,7 +20,7 @@ from jepa_text.data.cleaning import settings as cleaning
 from jepa_text.data.corpora import faults
 from jepa_text.data.rows import brought, stored
 from jepa_text.data.tokenizers import formats
-from jepa_text.files import checksums
+from jepa_text.files import addresses, checksums
 
 
 def opened(data, split='train'):
@@ -144,8 +144,11 @@ class Rows:
 def verify(folder):
     """Reads all files of a prepared folder and compares them with their checksums.
 
-    Returns the manifest. Raises ValueError that names the first file that differs.
+    Returns the manifest. Raises ValueError that names the first file that differs. Of one
+    at an address the files there are read, not a copy.
     """
+    if addresses.is_address(folder):
+        return brought.check(folder)
     folder = brought.here(folder)
     manifest = stored.read_manifest(folder)
     stored.check_sums(folder, manifest)

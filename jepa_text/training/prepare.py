@@ -31,7 +31,7 @@ def run(config, workdir, verify=False):
 
 
 def _verify(folder):
-    manifest = pipeline.verify(brought.here(folder))
+    manifest = pipeline.verify(folder)
     files = stored.files(manifest)
     size = sum(entry['bytes'] for _, entry in files)
     print(f'{folder}: {len(files):,} files, {size / 1e6:,.1f} MB, all as they were made')

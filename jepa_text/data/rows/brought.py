@@ -36,6 +36,19 @@ def here(folder, shards=True):
     return cache.copied(folder, name, entries)
 
 
+def check(address):
+    """The manifest of a folder of rows at an address, whose files are all read there and
+    compared with it; whatever copies there are. Raises ValueError, naming the file, when
+    one differs, and as `here` does."""
+    address = os.fspath(address)
+    manifest = stored.read_manifest(here(address, shards=False))
+    for name, entry in stored.files(manifest):
+        with streams.open_bytes(_within(address, name)) as stream:
+            found = hashlib.file_digest(stream, 'sha256').hexdigest()
+        stored.check_sum(_within(address, name), found, entry)
+    return manifest
+
+
 def is_there(folder, name=stored.MANIFEST):
     """Has a folder of rows, here or at an address, that file?"""
     if not addresses.is_address(folder):

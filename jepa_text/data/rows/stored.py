@@ -156,9 +156,14 @@ def check_sums(folder, manifest):
     """Raises ValueError, naming the file, when one's sha256 is not the manifest's."""
     check_sizes(folder, manifest)
     for name, entry in files(manifest):
-        found = checksums.sha256(pathlib.Path(folder, name))
-        if found != entry['sha256']:
-            raise ValueError(
-                f'{pathlib.Path(folder, name)} is damaged: its sha256 is {found[:16]}...'
-                f', the manifest says {entry["sha256"][:16]}.... {REMEDY}'
-            )
+        path = pathlib.Path(folder, name)
+        check_sum(path, checksums.sha256(path), entry)
+
+
+def check_sum(place, found, entry):
+    """Raises ValueError where the sha256 found in a place is not that of its entry."""
+    if found != entry['sha256']:
+        raise ValueError(
+            f'{place} is damaged: its sha256 is {found[:16]}..., the manifest says '
+            f'{entry["sha256"][:16]}.... {REMEDY}'
+        )

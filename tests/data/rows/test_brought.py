@@ -84,6 +84,19 @@ def test_damage_is_said(store):
         pipeline.Rows(ADDRESS, 'train')
 
 
+def test_what_is_there_is_verified_and_no_copy_of_it(store, capsys):
+    pipeline.Rows(ADDRESS, 'train')
+    preparing.run({}, ADDRESS, verify=True)
+    assert f'{ADDRESS}: ' in capsys.readouterr().out
+    shard = next(name for name in store.find('/shelf/rows') if 'train-00000' in name)
+    store.pipe_file(shard, store.cat(shard)[:-1] + b'!')
+    with pytest.raises(ValueError, match=rf'{ADDRESS}/train-00000.* its sha256 is'):
+        preparing.run({}, ADDRESS, verify=True)
+    store.rm(shard)
+    with pytest.raises(FileNotFoundError, match=f'{ADDRESS}/train-00000'):
+        preparing.run({}, ADDRESS, verify=True)
+
+
 def test_no_rows_are_said(store):
     assert brought.is_there(ADDRESS) and not brought.is_there('memory://shelf/none')
     with pytest.raises(
