@@ -39,6 +39,22 @@ def made(folder):
     return whole | dict(runs=[run for run in whole['runs'] if run['name'] in NAMES])
 
 
+@pytest.fixture
+def begin(address, alone, tmp_path):
+    """begin(machine, ...) starts a worker there; none outlives the test."""
+    begun = []
+
+    def one(machine, **changes):
+        here = dict(JEPA_TEXT_CACHE=str(tmp_path / machine))
+        begun.append(start(alone, made(alone) | changes, address, **here))
+        return begun[-1]
+
+    yield one
+    for worker in begun:
+        worker.kill()
+        worker.wait()
+
+
 @pytest.fixture(scope='module')
 def alone(tmp_path_factory):
     """The folder of a study that one worker did undisturbed, on its disk."""
@@ -60,15 +76,15 @@ def claimed(folder):
 @pytest.mark.remote
 @pytest.mark.slow
 @pytest.mark.parametrize('address', ['gs conditional'], indirect=True)
-def test_two_workers_do_no_run_twice_and_the_same(address, alone, tmp_path):
-    workers = [
-        start(alone, made(alone), address, JEPA_TEXT_CACHE=str(tmp_path / name))
-        for name in 'ab'
-    ]
-    for worker in workers:
+def test_two_workers_do_no_run_twice_and_the_same(address, begin, alone, tmp_path):
+    for worker in [begin('a'), begin('b')]:
         ended(worker)
     out = brought(address, tmp_path / 'out')
-    assert claimed(out) == dict.fromkeys(NAMES, Counter(claim=1, writing=1, done=1))
+    entries = [json.loads(path.read_text()) for path in (out / 'claims').glob('*@*')]
+    errors = [entry['error'] for entry in entries if 'error' in entry]
+    assert claimed(out) == dict.fromkeys(NAMES, Counter(claim=1, writing=1, done=1)), (
+        errors
+    )
     assert outcome(out, NAMES) == outcome(alone / 'out', NAMES)
     assert (out / 'report.html').is_file()
 
@@ -76,30 +92,29 @@ def test_two_workers_do_no_run_twice_and_the_same(address, alone, tmp_path):
 @pytest.mark.remote
 @pytest.mark.slow
 @pytest.mark.parametrize('address', ['s3'], indirect=True)
-def test_killed_and_stopped_at_random_they_change_nothing(address, alone, tmp_path):
+def test_killed_and_stopped_at_random_they_change_nothing(
+    address, begin, alone, tmp_path
+):
     """One is stopped for longer than its lease, and awakes when a worker on another
     machine has taken over, was killed, and was started again."""
-    rng, quick = random.Random(0), made(alone) | dict(lease=3, attempts=9)
-
-    def begin(name):
-        return start(alone, quick, address, JEPA_TEXT_CACHE=str(tmp_path / name))
+    rng, quick = random.Random(0), dict(lease=3, attempts=9)
 
     def until_claimed(count):
-        """Until so many runs were begun, or gone on with; and a little longer."""
+        """Until claims of runs have so many entries; and a little longer."""
         end = time.monotonic() + 120
         while sum('claims/train=' in name for name in transfer.listed(address)) < count:
             assert time.monotonic() < end
             time.sleep(0.2)
         time.sleep(rng.uniform(0, 5))
 
-    asleep = begin('a')
+    asleep = begin('a', **quick)
     until_claimed(1)
     asleep.send_signal(signal.SIGSTOP)
-    doomed = begin('b')
+    doomed = begin('b', **quick)
     until_claimed(2)
     doomed.send_signal(signal.SIGKILL)
     doomed.communicate()
-    last = begin('b')
+    last = begin('b', **quick)
     until_claimed(3)
     asleep.send_signal(signal.SIGCONT)
     ended(last)
