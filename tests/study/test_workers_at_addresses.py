@@ -5,6 +5,7 @@ import json
 import random
 import signal
 import time
+import warnings
 from collections import Counter
 
 import pytest
@@ -81,10 +82,12 @@ def test_two_workers_do_no_run_twice_and_the_same(address, begin, alone, tmp_pat
         ended(worker)
     out = brought(address, tmp_path / 'out')
     entries = [json.loads(path.read_text()) for path in (out / 'claims').glob('*@*')]
-    errors = [entry['error'] for entry in entries if 'error' in entry]
-    assert claimed(out) == dict.fromkeys(NAMES, Counter(claim=1, writing=1, done=1)), (
-        errors
-    )
+    for entry in entries:
+        if 'error' in entry:  # what fails is tried again, in another attempt
+            warnings.warn(entry['error'], stacklevel=1)
+    for name, found in claimed(out).items():
+        once = Counter(claim=1 + found['failed'], writing=1, done=1)
+        assert found - Counter(failed=found['failed']) == once, name
     assert outcome(out, NAMES) == outcome(alone / 'out', NAMES)
     assert (out / 'report.html').is_file()
 
