@@ -176,15 +176,6 @@ def batch_sharding(mesh):
     return NamedSharding(mesh, PartitionSpec(ROWS))
 
 
-def placed_batch(shapes, mesh):
-    """The ShapeDtypeStructs of the arrays of `put_batch`, with the sharding of each."""
-    place = batch_sharding(mesh)
-    return {
-        key: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
-        for key, leaf in shapes.items()
-    }
-
-
 def replicated(mesh):
     """One whole copy on every device."""
     return NamedSharding(mesh, PartitionSpec())

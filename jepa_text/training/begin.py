@@ -9,20 +9,18 @@ from jepa_text.cost import hardware
 from jepa_text.data import stream
 from jepa_text.parallel import processes
 from jepa_text.running import anew, branch, checkpoint, profiling, reporter, signals
-from jepa_text.training import init_from, programs, telling
+from jepa_text.training import init_from, telling
 from jepa_text.training import recipe as recipes
 
 
 @dataclasses.dataclass(frozen=True)
 class Tools:
-    """What the loop of a run works with; `steps` has a Future of the first that it will
-    take, by the number of its phase (programs.compiling)."""
+    """What the loop of a run works with."""
 
     store: checkpoint.Checkpointer
     report: reporter.Reporter
     trace: profiling.Trace
     stop: Any
-    steps: dict
 
 
 def begin(recipe, folder, stack, restart=False, stop=None, saved=None, trunk=None):
@@ -45,9 +43,7 @@ def begin(recipe, folder, stack, restart=False, stop=None, saved=None, trunk=Non
             saved=saved,
         )
     )
-    found = store.newest_good()
-    steps = _compiling(recipe, found[0] if found else 0)
-    state, meta = _state(recipe, store, folder, found)
+    state, meta = _state(recipe, store, folder)
     processes.first(
         lambda: recipe.tokenizer.save(f'{folder}/tokenizer.json'), 'the tokenizer'
     )
@@ -66,7 +62,7 @@ def begin(recipe, folder, stack, restart=False, stop=None, saved=None, trunk=Non
     for line in (*telling.introduction(recipe), *recipe.notes):
         report.say(line)
     trace = profiling.Trace(f'{folder}/profile', loop.profile_steps)
-    return Tools(store, report, stack.enter_context(trace), stop, steps), state, meta
+    return Tools(store, report, stack.enter_context(trace), stop), state, meta
 
 
 def _branch(recipe, folder, source, step):
@@ -78,16 +74,9 @@ def _branch(recipe, folder, source, step):
     branch.begin(folder, source, step, change)
 
 
-def _compiling(recipe, step):
-    """{number of a phase: a Future of its step}, of the one that follows a step; of the
-    last none does."""
-    left = [phase for phase in recipe.phases if phase.stop > step]
-    return {phase.index: programs.compiling(recipe, phase) for phase in left[:1]}
-
-
-def _state(recipe, store, folder, found):
-    """The state to go on from, and its meta; of a new run, its first one, and {}.
-    `found`: as store.newest_good."""
+def _state(recipe, store, folder):
+    """The state to go on from, and its meta; of a new run, its first one, and {}."""
+    found = store.newest_good()
     if found is None:
         phase = recipe.phases[0]
         make = recipes.creation(recipe, phase)

@@ -1,7 +1,5 @@
 """The step of a phase as a program for the mesh of its recipe."""
 
-from concurrent import futures
-
 import jax
 
 from jepa_text.models.attention import attend
@@ -14,34 +12,8 @@ def compiled(recipe, phase):
 
     On CPUs a call begins when the step before has ended (`sharding.one_by_one`).
     """
-    return _called(recipe, jitted(recipe, phase))
-
-
-def compiling(recipe, phase):
-    """A Future of the same, whose program a thread compiles from now on, beside whatever
-    else a start does. One process of several leaves it to the first call: what they do
-    together, all must do in one order."""
-    step = jitted(recipe, phase)
-
-    def make():
-        if jax.process_count() == 1:
-            state = recipes.abstract_state(recipe, phase)
-            batch = sharding.placed_batch(
-                recipes.abstract_batch(recipe, phase), recipe.mesh
-            )
-            with jax.set_mesh(recipe.mesh):
-                # Kept by `step`, which finds it when it is called.
-                step.lower(state, batch).compile()
-        return _called(recipe, step)
-
-    worker = futures.ThreadPoolExecutor(1, 'compile')
-    made = worker.submit(make)
-    worker.shutdown(wait=False)
-    return made
-
-
-def _called(recipe, step):
-    return sharding.one_by_one(recipe.mesh, sharding.within(recipe.mesh, step))
+    step = sharding.within(recipe.mesh, jitted(recipe, phase))
+    return sharding.one_by_one(recipe.mesh, step)
 
 
 def jitted(recipe, phase):

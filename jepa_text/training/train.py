@@ -93,7 +93,7 @@ class _Run:
     def __init__(self, recipe, guard, tools):
         self.recipe, self.loop, self.guard = recipe, recipe.loop, guard
         self.store, self.report, self.trace = tools.store, tools.report, tools.trace
-        self.stop, self.vote, self.steps = tools.stop, processes.Vote(), tools.steps
+        self.stop, self.vote = tools.stop, processes.Vote()
         self.last = recipe.phases[-1].stop
         self.warned, self.running = set(), {}
 
@@ -109,9 +109,8 @@ class _Run:
     def phase(self, phase, state):
         """Trains from the state's step to the end of the phase."""
         recipe, clock = self.recipe, self.report.clock
+        step = programs.compiled(recipe, phase)
         self.guard.expect('compile')
-        ready = self.steps.pop(phase.index, None)
-        step = ready.result() if ready else programs.compiled(recipe, phase)
         # On all processes: a kernel may be tried out for the lines.
         self.report.begin(
             lambda: recipes.cost(recipe, phase).model / phase.tokens_per_step,

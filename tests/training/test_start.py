@@ -29,8 +29,7 @@ def compiled():
 
 
 def test_each_program_is_compiled_once(tmp_path, compiled, monkeypatch):
-    """The step in a thread: its first call has to find it. FLOPs are counted where they
-    are a share of something."""
+    """FLOPs are counted where they are a share of something."""
     monkeypatch.setattr(hardware, 'peak', lambda kind: 1e9)
     phases = (dict(objective=dict(name='mlm')),)
     config = tiny.config(tmp_path, steps=2, phases=phases, mesh=dict(data=-1))
