@@ -16,6 +16,7 @@ import tiny
 
 from jepa_text.files import checksums
 from jepa_text.parallel import exits
+from jepa_text.running import view
 from jepa_text.study import work
 
 ASKED = SimpleNamespace(asked=True)
@@ -62,7 +63,7 @@ def test_a_study_stops_after_the_run_in_whose_last_step_it_was_asked(
     monkeypatch.setattr(work, 'train_one', last_step)
     monkeypatch.setattr(work, 'Trunks', mock.MagicMock())
     monkeypatch.setattr(work, 'courses', lambda *_: {})
-    with work.Worker(tmp_path, 60, 3) as worker, pytest.raises(exits.Stopped):
+    with work.Worker(view.Here(tmp_path), 60, 3) as worker, pytest.raises(exits.Stopped):
         work.train_all({'first': {}, 'second': {}}, worker)
     assert trained == ['first']
 

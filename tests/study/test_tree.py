@@ -8,7 +8,7 @@ import pytest
 import tiny
 
 from jepa_text.objectives import hybrid, mlm
-from jepa_text.running import restore
+from jepa_text.running import restore, view
 from jepa_text.study import ahead, members, study, tree, work
 
 CLM, MLM = dict(name='clm'), dict(name='mlm', rate=0.4)
@@ -254,7 +254,7 @@ def test_a_run_that_goes_on_from_another_is_the_run_alone(tmp_path):
     )
     base['runs'] = [{'name': name, **one} for name, one in runs.items()]
     configs = members.configs(study.plain(base), tiny.rows(tmp_path))
-    with work.Worker(tmp_path / 'study', 60, 1) as worker:
+    with work.Worker(view.Here(tmp_path / 'study'), 60, 1) as worker:
         assert work.train_all(configs, worker) == {}
     # Where another branches off there is an evaluation more, and its copies.
     more = {'clm': {5}, 'short': {5}, 'split': set(), 'jepa': {9}, 'late': set()}
