@@ -22,7 +22,7 @@ def rows(text):
 
 
 def draw(text):
-    """The figure: losses of three seeds, and probes with their controls."""
+    """The figure: losses of all seeds, and probes with their intervals and controls."""
     import matplotlib
 
     matplotlib.use('Agg')
@@ -39,12 +39,12 @@ def draw(text):
     left.axvline(entropy, color='black', lw=1, ls=':')
     left.text(entropy - 0.06, 0.62, 'token frequencies alone', ha='right', fontsize=8)
     left.set_yticks([-place for place in range(len(MODELS))], MODELS)
-    left.set_xlabel('masked loss, nats per token (three seeds)')
+    left.set_xlabel('masked loss, nats per token (five seeds)')
     tasks = ('words\nshuffled?', 'neighbors\nswapped?', 'a word\nreplaced?')
     for place, (model, color) in enumerate(zip(MODELS, COLORS)):
         probes, shift = known[model][1], (place - 1.5) / 9
-        for task, (value, bag) in enumerate(probes):
-            right.plot(task + shift, value, 'o', color=color)
+        for task, (value, *reach, bag) in enumerate(probes):
+            right.errorbar(task + shift, value, reach or None, fmt='o', color=color)
             right.plot(task + shift, bag, '_', color=color, ms=9)
     for task, (value,) in enumerate(known['TF-IDF'][0]):
         right.plot(task + 0.3, value, 'x', color='black')
