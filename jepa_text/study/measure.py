@@ -177,10 +177,10 @@ class Measuring:
 
     def _bring(self, name):
         step = restore.newest_good_step(self._workdir / name / 'checkpoints')
-        if not self._place.bring(name, step):
+        if step is None or not self._place.bring(name, step):
             raise RuntimeError(
-                f'{name}: its state after {step:,} steps is damaged or gone. The same '
-                'command trains what is missing.'
+                f'{name}: its last state is damaged or gone. The same command trains '
+                'what is missing.'
             )
 
     def _scored(self, model):

@@ -14,6 +14,11 @@ import threading
 import time
 from pathlib import Path
 
+import fsspec
+import pytest
+
+from jepa_text.files import addresses
+
 BUCKET = 'shelf'
 
 
@@ -110,6 +115,32 @@ def behind(proxy, environment, *words, log=os.devnull):
             yield environment | {name: f'http://127.0.0.1:{port}'}
         finally:
             running.kill()
+
+
+@contextlib.contextmanager
+def reached(named, monkeypatch):
+    """The address of the bucket of a server, 's3', 'gs' or 'gs PROXY', that this process
+    and those it starts can reach."""
+    for name in ('s3fs', 'gcsfs', 'moto', 'gcp_storage_emulator'):
+        pytest.importorskip(name)
+    kind, *proxy = named.split()
+    with contextlib.ExitStack() as stack:
+        environment = stack.enter_context({'s3': s3, 'gs': gcs}[kind]())
+        if proxy:
+            environment = stack.enter_context(behind(*proxy, environment))
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        yield f'{kind}://{BUCKET}'
+        type(addresses.filesystem(f'{kind}://{BUCKET}')[0]).clear_instance_cache()
+
+
+def memory(monkeypatch, cache):
+    """The empty store of memory://, of which copies lie in the folder `cache`."""
+    monkeypatch.setenv('JEPA_TEXT_CACHE', str(cache))
+    monkeypatch.setattr(addresses, 'PAUSE', 0.0)
+    store = fsspec.filesystem('memory')
+    store.store.clear()
+    return store
 
 
 def _program(name):

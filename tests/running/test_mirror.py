@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import flax.struct
-import fsspec
 import jax
 import numpy as np
 import pytest
@@ -26,11 +25,7 @@ ADDRESS = 'memory://shelf/runs/one'
 
 @pytest.fixture(autouse=True)
 def store(tmp_path, monkeypatch):
-    monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'cache'))
-    monkeypatch.setattr(addresses, 'PAUSE', 0.0)
-    store = fsspec.filesystem('memory')
-    store.store.clear()
-    return store
+    return stores.memory(monkeypatch, tmp_path / 'cache')
 
 
 def elsewhere(monkeypatch, tmp_path, name):

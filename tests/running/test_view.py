@@ -1,11 +1,11 @@
 """What workers make in one workdir at an address, each sees, and none writes over."""
 
-import fsspec
 import jax
 import pytest
+import stores
 from test_mirror import State
 
-from jepa_text.files import addresses, checksums, transfer
+from jepa_text.files import checksums, transfer
 from jepa_text.running import (
     checkpoint,
     claim,
@@ -23,11 +23,7 @@ LEASE = 60.0
 
 @pytest.fixture(autouse=True)
 def store(tmp_path, monkeypatch):
-    monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'cache'))
-    monkeypatch.setattr(addresses, 'PAUSE', 0.0)
-    store = fsspec.filesystem('memory')
-    store.store.clear()
-    return store
+    return stores.memory(monkeypatch, tmp_path / 'cache')
 
 
 @pytest.fixture

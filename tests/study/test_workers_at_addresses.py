@@ -1,6 +1,5 @@
 """Workers on several machines share a study at an address: no run twice, nothing lost."""
 
-import contextlib
 import json
 import random
 import signal
@@ -12,7 +11,7 @@ import pytest
 import stores
 from test_workers import config, ended, kinds, outcome, start
 
-from jepa_text.files import addresses, transfer
+from jepa_text.files import transfer
 
 NAMES = ('clm', 'split')  # the second goes on from the first
 
@@ -20,18 +19,8 @@ NAMES = ('clm', 'split')  # the second goes on from the first
 @pytest.fixture
 def address(request, monkeypatch):
     """That of a study in a bucket, at a server that is a process of its own."""
-    for name in ('s3fs', 'gcsfs', 'moto', 'gcp_storage_emulator'):
-        pytest.importorskip(name)
-    kind, *proxy = request.param.split()
-    with contextlib.ExitStack() as stack:
-        environment = stack.enter_context({'s3': stores.s3, 'gs': stores.gcs}[kind]())
-        if proxy:
-            environment = stack.enter_context(stores.behind(*proxy, environment))
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        address = f'{kind}://{stores.BUCKET}/study'
-        yield address
-        type(addresses.filesystem(address)[0]).clear_instance_cache()
+    with stores.reached(request.param, monkeypatch) as bucket:
+        yield f'{bucket}/study'
 
 
 def made(folder):
