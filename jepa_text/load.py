@@ -11,6 +11,7 @@ from jepa_text import pretrained
 from jepa_text.config import renamed, resolve
 from jepa_text.data import section, tokenizers
 from jepa_text.files import addresses, checksums, paths
+from jepa_text.hf import files as hf_files
 from jepa_text.hf import load as hf_load
 from jepa_text.kinds import exported, kept, vectors
 from jepa_text.models import stack
@@ -77,6 +78,25 @@ def outline(workdir):
         _, network, tokenizer, reading, _ = kept.outline(folder)
         return Pretrained(network, {}, tokenizer, name=name, **reading)
     return dataclasses.replace(_abstract(folder, name)[1], params={})
+
+
+def stamp(workdir):
+    """A checksum of all that `load` would give, by its files, which are not loaded: the
+    same wherever they lie, another one when a run goes on. Raises as `load` does."""
+    name, folder = _place(workdir)
+    if folder is None:
+        return hf_files.stamp(name)
+    model = outline(workdir)
+    if (folder / kept.FILE).is_file():
+        weights = kept.outline(folder)[-1]['sha256']
+    else:
+        checkpoints = folder / 'checkpoints'
+        weights = checksums.entries(
+            checkpoints / str(restore.newest_good_step(checkpoints))
+        )
+    reading = [getattr(model, key) for key in kept.READING]
+    encoder, tokenizer = repr(model.network.encoder), model.tokenizer.fingerprint
+    return checksums.checksum([encoder, tokenizer, reading, weights])
 
 
 def check_fills(workdir):

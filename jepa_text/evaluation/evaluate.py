@@ -12,9 +12,7 @@ The learning rate is chosen on validation only; what is reported is of the test 
 
 import datetime
 import functools
-import itertools
 import json
-import re
 from pathlib import Path
 
 import jax
@@ -22,14 +20,14 @@ import jax
 from jepa_text import load
 from jepa_text.config import schema
 from jepa_text.cost import hardware
-from jepa_text.evaluation import controls, examiner, telling, zero_shot
+from jepa_text.evaluation import examiner, telling, zero_shot
+from jepa_text.evaluation import groups as grouping
 from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.members import cost as member_cost
-from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.results import comparing, page, published, selection, summary
 from jepa_text.evaluation.results import lines as results
 from jepa_text.evaluation.results import tables as result_tables
-from jepa_text.files import atomic, checksums
+from jepa_text.files import atomic
 from jepa_text.running import claims, compilation, shared, xla_flags
 
 MODES = results.MODES
@@ -61,16 +59,18 @@ def _evaluate(config, place, dry_run):
     look = load.outline if dry_run else load.check
     models = {model: look(model) for model in config.models}
     made = _tasks_of(config, dry_run)
-    groups = groups_of(config, made)
+    stamps = {model: load.stamp(model) for model in config.models}
+    groups = grouping.groups_of(config, made, stamps)
     # Before the lines: what another worker ends after them is not gone.
     ended = claims.ended(place.claims)
     place.pull()
-    there = {_which(line) for line in results.read(folder / results.FOLDER)[0]}
-    planned = planned_of(config, made, groups, there, models if dry_run else None)
+    there = {grouping.key_of(line) for line in results.read(folder / results.FOLDER)[0]}
+    once = grouping.once(groups)
+    planned = planned_of(config, made, once, there, models if dry_run else None)
     if dry_run:
         telling.show_plan(planned, config.hardware or hardware_here())
         return None
-    by_item = {group.item: group for group in groups if not group.keys <= there}
+    by_item = {group.item: group for group in once if not group.keys <= there}
     for item in by_item.keys() & ended.keys():
         # Ended, but with lines that are missing or damaged.
         claims.reopen(place.claims, item, ended[item])
@@ -90,8 +90,7 @@ def _evaluate(config, place, dry_run):
             attempts=config.attempts,
         )
     place.pull()
-    keys = set().union(*(group.keys for group in groups))
-    found = summarize(config, made, folder, keys, worked.failed)
+    found = summarize(config, made, folder, groups, worked.failed)
     place.push()
     print(result_tables.markdown(result_tables.table(summary.rows(found['chosen']))))
     print(f'{place.name}/evaluation.html')
@@ -119,67 +118,6 @@ def _tasks_of(config, dry_run):
             if not (dry_run and model.startswith('hf:')):
                 load.check_fills(model)
     return {name: examiner.sampled(task, config) for name, task in made.items()}
-
-
-def groups_of(config, made):
-    """All groups, in the order in which they are trained: model by model."""
-    groups, sections = [], zip(made, schema.as_dict(config)['tasks'])
-    for path, (name, section) in itertools.product(config.models, sections):
-        first = path == config.models[0]
-        for control, wanted in _kinds(config, made[name]):
-            if control == examiner.CONTROLS and examiner.ranks(made[name]) and not first:
-                continue  # they need no model
-            for part in wanted:
-                common = _common(config, path, name, section, control, first)
-                model = f'{path}, {control}' if control else path
-                kept = common, path, model, name, part, control, first
-                groups.append(examiner.Group(*kept))
-    return groups
-
-
-def _kinds(config, task):
-    """[(control, [the members of each group])] of a model on a task."""
-    width, seeds = width_of(config), range(config.seeds)
-    members = list(
-        itertools.starmap(grid.Member, itertools.product(config.learning_rates, seeds))
-    )
-    if zero_shot.as_it_is(task):
-        members = [zero_shot.MEMBER]
-    parts = [tuple(members[at : at + width]) for at in range(0, len(members), width)]
-    kinds = [('', parts)]
-    if 'untrained' in config.controls:
-        kinds.append((controls.UNTRAINED, parts))
-    if 'words' in config.controls:
-        kinds.append((examiner.CONTROLS, [()]))
-    return kinds
-
-
-def _common(config, path, task, section, control, first):
-    """A name of what the members of a model on a task have in common: another one of
-    another config, and the same however many are trained together."""
-    said = [schema.as_dict(config.finetuning), config.train, config.test]
-    who = [path, section, control, first and control == examiner.CONTROLS]
-    name = '='.join(filter(None, (task, Path(path).name, control)))
-    name = re.sub(r'[^\w.+-]+', '-', name)[:130]
-    return f'{name}={checksums.checksum([*who, *said])[:12]}'
-
-
-def _which(line):
-    """Which of Group.keys a line answers."""
-    if line.get('control') not in (None, controls.UNTRAINED):
-        return (line.get('item'),)
-    return line.get('item'), line['learning_rate'], line['seed']
-
-
-def width_of(config):
-    """How many members are one group; 0 is one on a CPU, where one after the other is
-    faster, and elsewhere a seed of each learning rate on each device. It is the same
-    whatever memory there is: a group is what others take over and what is resumed."""
-    if config.width:
-        return config.width
-    if jax.default_backend() == 'cpu':
-        return 1
-    return len(config.learning_rates) * jax.device_count()
 
 
 def hardware_here():
@@ -213,16 +151,16 @@ def planned_of(config, made, groups, there, outlines=None):
     return found
 
 
-def summarize(config, made, folder, keys, failed=None):
-    """What the lines of these keys say, also as files: summary.json, tables, the page.
+def summarize(config, made, folder, groups, failed=None):
+    """What the lines of these groups say, also as files: summary.json, tables, the page.
 
     Lines of other settings, which the folder may hold too, are counted and left out.
     {'lines', 'chosen', 'compared', 'damaged', 'failed'}
     """
     results_folder = folder / results.FOLDER
     every, damaged = results.read(results_folder)
-    lines = [line for line in every if _which(line) in keys]
-    if left := len(every) - len(lines):
+    lines = grouping.named(every, groups)
+    if left := len(every) - len({line['name'] for line in lines}):
         print(f'{left:,} members of other settings lie in {results_folder}: left out.')
     text = ''.join(json.dumps(line) + '\n' for line in lines)
     atomic.write(folder / 'lines.jsonl', text)

@@ -8,10 +8,7 @@ finetune.py trains members, retrieving.py those that rank; zero_shot.py trains n
 
 import dataclasses
 
-import numpy as np
-
 from jepa_text.evaluation import identity
-from jepa_text.files import checksums
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -45,16 +42,12 @@ class Examination:
             'model_revision': identity.of(model),
             'task': task.name,
             # One commit gives other examples with other fields, names or templates.
-            'data_revision': '-'.join(filter(None, (task.revision, self.checksum()))),
+            'data_revision': '-'.join(
+                filter(None, (task.revision, identity.of_data(task)))
+            ),
             'tokenizer': model.tokenizer.fingerprint,
             'metric': self.metric,
         }
-
-    def checksum(self):
-        """A checksum of all that the task holds, where no revision is known."""
-        parts = [self.task.train, self.task.validation, self.task.test]
-        held = [[p.first, p.second, list(map(_json, p.target))] for p in parts]
-        return checksums.checksum(held)
 
     def width(self, count):
         """How many of so many members go at once."""
@@ -63,9 +56,3 @@ class Examination:
     def config_of(self, member):
         """The config of one member."""
         return {**self.config, **member._asdict()}
-
-
-def _json(value):
-    if isinstance(value, list | tuple):
-        return [_json(one) for one in value]
-    return value.item() if isinstance(value, np.generic) else value

@@ -1,7 +1,6 @@
 """One model and one task at a time: trained, measured, and written as lines."""
 
 import dataclasses
-import functools
 import time
 
 import numpy as np
@@ -22,43 +21,8 @@ from jepa_text.evaluation.results import lines as results
 from jepa_text.evaluation.sets import retrieval
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.evaluation.tasks import build
-from jepa_text.files import checksums
 
 CONTROLS = 'controls'
-
-
-@dataclasses.dataclass(frozen=True)
-class Group:
-    """Members of one model and task that are trained together; `common` is a name of what
-    all members of both have in common.
-
-    control    '' of the models, 'untrained', or CONTROLS, which has no members; of these
-               the `first` has those, too, that need no model
-    """
-
-    common: str
-    path: str
-    model: str
-    task: str
-    members: tuple
-    control: str = ''
-    first: bool = False
-
-    @property
-    def item(self):
-        """Its name among the claims."""
-        if not self.members:
-            return self.common
-        digest = checksums.checksum(list(map(list, self.members)))
-        rate, seed = self.members[0]
-        return f'{self.common}={rate:g}-{seed}={digest[:8]}'
-
-    @functools.cached_property
-    def keys(self):
-        """What tells its lines from others, in the folder of results."""
-        if not self.members:
-            return {(self.common,)}
-        return {(self.common, *member) for member in self.members}
 
 
 def task_of(section):

@@ -5,7 +5,6 @@ import dataclasses
 
 from jepa_text.evaluation import finetune, search
 from jepa_text.evaluation.metrics import ranking
-from jepa_text.files import checksums
 from jepa_text.kinds import base, vectors
 
 DEPTH = 100  # documents that are ranked for a query
@@ -29,11 +28,6 @@ class Examination(finetune.Examination):
         pairs = base.Asked(*map(list, zip(*task.pairs)))
         sizes = len(task.pairs), len(task.validation_qrels), len(task.qrels)
         return self.kind.rows(reader, pairs), list(sizes)
-
-    def checksum(self):
-        task = self.task
-        held = [task.pairs, task.queries, task.corpus, task.validation_qrels, task.qrels]
-        return checksums.checksum(held)
 
     def measured(self, split, params):
         """(Measured, the run {query: {document: score}}, False)."""

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import numpy as np
 
-from jepa_text.files import addresses, copies
+from jepa_text.files import addresses, checksums, copies
 
 JSON = ('*.json',)
 WANTED = ('*.safetensors', *JSON)
@@ -45,6 +45,17 @@ def folder_of(name, revision=None, wanted=WANTED):
 def commit_of(folder):
     """The commit that a folder of the hub's cache holds; None for another folder."""
     return folder.name if folder.parent.name == 'snapshots' else None
+
+
+def stamp(name):
+    """A checksum of the json files and safetensors of a folder; of a name on the hub the
+    commit, so that no weights are fetched."""
+    folder = folder_of(name, wanted=JSON)
+    if commit := commit_of(folder):
+        return commit
+    paths = {path for form in WANTED for path in folder.rglob(form)}
+    named = {path.relative_to(folder).as_posix(): path for path in paths}
+    return checksums.checksum({n: checksums.sha256(path) for n, path in named.items()})
 
 
 def _download(name, revision, wanted):

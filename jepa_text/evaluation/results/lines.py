@@ -109,7 +109,8 @@ def read(folder):
         except ValueError as error:
             damaged[path.name] = str(error)
             continue
-        first = known.setdefault(line['config_hash'], path.name)
+        # A run and its export have one config, and are two models of a table.
+        first = known.setdefault((line['config_hash'], line.get('item')), path.name)
         if first == path.name:
             lines.append(line)
         else:

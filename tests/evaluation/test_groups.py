@@ -1,0 +1,82 @@
+"""What is there is told by weights and data, not by where they lie."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from jepa_text import load
+from jepa_text.config import schema
+from jepa_text.evaluation import evaluate, examiner, groups
+from jepa_text.evaluation.config import Config
+from jepa_text.evaluation.results import lines as results
+from jepa_text.kinds import kept
+from tests import examined
+
+FAST = dict(steps=2, batch_size=8)
+
+
+def keys(models, stamps, path, **changes):
+    """The keys of all groups on a set of sea and land."""
+    section = dict(name='labeled', path=str(path))
+    given = dict(learning_rates=(1e-3,), seeds=1, **changes)
+    given |= dict(models=models, tasks=(section,))
+    config = schema.read(Config, given)
+    task = examiner.task_of(section)
+    return [one.keys for one in groups.groups_of(config, {task.name: task}, stamps)]
+
+
+def test_a_folder_of_others_is_its_files_too(tmp_path):
+    folders = [tmp_path / name for name in ('one', 'two')]
+    for folder in folders:
+        folder.mkdir()
+        (folder / 'config.json').write_text('{}')
+        save_file({'a': np.zeros(2, np.float32)}, folder / 'model.safetensors')
+    assert len({load.stamp(f'hf:{folder}') for folder in folders}) == 1
+    save_file({'a': np.ones(2, np.float32)}, folders[1] / 'model.safetensors')
+    assert len({load.stamp(f'hf:{folder}') for folder in folders}) == 2
+
+
+def test_keys_change_with_data_weights_and_settings_and_not_with_folders(tmp_path):
+    for name in ('a', 'b'):
+        (tmp_path / name).mkdir()
+    paths = [examined.file_of(tmp_path / name) for name in ('a', 'b')]
+    first = keys(('x/run',), {'x/run': 'weights'}, paths[0])
+    assert keys(('y/moved',), {'y/moved': 'weights'}, paths[1]) == first
+    others = [
+        keys(('x/run',), {'x/run': 'other weights'}, paths[0]),
+        keys(('x/run',), {'x/run': 'weights'}, paths[0], finetuning=FAST),
+        keys(('x/run',), {'x/run': 'weights'}, examined.file_of(tmp_path / 'b', 61)),
+    ]
+    found = [key for one in (first, *others) for some in one for key in some]
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.slow
+def test_nothing_is_trained_twice_for_a_name_and_new_data_are_trained_on(tmp_path):
+    model, data = examined.saved(tmp_path / 'toy'), examined.file_of(tmp_path)
+
+    def trained(*models):
+        section = dict(name='labeled', path=str(data))
+        given = dict(models=tuple(map(str, models)), tasks=(section,), controls=())
+        given |= dict(learning_rates=(1e-3,), seeds=1, finetuning=FAST)
+        lines = evaluate.evaluate(given, tmp_path / 'out')['lines']
+        there = results.read(tmp_path / 'out' / 'results')[0]
+        return [line['model'] for line in lines], len(there), lines[0]['data_revision']
+
+    names, count, revision = trained(model)
+    assert (names, count) == ([str(model)], 1)
+    moved = tmp_path / 'moved'
+    shutil.copytree(model, moved)
+    assert load.stamp(model) == load.stamp(moved)
+    assert trained(moved) == ([str(moved)], 1, revision)
+    assert trained(moved, model) == ([str(moved), str(model)], 1, revision)
+    # The same name, other rows: what was trained on the old ones is no result of these.
+    examined.file_of(tmp_path, 61)
+    names, count, other = trained(moved)
+    assert (names, count) == ([str(moved)], 2) and other != revision
+    said = json.loads((moved / kept.FILE).read_text())
+    (moved / kept.FILE).write_text(json.dumps(said | {'sha256': 'of other weights'}))
+    assert load.stamp(model) != load.stamp(moved)
