@@ -49,7 +49,8 @@ def make(
                 f"mlm: span_length={span_length} needs sampler='span', not {sampler!r}."
             )
     rates, per_document = _rates(rate, steps, length)
-    random_ids = np.setdiff1d(np.arange(tokenizer.vocab_size), tokenizer.special_ids)
+    every_id, special_ids = np.arange(tokenizer.vocab_size), {*tokenizer.special_ids}
+    random_ids = np.setdiff1d(every_id, [*special_ids], assume_unique=True)
     return MLM(
         rate=rates,
         per_document=per_document,

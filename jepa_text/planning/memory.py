@@ -23,6 +23,9 @@ from jepa_text.cost.hardware import USABLE
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
 from jepa_text.training import recipe as recipes
+from jepa_text.training import remembered
+from jepa_text.training import state as states
+from jepa_text.training import step as steps
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -118,18 +121,18 @@ def _of_device(encoder, ways):
 
 def _kept_per_row(made, phase, encoder):
     """Bytes that one row more keeps between the forward and the backward pass."""
-    network = Network(encoder, phase.objective)
-    alone = dataclasses.replace(phase, network=network)
-    state = recipes.shapes(made, alone)
-    loss = recipes.loss(phase, network)
+    one, two = (recipes.abstract_batch(made, phase, rows) for rows in (1, 2))
+    return _kept(encoder, phase.objective, two) - _kept(encoder, phase.objective, one)
 
-    def kept(rows):
-        batch = recipes.abstract_batch(made, phase, rows)
 
-        def pull(params, state, batch):
-            return jax.vjp(lambda p: loss(p, state, batch), params)[1]
+@remembered.once
+def _kept(encoder, objective, batch):
+    """Bytes that a batch keeps between the forward and the backward pass."""
+    state = states.abstract(encoder, objective)
+    loss = steps.loss(Network(encoder, objective), objective)
 
-        leaves = jax.tree.leaves(jax.eval_shape(pull, state.params, state, batch))
-        return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+    def pull(params, state, batch):
+        return jax.vjp(lambda p: loss(p, state, batch)[0], params)[1]
 
-    return kept(2) - kept(1)
+    leaves = jax.tree.leaves(jax.eval_shape(pull, state.params, state, batch))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)

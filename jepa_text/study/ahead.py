@@ -22,6 +22,8 @@ from jepa_text.training import settle
 
 # Of the section of a phase: what changes no step of it.
 _OF_A_SPAN = ('steps', 'share', 'at_switch')
+# Of a config the same; what its baseline was made of stands in the phases.
+_OF_A_RUN = ('name', 'seed', 'tokens', 'baseline')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,9 +70,10 @@ def outlook(configs, folder):
     """
     settled = {name: _settled(one, folder / name) for name, one in configs.items()}
     courses, parts, sizes, before = {}, {}, {}, {}
+    of_seeds = tree.Recipes(_recipe)
     for name, config in settled.items():
         try:
-            made = _recipe(config)
+            made = of_seeds.of(config)
             parts[name] = [_planned(config, made, p, before) for p in made.phases]
         except ValueError as error:
             raise ValueError(f'run {name!r}: {error}') from error
@@ -157,7 +160,7 @@ def _planned(config, made, phase, before):
     """(plan.Plan of a phase alone, bytes of its state): one for all of its kind."""
     section = {k: x for k, x in phase.section.items() if k not in _OF_A_SPAN}
     # Neither how long it is nor what its rate is changes what a step takes.
-    alone = {key: x for key, x in config.items() if key not in ('name', 'seed', 'tokens')}
+    alone = {key: x for key, x in config.items() if key not in _OF_A_RUN}
     alone |= {'phases': [section], 'steps': phase.steps, 'schedule': 0.0}
     key = checksums.checksum(alone | {'steps': 0})
     if key not in before:

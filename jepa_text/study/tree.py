@@ -12,12 +12,12 @@ a number. What is not known to be without effect counts.
 
 import dataclasses
 import functools
-import inspect
 
 import jax
 import numpy as np
 
 from jepa_text.files import checksums
+from jepa_text.training.remembered import alike
 
 # Of a config: what acts on no step, or is compared step by step.
 _APART = (
@@ -58,6 +58,23 @@ def course(config, recipe):
         for phase in recipe.phases
     ]
     return Course(checksums.checksum(fixed), tuple(phases), np.concatenate(rates))
+
+
+class Recipes:
+    """Recipes of configs, which `make` gives: seeds of a run have one, but for the
+    seed."""
+
+    def __init__(self, make):
+        self._make, self._known = make, []
+
+    def of(self, config):
+        """The Recipe of a settled config."""
+        key = {k: v for k, v in config.items() if k not in ('name', 'seed')}
+        for other, made in self._known:
+            if other == key:
+                return made
+        self._known.append((key, self._make(config)))
+        return self._known[-1][1]
 
 
 def common(one, other):
@@ -102,48 +119,7 @@ def milestones(origins):
     return found
 
 
-def alike(one, other, seen=frozenset()):
-    """Do two things that were built alike hold the same, as deep as one can look?
-
-    Functions are the same if their code is, and all that they close over. False where
-    one cannot tell.
-    """
-    if one is other or id(one) in seen:
-        return True
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, int | float | complex | str | bytes | None.__class__):
-        return one == other or (one != one and other != other)  # NaN
-    held = _held(one), _held(other)
-    if None in held or len(held[0]) != len(held[1]):
-        return False
-    seen = seen | {id(one)}
-    return all(alike(mine, its, seen) for mine, its in zip(*held))
-
-
-def _held(thing):
-    """All that a thing holds, in an order of its own; None where one cannot look."""
-    if isinstance(thing, np.ndarray | np.generic | jax.Array):
-        array = np.asarray(thing)
-        return [str(array.dtype), str(array.shape), array.tobytes()]
-    if isinstance(thing, dict):
-        return [part for pair in thing.items() for part in pair]
-    if isinstance(thing, tuple | list):
-        return list(thing)
-    if isinstance(thing, set | frozenset):
-        return sorted(thing, key=repr)
-    if isinstance(thing, functools.partial):
-        return [thing.func, thing.args, thing.keywords]
-    if inspect.ismethod(thing):
-        return [thing.__func__, thing.__self__]
-    if inspect.isfunction(thing):
-        cells = [cell.cell_contents for cell in thing.__closure__ or ()]
-        return [id(thing.__code__), thing.__defaults__, thing.__kwdefaults__, *cells]
-    if hasattr(thing, '__dict__'):
-        return _held(vars(thing))
-    return None
-
-
+@functools.lru_cache(maxsize=64)  # seeds of a run have one schedule
 def _rates(schedule, start, stop):
     """The learning rate of steps start..stop, [N] float32."""
     # Of one length, so that a schedule is compiled once.

@@ -177,14 +177,9 @@ def keeping(config, steps):
 
 def courses(configs, folder):
     """{name: tree.Course} of members, on the devices that are here."""
-    recipes, found = [], {}
+    recipes = tree.Recipes(lambda own: assemble.outline(own, assemble.mesh(own)))
+    found = {}
     for name, config in configs.items():
         own = settle.extended(settle.completed(config, folder / name), folder / name)
-        # Seeds of a run have one recipe, but for the seed.
-        key = {k: v for k, v in own.items() if k not in ('name', 'seed')}
-        made = next((recipe for other, recipe in recipes if other == key), None)
-        if made is None:
-            made = assemble.outline(own, assemble.mesh(own))
-            recipes.append((key, made))
-        found[name] = tree.course(own, made)
+        found[name] = tree.course(own, recipes.of(own))
     return found

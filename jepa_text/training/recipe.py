@@ -181,13 +181,8 @@ def entering(recipe, phase):
 
 def shapes(recipe, phase):
     """Shapes and dtypes of the state in a phase."""
-    return _shapes(phase.network, phase.objective, recipe.optimizer, recipe.seed)
-
-
-@functools.lru_cache(maxsize=8)
-def _shapes(*made):
-    # Asked for ten times before a step, and seconds each where layers are unrolled.
-    return jax.eval_shape(functools.partial(states.create, *made))
+    state = states.abstract(phase.network.encoder, phase.objective)
+    return state.replace(opt_state=jax.eval_shape(recipe.optimizer.init, state.params))
 
 
 def shardings(recipe, phase):
@@ -202,8 +197,9 @@ def abstract_state(recipe, phase):
 
 def batch(recipe, phase, rows):
     """Rows of made-up tokens, each one document, as the objective masks them."""
-    special_ids, length = recipe.tokenizer.special_ids, phase.length
-    known = np.setdiff1d(np.arange(recipe.tokenizer.vocab_size), special_ids)
+    special_ids, length = [*{*recipe.tokenizer.special_ids}], phase.length
+    words = np.arange(recipe.tokenizer.vocab_size)
+    known = np.setdiff1d(words, special_ids, assume_unique=True)
     rng = np.random.default_rng(0)
     made = []
     for _ in range(rows):
@@ -232,15 +228,3 @@ def cost(recipe, phase):
     """flops.Count of a step of a phase."""
     batch = abstract_batch(recipe, phase)
     return steps.cost(phase.network, phase.objective, batch)
-
-
-def loss(phase, network=None):
-    """(params, state, batch) -> the loss of a step; `state` gives all but parameters."""
-    network = network or phase.network
-
-    def run(params, state, batch):
-        objective = phase.objective
-        view = steps.view_of(network, objective, state, batch, state.step)
-        return steps.loss_of(objective, params, view)[0]
-
-    return run

@@ -1,14 +1,17 @@
 """All that changes in training is one tree; a phase begins by changing its keys."""
 
+import functools
 import re
 from typing import Any
 
 import flax.struct
 import jax
 import jax.numpy as jnp
+import optax
 
-from jepa_text.models.network import key_of
+from jepa_text.models.network import Network, key_of
 from jepa_text.optim.optimizers import path_name
+from jepa_text.training import remembered
 
 
 @flax.struct.dataclass
@@ -50,6 +53,20 @@ def create(network, objective, optimizer, seed):
         skipped=jnp.zeros((), jnp.int32),
         skipped_in_row=jnp.zeros((), jnp.int32),
     )
+
+
+def abstract(encoder, objective):
+    """Shapes and dtypes of a state without an optimizer's, whatever attends and whatever
+    is computed again."""
+    plain = {'attention': 'xla', 'remat': 'none'}
+    plain = {name: value for name, value in plain.items() if hasattr(encoder, name)}
+    return _abstract(encoder.clone(**plain), objective)
+
+
+@remembered.once
+def _abstract(encoder, objective):
+    made = Network(encoder, objective), objective, optax.identity(), 0
+    return jax.eval_shape(functools.partial(create, *made))
 
 
 def enter_phase(state, network, objective, optimizer, seed, reset=None):

@@ -4,8 +4,6 @@ terms -> weights -> gradients (over microbatches) -> clip -> optimizer -> EMA
 target -> memory -> guard
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import optax
@@ -14,6 +12,7 @@ from einops import rearrange
 from jepa_text.cost import flops
 from jepa_text.models.network import Network
 from jepa_text.objectives.base import View
+from jepa_text.training import remembered
 from jepa_text.training import state as states
 
 
@@ -111,16 +110,28 @@ def loss_of(objective, params, view):
 def cost(network, objective, batch):
     """flops.Count of the loss of a batch and its gradients, traced with XLA's attention,
     whatever the encoder attends by; `batch` may be shapes."""
-    plain = Network(network.encoder.clone(attention='xla'), objective)
-    create = functools.partial(states.create, plain, objective, optax.identity(), 0)
-    state = jax.eval_shape(create)
+    shapes = {k: jax.ShapeDtypeStruct(x.shape, x.dtype) for k, x in batch.items()}
+    return _cost(network.encoder.clone(attention='xla'), objective, shapes)
+
+
+@remembered.once
+def _cost(encoder, objective, batch):
+    state = states.abstract(encoder, objective)
+    gradients = jax.value_and_grad(
+        loss(Network(encoder, objective), objective), has_aux=True
+    )
+    return flops.traced(gradients, state.params, state, batch)
+
+
+def loss(network, objective):
+    """(params, state, batch) -> (the loss of a step, (metrics, what was seen)); `state`
+    gives all but parameters."""
 
     def run(params, state, batch):
-        view = view_of(plain, objective, state, batch, state.step)
+        view = view_of(network, objective, state, batch, state.step)
         return loss_of(objective, params, view)
 
-    gradients = jax.value_and_grad(run, has_aux=True)
-    return flops.traced(gradients, state.params, state, batch)
+    return run
 
 
 def view_of(network, objective, state, batch, step):

@@ -3,11 +3,9 @@
 import itertools
 import random
 
-import numpy as np
 import pytest
 import tiny
 
-from jepa_text.objectives import hybrid, mlm
 from jepa_text.running import restore, view
 from jepa_text.study import ahead, members, study, tree, work
 
@@ -127,26 +125,6 @@ def test_whatever_the_order_of_runs_each_step_is_trained_once(tmp_path):
             assert all(begins < step <= steps[name] for step in kept)
     # Of each seed: MLM, and a decay of 4 from 16; from CLM after 4 the same, and after 8.
     assert totals == {2 * ((30 + 4) + (30 + 4) + (26 + 4))}
-
-
-def test_objectives_are_alike_by_all_that_they_hold():
-    class Words:
-        vocab_size, mask_id, special_ids = 50, 4, (0, 1, 2, 3, 4)
-
-    def build(module, steps, **section):
-        return module.make(Words, 16, steps, **section)
-
-    assert tree.alike(build(mlm, 10), build(mlm, 20))
-    assert not tree.alike(build(mlm, 10), build(mlm, 10, rate=0.31))
-    assert not tree.alike(build(mlm, 10), build(hybrid, 10))
-    assert tree.alike(build(hybrid, 10), build(hybrid, 10))
-    assert not tree.alike(build(hybrid, 10), build(hybrid, 20))  # its EMA
-    two = [lambda x, by=by: x * by for by in (2, 3)]
-    assert not tree.alike(*two)
-    assert tree.alike([np.arange(3), {'a': np.nan}], [np.arange(3), {'a': np.nan}])
-    assert not tree.alike(np.arange(3), np.arange(3.0))
-    # Where one cannot look, they are not.
-    assert not tree.alike(iter(()), iter(()))
 
 
 def pfs(budgets):

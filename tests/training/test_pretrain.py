@@ -10,7 +10,7 @@ import test_configs
 from jepa_text.data import prepare
 from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
-from jepa_text.training import assemble, recipe
+from jepa_text.training import assemble, recipe, step
 from jepa_text.training import config as settings
 
 PRETRAIN = test_configs.module('pretrain')
@@ -41,7 +41,9 @@ def test_every_preset_is_a_run(preset):
         state = recipe.shapes(made, phase)
         assert (state.target is not None) == phase.objective.has_target
         batch = recipe.abstract_batch(made, phase, 8)
-        loss = jax.eval_shape(recipe.loss(phase), state.params, state, batch)
+        loss, _ = jax.eval_shape(
+            step.loss(phase.network, phase.objective), state.params, state, batch
+        )
         assert loss.shape == ()
 
 
