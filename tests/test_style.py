@@ -1,10 +1,9 @@
 """The house rules that a program can check."""
 
 import ast
+import functools
 import re
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / 'jepa_text'
@@ -119,30 +118,58 @@ def mutable(value):
     return made or isinstance(value, ast.List | ast.Dict | ast.Set)
 
 
-@pytest.mark.parametrize('path', SOURCES, ids=short)
-def test_budgets(path):
+def over_budget(tree, path):
+    """What is too long in a file."""
     lines = len(path.read_text(encoding='utf-8').splitlines())
-    assert lines <= LONGEST_FILE, f'{lines} lines: split it along the line of data'
-    over = list(long_functions(parse(path), path.name))
-    assert not over, f'(function, lines, allowed): {over}'
+    if lines > LONGEST_FILE:
+        yield f'{lines} lines: split it along the line of data'
+    for name, lines, allowed in long_functions(tree, path.name):
+        yield f'{name} has {lines} lines, allowed are {allowed}'
+
+
+def dangerous(tree, path):
+    """Code from data, and silence."""
+    for line, what in forbidden_calls(tree):
+        yield f'{line}: {what} runs what a file or a string says'
+    for line in silent_handlers(tree):
+        yield f'{line}: an error is handled by name, or raised'
+
+
+def done_at_import(tree, path):
+    """What importing a file does."""
+    for line, what in import_effects(tree):
+        yield f'{line}: {what}'
+
+
+def named_as_before(tree, path):
+    """Names that are the field's no more."""
+    if short(path) not in ABOUT_OLD_NAMES:
+        if is_old(path.stem):
+            yield 'the name of the file is an old one'
+        for line, name in old_names(tree):
+            yield f'{line}: {name} is an old name'
+
+
+def test_every_file_keeps_the_rules():
+    rules = {
+        over_budget: {*SOURCES},
+        dangerous: {*PROGRAMS},
+        done_at_import: {*SOURCES},
+        named_as_before: {*CODE},
+    }
+    found = []
+    for path in sorted({*PROGRAMS, *CODE}):
+        tree = parse(path)
+        for rule, paths in rules.items():
+            if path in paths:
+                found += [f'{short(path)}:{what}' for what in rule(tree, path)]
+    assert not found, '\n'.join(found)
 
 
 def test_no_drawers():
     drawers = {'utils', 'util', 'helpers', 'common', 'misc'}
     found = [short(path) for path in PACKAGE.rglob('*') if path.stem in drawers]
     assert not found, f'{found}: name a file after what is in it'
-
-
-@pytest.mark.parametrize('path', PROGRAMS, ids=short)
-def test_no_code_from_data_and_no_silence(path):
-    tree = parse(path)
-    assert not list(forbidden_calls(tree))
-    assert not list(silent_handlers(tree)), 'an error is handled by name, or raised'
-
-
-@pytest.mark.parametrize('path', SOURCES, ids=short)
-def test_importing_does_nothing(path):
-    assert not list(import_effects(parse(path)))
 
 
 def test_the_rules_catch_what_they_forbid():
@@ -253,6 +280,11 @@ ABOUT_OLD_NAMES = (
 NAMES_OF_JAX = ('jax_disable_most_optimizations',)
 
 
+@functools.cache
+def is_old(name):
+    return OLD_NAMES.fullmatch(name.lower()) is not None
+
+
 def old_names(tree):
     """(line, name) of every identifier, keyword and key that has an old name.
 
@@ -265,16 +297,8 @@ def old_names(tree):
         for name in filter(None, given):
             is_free = not isinstance(name, str) or name.startswith('test_')
             is_free = is_free or name.lower() in NAMES_OF_JAX
-            if not is_free and OLD_NAMES.fullmatch(name.lower()):
+            if not is_free and is_old(name):
                 yield getattr(node, 'lineno', 0), name
-
-
-@pytest.mark.parametrize('path', CODE, ids=short)
-def test_names_are_the_words_of_the_field(path):
-    if short(path) in ABOUT_OLD_NAMES:
-        return
-    assert not OLD_NAMES.fullmatch(path.stem)
-    assert not list(old_names(parse(path)))
 
 
 def test_old_names_are_found():

@@ -1,6 +1,7 @@
 """Every key of every shipped config, misspelt, is refused by name, with the right one."""
 
 import contextlib
+import functools
 import random
 
 import pytest
@@ -29,6 +30,11 @@ SHIPPED = [
     *(('benchmark', 'benchmark', name) for name in ('peer', 'objectives', 'telemetry')),
     ('benchmark', 'benchmark', 'attention'),
 ]
+
+
+@functools.cache
+def tokenizer():
+    return tokenizers.load(tokenizers.BUNDLED)
 
 
 def keys(value, path=()):
@@ -88,7 +94,7 @@ def build(command, config):
         # What a start leaves to the model is this, or another such.
         started = {'name': 'transformer', 'preset': 'tiny'} if 'init_from' in run else {}
         resolve.build('models', started | run['model'], vocab_size=8)
-    given = dict(tokenizer=tokenizers.load(tokenizers.BUNDLED), length=64, steps=10)
+    given = dict(tokenizer=tokenizer(), length=64, steps=10)
     for section in phases:
         resolve.build('objectives', section, **given)
 
