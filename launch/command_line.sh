@@ -19,10 +19,11 @@ fail() {
 # The comment at the top of the script that was called.
 usage() { sed -n -e 1d -e '/^#\( .*\)\{0,1\}$/!q' -e 's/^# \{0,1\}//p' "$ROOT/launch/${0##*/}"; }
 
-# Sets the array COMMAND, and DRY to 'yes' or ''. Looks at what would fail much later.
+# Sets the array COMMAND, DRY to 'yes' or '', and ADDRESSES to 'addresses' where a word has
+# one whose client is no part of every environment. Looks at what would fail much later.
 read_command() {
   local word config='' workdir=''
-  COMMAND=() DRY=''
+  COMMAND=() DRY='' ADDRESSES=''
   for word in "$@"; do
     case "$word" in
       --dry-run) DRY=yes ;;
@@ -36,6 +37,8 @@ read_command() {
       --config=?*) config=${word#*=} ;;
       --workdir=?*) workdir=${word#*=} ;;
     esac
+    # shellcheck disable=SC2034 # callers read it
+    case "$word" in *gs://* | *s3://* | *https://*) ADDRESSES=addresses ;; esac
   done
   case "${COMMAND[0]:-}" in
     '' | -*) fail "${0##*/}: no COMMAND. Write it as for jepa-text: train --config=configs/toy.py:mlm --workdir=runs/first; --help says more." ;;
@@ -52,15 +55,31 @@ read_command() {
   [ -f "$config" ] || fail "${0##*/}: config file $config does not exist. Paths are relative to the repository."
 }
 
-# Ends unless the workdir of COMMAND lies below /data, which is WHAT and stays.
-in_data() {
-  local word workdir=''
+# Sets WORKDIR to that of COMMAND, and AT to its bucket, as gs://bucket, where it is an
+# address.
+read_workdir() {
+  local word
+  WORKDIR='' AT=''
   for word in "${COMMAND[@]}"; do
-    case "$word" in --workdir=*) workdir=${word#*=} ;; esac
+    case "$word" in --workdir=*) WORKDIR=${word#*=} ;; esac
   done
-  case "$workdir" in
+  if [[ "$WORKDIR" =~ ^((gs|s3)://[^/]+)/. ]]; then AT=${BASH_REMATCH[1]}; fi
+}
+
+# Ends unless WORKDIR is an address or lies below /data, which is WHAT and stays.
+in_data() {
+  [ -z "$AT" ] || return 0
+  case "$WORKDIR" in
     /data/?*) ;;
-    *) fail "${0##*/}: --workdir=$workdir is lost with the machine. Put it below /data, which is $1, as --workdir=/data/first." ;;
+    *) fail "${0##*/}: --workdir=$WORKDIR is lost with the machine. Put it below /data, which is $1, as --workdir=/data/first, or at an address, as --workdir=gs://bucket/first." ;;
+  esac
+}
+
+# Ends unless COMMAND is one that WORKERS of one folder may share.
+shared_by_workers() {
+  case "${COMMAND[0]}" in
+    evaluate | study) ;;
+    *) fail "${0##*/}: WORKERS is of evaluate and study, whose members are claimed one by one; ${COMMAND[0]} needs a folder for each task$1." ;;
   esac
 }
 

@@ -5,7 +5,9 @@
 #   ACCELERATOR=cuda PUSH=1 IMAGE=REGISTRY/jepa-text:cuda bash launch/docker.sh build
 #
 # --dry-run prints the commands. /data in the container is the folder DATA here; configs
-# are those in the image. The user in it is the caller, who owns what it writes.
+# are those in the image. The user in it is the caller, who owns what it writes. What opens
+# addresses (gs://, s3://) is handed on from the environment: AWS_ACCESS_KEY_ID and others,
+# and GOOGLE_APPLICATION_CREDENTIALS with its file.
 #
 #   ACCELERATOR   cpu (if not set), cuda, cuda12 (both need NVIDIA's container toolkit) or tpu
 #   IMAGE         name of the image; jepa-text:ACCELERATOR if not set
@@ -24,6 +26,7 @@ case "$*" in
   'build --dry-run' | '--dry-run build') run='' DRY=yes ;;
   *)
     read_command "$@"
+    read_workdir
     in_data "$DATA"
     ;;
 esac
@@ -42,5 +45,11 @@ case "$ACCELERATOR" in
   cuda*) options+=(--gpus=all --shm-size=8g) ;;
   tpu) options+=(--privileged --network=host) ;;
 esac
+for name in AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_ENDPOINT_URL \
+  AWS_DEFAULT_REGION "${!FSSPEC_@}" GOOGLE_APPLICATION_CREDENTIALS; do
+  if [ -n "${!name:-}" ]; then options+=(--env="$name"); fi
+done
+key="${GOOGLE_APPLICATION_CREDENTIALS:-}"
+if [ -n "$key" ]; then options+=(--volume="$key:$key:ro"); fi
 if [ -z "$DRY" ]; then mkdir -p "$DATA"; fi
 become "$ENGINE" run "${options[@]}" "$IMAGE" "${COMMAND[@]}"

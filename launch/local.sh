@@ -6,6 +6,7 @@
 #
 # All words but --dry-run go to jepa-text. Paths are relative to the repository. The exit
 # code is that of jepa-text: 0 done, 1 failed, 2 cannot run, 75 stopped and saved, 87 hung.
+# Where a word has an address (gs://, s3://, https://), its clients are installed, too.
 #
 #   ACCELERATOR   cpu (if not set), cuda, cuda12 or tpu: which packages the environment gets
 #   PROCESSES     1 (if not set); more of them act as so many hosts, on the CPU only
@@ -26,7 +27,7 @@ if [ "$PROCESSES" -gt 1 ] && [ "$ACCELERATOR" != cpu ]; then
 fi
 cd "$ROOT"
 program="${JEPA_TEXT:-$VENV/bin/jepa-text}"
-if [ -z "$DRY" ] && [ -z "${JEPA_TEXT:-}" ]; then ready_venv "$kind"; fi
+if [ -z "$DRY" ] && [ -z "${JEPA_TEXT:-}" ]; then ready_venv "$kind" "$ADDRESSES"; fi
 
 if [ "$PROCESSES" = 1 ]; then
   become "$program" "${COMMAND[@]}"

@@ -43,13 +43,14 @@ for python in 3.11 3.12; do
     lock "$kind-$tag.txt" "$python" --constraints "launch/requirements/test-$tag.txt" \
       "${extras[@]}" "$@" setup.py
   done
-  # For environments of their own: clients and servers of S3 want python-dateutil < 3, and
-  # Beam numpy < 2.5, protobuf < 7, pillow < 13 and pyarrow < 26. Others are the same.
-  for kind in 'remote gs s3 https stores' 'beam beam'; do
+  # Clients and servers of S3 want python-dateutil < 3, and Beam numpy < 2.5, protobuf < 7,
+  # pillow < 13 and pyarrow < 26. Others are the same. All but `addresses`, which comes over
+  # any of the above, are for environments of their own.
+  for kind in 'addresses gs s3 https' 'remote test gs s3 https stores' 'beam test beam'; do
     read -r kind extras <<<"$kind"
     sed -n 's/^\([a-z0-9][^ ]*==[^ ]*\).*/\1/p' "launch/requirements/test-$tag.txt" |
       grep -Ev '^(python-dateutil|protobuf|pyarrow|pillow|numpy)==' >"$most"
-    read -r -a extras <<<"eval viz test $extras"
+    read -r -a extras <<<"eval viz $extras"
     lock "$kind-$tag.txt" "$python" --no-annotate --constraints "$most" \
       "${extras[@]/#/--extra=}" "$@" setup.py
   done

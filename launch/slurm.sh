@@ -47,10 +47,7 @@ positive NODES "$NODES"
 if [ -n "${WORKERS:-}" ]; then
   positive WORKERS "$WORKERS"
   [ -z "${SEEDS:-}${PRESETS:-}${LIST:-}" ] || fail 'slurm.sh: WORKERS share one folder; unset SEEDS, PRESETS and LIST.'
-  case "${COMMAND[0]}" in
-    evaluate | study) ;;
-    *) fail "slurm.sh: WORKERS is of evaluate and study, whose members are claimed one by one; ${COMMAND[0]} needs a folder for each task: SEEDS, PRESETS or LIST." ;;
-  esac
+  shared_by_workers ': SEEDS, PRESETS or LIST'
 fi
 [ -z "${MAX_TASKS:-}" ] || positive MAX_TASKS "$MAX_TASKS"
 RESTARTS="${RESTARTS:-5}"
@@ -119,7 +116,7 @@ submit() {
   if [ -z "$DRY" ]; then
     mkdir -p runs
     # Here and not in the job: nodes may have no network, and tasks would wait in turn.
-    if [ -z "${JEPA_TEXT:-}" ]; then bash launch/venv.sh "$(kind_of "${ACCELERATOR:-cpu}")"; fi
+    if [ -z "${JEPA_TEXT:-}" ]; then bash launch/venv.sh "$(kind_of "${ACCELERATOR:-cpu}")" "$ADDRESSES"; fi
   fi
   perform sbatch "${options[@]}" launch/slurm.sh "${COMMAND[@]}"
   if [ -n "$DRY" ]; then

@@ -89,7 +89,7 @@ if [ -z "$DRY" ]; then
 fi
 perform git archive --format=tar.gz --output="$archive" HEAD
 perform gcloud compute tpus tpu-vm scp "$archive" "$NAME:" --worker=all "${place[@]}"
-on_all "${BEFORE:+$BEFORE && }mkdir -p jepa-text && tar -xzf jepa-text.tar.gz -C jepa-text && bash jepa-text/launch/venv.sh tpu"
+on_all "${BEFORE:+$BEFORE && }mkdir -p jepa-text && tar -xzf jepa-text.tar.gz -C jepa-text && bash jepa-text/launch/venv.sh tpu $ADDRESSES"
 # Out of reach of the connection's end, and yet seen and waited for.
 answer=0
 on_all ": >jepa-text.log; ACCELERATOR=tpu nohup bash jepa-text/launch/local.sh $(quoted "${COMMAND[@]}") >>jepa-text.log 2>&1 </dev/null & tail -n +1 -f --pid=\$! jepa-text.log; wait \$!" || answer=$?

@@ -6,6 +6,8 @@
 #   ready_venv cuda12   the same for drivers before 580, which know no CUDA 13
 #   ready_venv tpu      that of run, and jax for TPUs
 #
+# A second word, addresses, adds the clients of gs://, s3:// and https:// to any of them.
+#
 # Makes or completes $VENV (ROOT/.venv unless set) from launch/requirements/, checks every
 # file's hash, and does nothing when setup.py and the requirements have not changed since.
 # PYTHON names the interpreter; otherwise the first that works is taken, and one with a
@@ -108,6 +110,7 @@ make_venv() {
 
 install_kind() {
   local extras=$2 lock began=$SECONDS
+  rm -f "$VENV/stamp-addresses" # They share packages, in other versions.
   lock="$(lock_for "$1" "$VENV/bin/python")"
   if [ -n "$lock" ]; then
     say packages "$(grep -c '^[a-zA-Z0-9].*==' "$lock") of ${lock##*/}, hash-checked (minutes the first time)"
@@ -137,6 +140,10 @@ has() {
 
 ready_venv() {
   local extras
+  case "${2:-}" in
+    '' | addresses) ;;
+    *) fail "$2 can not be added to an environment; addresses can." ;;
+  esac
   case "$1" in
     run) extras=eval,viz ;;
     test | cuda | cuda12 | tpu) extras=eval,viz,$1 ;;
@@ -154,10 +161,13 @@ ready_venv() {
     has run || make_venv
     install_kind "$1" "$extras"
   fi
+  if [ "${2:-}" = addresses ] && ! current addresses; then
+    install_kind addresses eval,viz,gs,s3,https
+  fi
   if command -v flock >/dev/null; then exec 9<&-; fi
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
   set -euo pipefail
-  ready_venv "${1:-run}"
+  ready_venv "${1:-run}" "${2:-}"
 fi

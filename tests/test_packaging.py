@@ -24,11 +24,13 @@ KINDS = {
     'cuda': ('eval', 'viz', 'cuda'),
     'cuda12': ('eval', 'viz', 'cuda12'),
     'tpu': ('eval', 'viz', 'tpu'),
+    'addresses': ('eval', 'viz', 'gs', 's3', 'https'),
     'remote': ('eval', 'viz', 'test', 'gs', 's3', 'https', 'stores'),
     'beam': ('eval', 'viz', 'test', 'beam'),
 }
-# Those apart, for the sake of these packages.
+# Those that have other versions of these packages: apart, or over another environment.
 APART = {
+    'addresses': {'python-dateutil'},
     'remote': {'python-dateutil'},
     'beam': {'python-dateutil', 'numpy', 'protobuf', 'pillow', 'pyarrow'},
 }

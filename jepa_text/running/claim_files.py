@@ -96,7 +96,8 @@ def _link(own, path):
         raise OSError(
             error.errno,
             f'{path.parent} lies in a file system without hard links ({error.strerror}), '
-            'by which several workers agree: give a folder on a local disk or on NFS.',
+            'by which workers agree: give a folder on a local disk or on NFS, or, of a '
+            'mounted bucket, its address (gs://, s3://).',
         ) from error
     return True
 

@@ -294,6 +294,31 @@ def checks(machine):
     return call
 
 
+def test_clients_of_addresses_are_installed_once_where_a_word_has_one(machine):
+    venv = looks_finished(machine, 'venv', 'lock_for run')
+    machine.fake('jepa-text').rename(venv / 'bin' / 'jepa-text')
+    del machine.env['JEPA_TEXT']
+
+    def installed(*words, **env):
+        before = len(machine.called('python'))
+        env |= {'VENV': str(venv), 'PIP_SAYS': ''}
+        code, output = machine.run('local.sh', *words, **env)
+        assert code == 0, output
+        called = machine.called('python')[before:]
+        return [words for words in called if words[:3] == ['-m', 'pip', 'install']]
+
+    assert installed(*JOB) == []
+    at = (*JOB[:2], '--workdir=gs://bucket/first')
+    packages, own = installed(*at)
+    assert '--require-hashes' in packages
+    assert re.search(r'requirements/addresses-py3\d\d\.txt$', packages[-1])
+    assert own[-1] == str(ROOT)
+    assert installed(*at) == []
+    # What another kind installs may put back versions that clash with the clients.
+    locks = [words[-1] for words in installed(*at, ACCELERATOR='tpu')][::2]
+    assert [re.sub('.*/|-.*', '', lock) for lock in locks] == ['tpu', 'addresses']
+
+
 def test_peers_pass(checks, machine):
     code, output = checks('peers.sh', CASE.format('/>'))
     assert code == 0 and 'peer tests: 1; skipped: none' in output

@@ -293,6 +293,10 @@ GPU = dict(NAME='first', IMAGE='place/jepa-text:cuda', GPU='nvidia-h100-80gb', H
 TPU = dict(NAME='first', IMAGE='place/jepa-text:tpu', TPU='tpu-v6e-slice', TOPOLOGY='4x4')
 
 
+# Workers at an address, and the clients of stores.
+STUDY = ('study', '--config=configs/quickstart.py', '--workdir=gs://bucket/seeds')
+
+
 def jobset(machine, **env):
     """The manifest as parsed, and its only group of workers."""
     code, output = machine.run('gke.sh', '--dry-run', *JOB, ODD, **env)
@@ -376,6 +380,38 @@ def test_kubectl_gets_what_a_dry_run_prints(machine):
     assert given.read_text() == machine.run('gke.sh', '--dry-run', *JOB, **GPU)[1]
 
 
+def test_workers_in_a_cluster_are_a_jobset_each_and_need_no_volume(machine):
+    env = dict(GPU, HOSTS='1', ACCOUNT='opens-buckets', SECRET='keys')
+    code, output = machine.run('gke.sh', '--dry-run', *STUDY, **env, WORKERS='3')
+    assert code == 0, output
+    found = list(yaml.safe_load_all(output))
+    names = [one['metadata']['name'] for one in found]
+    assert names == ['first-0', 'first-1', 'first-2']
+    pods = [
+        one['spec']['replicatedJobs'][0]['template']['spec']['template']['spec']
+        for one in found
+    ]
+    assert pods[0] == pods[1] == pods[2]
+    (container,) = pods[0]['containers']
+    assert container['args'] == [*STUDY]
+    assert container['envFrom'] == [{'secretRef': {'name': 'keys'}}]
+    assert pods[0]['serviceAccountName'] == 'opens-buckets'
+    assert pods[0]['volumes'][0] == {'name': 'data', 'emptyDir': {}}
+    # A claim that is named is mounted all the same.
+    _, output = machine.run('gke.sh', '--dry-run', *STUDY, **env, CLAIM='mine')
+    assert 'claimName: "mine"' in output
+
+
+@pytest.mark.parametrize('script, env', [('gke.sh', GPU), ('sky.sh', {})])
+def test_workers_have_a_host_each_and_share_what_can_be_shared(machine, script, env):
+    several = env | dict(HOSTS='2', NODES='2')
+    code, output = machine.run(script, '--dry-run', *STUDY, **several)
+    assert code == 2 and 'each worker has one' in output
+    env = env | dict(WORKERS='2', HOSTS='1')
+    code, output = machine.run(script, '--dry-run', *JOB, **env, BUCKET='gs://b')
+    assert code == 2 and 'WORKERS is of evaluate and study' in output
+
+
 @pytest.mark.parametrize(
     'env, message',
     [
@@ -444,6 +480,34 @@ def test_what_a_node_of_sky_runs(machine, nodes, accelerator):
     assert sorted(lines[4:]) == (several if (nodes, accelerator) == (2, 'cuda') else [])
 
 
+def test_workers_of_sky_are_jobs_alike_at_an_address(machine):
+    machine.fake('sky')
+    code, output = machine.run('sky.sh', *STUDY, WORKERS='2')
+    assert code == 0, output
+    first, second = machine.called('sky')
+    assert '--name=jepa-text-0' in first and '--name=jepa-text-1' in second
+    assert first[4:] == second[4:] and '--detach-run' in first
+    assert {'--num-nodes=1', '--env=BUCKET=gs://bucket'} < {*first}
+    # A mounted bucket has no hard links: the study would end when all is set up.
+    there = ('study', STUDY[1], '--workdir=/data/seeds')
+    code, output = machine.run('sky.sh', *there, BUCKET='gs://bucket')
+    assert code == 2 and 'Give the address' in output
+    assert len(machine.called('sky')) == 2
+
+
+def test_a_container_is_given_what_opens_addresses(machine):
+    machine.fake('docker')
+    at = (*JOB[:2], '--workdir=s3://bucket/first')
+    env = dict(AWS_ACCESS_KEY_ID='a', GOOGLE_APPLICATION_CREDENTIALS='/keys/one.json')
+    data = str(machine.folder / 'runs')
+    code, output = machine.run('docker.sh', *at, DATA=data, **env)
+    assert code == 0, output
+    _, run = machine.called('docker')
+    assert {'--env=AWS_ACCESS_KEY_ID', '--env=GOOGLE_APPLICATION_CREDENTIALS'} < {*run}
+    assert '--volume=/keys/one.json:/keys/one.json:ro' in run
+    assert not [word for word in run if word.startswith('--env=AWS_SECRET')]
+
+
 def test_docker_builds_and_runs(machine):
     machine.fake('docker')
     data = machine.folder / 'runs'
@@ -468,7 +532,8 @@ def test_the_image_is_locked_small_and_without_rights():
     assert bases == {'python:3.12-slim-bookworm'}
     # venv.sh checks the hash of every package; nothing else installs Python packages.
     assert not any('pip install' in line for line in lines)
-    for kind in ('run', 'cuda', 'cuda12', 'tpu'):
+    assert any(line.endswith('launch/venv.sh "$KIND" addresses') for line in lines)
+    for kind in ('run', 'cuda', 'cuda12', 'tpu', 'addresses'):
         assert (LAUNCH / 'requirements' / f'{kind}-py312.txt').is_file()
     users = [line.split()[1] for line in lines if line.startswith('USER ')]
     assert users and users[-1].split(':')[0] not in ('root', '0')

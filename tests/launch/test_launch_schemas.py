@@ -22,7 +22,7 @@ def test_the_jobs_of_a_jobset_are_jobs_of_kubernetes(tmp_path, env):
     kubernetes = pytest.importorskip(
         'kubernetes_validate', reason='kubernetes_validate is not installed'
     )
-    named = dict(NAME='first', IMAGE='place/jepa-text:1', **env)
+    named = dict(NAME='first', IMAGE='place/jepa-text:1', SECRET='keys', **env)
     code, output = Machine(tmp_path).run('gke.sh', '--dry-run', *JOB, **named)
     assert code == 0, output
     (workers,) = yaml.safe_load(output)['spec']['replicatedJobs']
@@ -80,7 +80,9 @@ def test_options_of_sky_are_those_it_has(sky, tmp_path):
     machine.fake('sky')
     code, output = machine.run('sky.sh', *JOB, BUCKET='gs://b', INFRA='gcp', SPOT='0')
     assert code == 0, output
-    (words,) = machine.called('sky')
+    study = ('study', JOB[1], '--workdir=gs://b/first')
+    assert machine.run('sky.sh', *study, WORKERS='1')[0] == 0
+    words = [word for call in machine.called('sky') for word in call]
     used = {word.partition('=')[0] for word in words if word.startswith('--')}
     told = sky(f'{os.environ["SKYPILOT"]}/bin/sky', *words[:2], '--help')
     known = set(re.findall(r'--[a-z][a-z-]*', told.stdout))
