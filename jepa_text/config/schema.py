@@ -59,10 +59,22 @@ def plain(config):
     try:
         return json.loads(json.dumps(config))
     except (TypeError, ValueError, RecursionError) as error:
+        # ValueError: a dict or list that holds itself.
+        found = _unwritable(config) if isinstance(error, TypeError) else ''
         raise ValueError(
-            f'The config holds what JSON cannot ({error}): use numbers, texts, booleans, '
-            'None, lists and dicts.'
+            f'The config holds what JSON cannot ({found or error}): use numbers, texts, '
+            'booleans, None, lists and dicts.'
         ) from error
+
+
+def _unwritable(value, at=''):
+    """'a.b=<function f>' of the first value that JSON cannot hold; '' for none."""
+    if isinstance(value, dict | list | tuple):
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        dot = f'{at}.' if at else ''
+        return next(filter(None, (_unwritable(x, f'{dot}{key}') for key, x in inner)), '')
+    is_plain = value is None or isinstance(value, bool | int | float | str)
+    return '' if is_plain else f'{at}={value!r}'
 
 
 def read(root, config, what=''):

@@ -73,6 +73,14 @@ class _Pieces(NamedTuple):
     cut: int
 
 
+def check(names):
+    """Raises ValueError for a name of no set of sentences."""
+    for name in names:
+        if name not in sentences.SETS:
+            near = resolve.nearest(name, sentences.SETS)
+            raise ValueError(f'study.tasks has {name!r}, which does not exist.{near}')
+
+
 def make(documents_of, names, label, tokenizer, length, seed=0):
     """([Probe], {name: why there is none}).
 
@@ -82,10 +90,7 @@ def make(documents_of, names, label, tokenizer, length, seed=0):
     longer than `length` tokens are left out, so that models and controls read the same.
     Raises ValueError for a name that does not exist and a document without the field.
     """
-    for name in names:
-        if name not in sentences.SETS:
-            near = resolve.nearest(name, sentences.SETS)
-            raise ValueError(f'study.tasks has {name!r}, which does not exist.{near}')
+    check(names)
     heldout = list(islice(documents_of('heldout'), _DOCUMENTS))
     pieces, first = _pieces(heldout, tokenizer, length), None
     is_enough = len(pieces.texts) >= MIN_SENTENCES

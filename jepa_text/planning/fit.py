@@ -65,8 +65,8 @@ def size(config, name, vocab_size=None):
         if phase.batch_size % (ways * microbatches):
             raise ValueError(
                 f'{phase.batch_size} rows a step are not a multiple of {ways} (mesh data '
-                f'x fsdp) x {microbatches} (accumulate); change one of them, or '
-                '--hardware.'
+                f'x fsdp) x {microbatches} (accumulate); change one of them, or the '
+                f'hardware, which is plan.hardware={name}.'
             )
     return Sized(
         chip=chip,

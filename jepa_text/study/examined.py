@@ -37,7 +37,7 @@ def check(sections, tasks=True):
             asked = schema.read(Config, {**section, 'models': ('a member',)})
             for task in asked.tasks if tasks else ():
                 examiner.task_of(task)
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             raise ValueError(f'examine.{name}: {error}') from error
 
 

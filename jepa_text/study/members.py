@@ -50,11 +50,16 @@ def check_names(names):
     folded = [str(name).casefold() for name in names]
     for name, short in zip(names, folded):
         wrong = not isinstance(name, str) or not _NAME.fullmatch(name)
-        # Some file systems do not tell letters by their case.
-        if wrong or short in TAKEN or folded.count(short) > 1 or not name.strip('.'):
+        if wrong or short in TAKEN or not name.strip('.'):
             raise ValueError(
                 f'runs: {name!r} is no name for a run: it must be of letters, digits and '
-                f'. _ + -, of one run only, and none of {", ".join(TAKEN)}.'
+                f'. _ + -, and none of {", ".join(TAKEN)}.'
+            )
+        # Some file systems do not tell letters by their case.
+        if folded.count(short) > 1:
+            raise ValueError(
+                f'runs: {name!r} is the name of {folded.count(short)} runs (upper and '
+                'lower case are one): give each its own.'
             )
 
 

@@ -20,7 +20,7 @@ from jepa_text.config import schema
 from jepa_text.data import prepare as prepared
 from jepa_text.data import tokenizers
 from jepa_text.data.rows import stored
-from jepa_text.evaluation import representation
+from jepa_text.evaluation import representation, tasks
 from jepa_text.evaluation.beside import EVALUATIONS
 from jepa_text.files import kept
 from jepa_text.parallel import exits
@@ -33,6 +33,7 @@ from jepa_text.study import (
     papers,
     report,
     target,
+    verdicts,
     work,
 )
 from jepa_text.training import assemble, prepare, settle, switches
@@ -51,6 +52,15 @@ class Measured:
     split: str | None = schema.field(
         None, 'of the rows, which is measured in the end; heldout'
     )
+
+    def __post_init__(self):
+        representation.check(self.tasks)
+        for item in self.sentences:
+            if len(item) != 2 or str(item[0]).count('<mask>') != 1:
+                raise ValueError(
+                    f'study.sentences: {item!r} is not (a text with one <mask>, the '
+                    'answer).'
+                )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,6 +84,7 @@ class Config(settings.Shared):
     )
 
     def __post_init__(self):
+        verdicts.check(self.report.compare, [run.get('name') for run in self.runs])
         examined.check(self.examine, tasks=False)
         split = measure.split_of({'split': self.study.split})
         if split not in self.prepare.splits:
@@ -118,7 +129,7 @@ def _study(config, place):
     with exits.refusals():
         config = plain(config)
         compilation.use_cache(config['compilation_cache'])
-        asked = members.configs(config, workdir / 'rows')
+        asked = _asked(config, workdir)
         _prepare(config, place)
         # Now: what does not exist is not to be found out after training.
         probes = measure.probes(config, workdir / 'rows')
@@ -210,7 +221,7 @@ def _dry_run(config, place):
     """Prints the tree of the study, and returns it: [ahead.Member]."""
     with exits.refusals():
         config, workdir = plain(config), place.folder
-        configs = members.configs(config, workdir / 'rows')
+        configs = _asked(config, workdir)
         members.enroll(workdir, configs, write=False)
         found = ahead.outlook(
             {name: one | {'prepare': config['prepare']} for name, one in configs.items()},
@@ -221,17 +232,42 @@ def _dry_run(config, place):
             _check(config, configs, workdir)
         else:
             print('There are no rows yet: whether they are enough is checked with them.')
+        for error in _not_there(config, configs):
+            print(f'Not to be had here, so it would be refused: {error}')
     return found
+
+
+def _not_there(config, configs):
+    """What is wrong with tasks, whose files may be on another machine."""
+    texts = [text for one in configs.values() for text in one['evaluate']['tasks']]
+    looks = [lambda: examined.check(config['examine'])]
+    looks += [lambda text=text: tasks.build(tasks.section_of(text)) for text in {*texts}]
+    for look in looks:
+        try:
+            look()
+        except (ValueError, OSError) as error:
+            yield error
+
+
+def _asked(config, workdir):
+    """As members.configs. Raises ValueError for a run of which nothing could be told."""
+    configs = members.configs(config, workdir / 'rows')
+    for name, one in configs.items():
+        try:
+            if not one['checkpoint']['every']:
+                raise ValueError(
+                    'checkpoint.every=0 keeps no state, but a study reads the last one.'
+                )
+            target.check_run(config['report']['target'], one['evaluate'])
+        except ValueError as error:
+            raise ValueError(f'run {name!r}: {error}') from error
+    return configs
 
 
 def _check(config, configs, workdir):
     """Raises ValueError for a run or a sentence that would fail after others trained."""
     tokenizer = tokenizers.load(workdir / 'rows' / 'tokenizer.json')
     for item in config['study']['sentences']:
-        if len(item) != 2 or item[0].count('<mask>') != 1:
-            raise ValueError(
-                f'study.sentences: {item!r} is not (a text with one <mask>, the answer).'
-            )
         maximum = config['data']['row_length'] - 2
         if (found := len(tokenizer.encode_masked(item[0]))) > maximum:
             raise ValueError(
@@ -246,11 +282,6 @@ def _check(config, configs, workdir):
             continue
         tried.append(alike)
         try:
-            if not run_config['checkpoint']['every']:
-                raise ValueError(
-                    'checkpoint.every=0 keeps no state, but a study reads the last one.'
-                )
-            target.check_run(config['report']['target'], run_config['evaluate'])
             whole = settle.completed(run_config, workdir / name)
             switches.check(assemble.make(whole, EVALUATIONS))
         except ValueError as error:

@@ -69,17 +69,24 @@ class Verdict:
         return between.said(self.found, self.p, sides)
 
 
+def check(compare, arms):
+    """Raises ValueError for what is no pair of two arms."""
+    for pair in compare:
+        if len(pair) != 2 or pair[0] == pair[1]:
+            raise ValueError(
+                f'report.compare: {tuple(pair)} is not two runs, as (first, second).'
+            )
+        for name in pair:
+            if name not in arms:
+                raise ValueError(
+                    f'report.compare has {name!r}, but the runs are {", ".join(arms)}.'
+                )
+
+
 def asked(arms, metrics, compare=(), also=()):
     """[Question] of a study, each once: those of its claims, `also`, and each of the
     `metrics` of each pair of arms in `compare`; of every two arms where neither is given.
-
-    Raises ValueError for a name that no arm has.
     """
-    for name in (name for pair in compare for name in pair):
-        if name not in arms:
-            raise ValueError(
-                f'report.compare has {name!r}, but the runs are {", ".join(arms)}.'
-            )
     pairs = compare or ([] if also else combinations(arms, 2))
     others = [Question(*pair, metric) for pair in pairs for metric in metrics]
     # The claims are first: theirs knows what was published.

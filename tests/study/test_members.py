@@ -58,11 +58,14 @@ def test_a_run_with_seeds_is_a_member_for_each():
         (dict(runs=(dict(name='a', phases=MLM, seed=1),), seeds=(1,)), 'give one of'),
         (
             dict(runs=(dict(name='A', phases=MLM), dict(name='a', phases=MLM))),
-            "'A' is no",
+            "'A' is the name of 2 runs",
         ),
         (dict(runs=(dict(name='Rows', phases=MLM),)), "'Rows' is no name"),
         (dict(runs=(dict(name='..', phases=MLM),)), r"'\.\.' is no name"),
-        (dict(runs=(dict(name=print, phases=MLM),)), 'holds what JSON cannot'),
+        (
+            dict(runs=(dict(name=print, phases=MLM),)),
+            r'JSON cannot \(runs\.0\.name=<built-in function print>\)',
+        ),
     ],
 )
 def test_what_is_no_member_is_told(changes, says, tmp_path):

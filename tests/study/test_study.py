@@ -312,9 +312,14 @@ SENTENCE = ['The whale saw the <mask>.', 'captain']
     'changes, says',
     [
         (dict(runs=()), 'A study needs `runs`'),
-        (dict(names=('a', 'a')), "'a' is no name for a run"),
+        (dict(names=('a', 'a')), "'a' is the name of 2 runs"),
         (dict(names=('a', 'rows')), "'rows' is no name for a run"),
         (dict(names=('a', 'b/c')), "'b/c' is no name for a run"),
+        (dict(compare=(('a', 'c'),)), "report.compare has 'c', but the runs are a, b"),
+        (dict(compare=(('a', 'b', 'a'),)), 'is not two runs'),
+        (dict(compare=(('a',),)), r"\('a',\) is not two runs"),
+        (dict(every=0), "run 'a': checkpoint.every=0 keeps no state"),
+        (dict(tasks=('word_ordr',)), "Did you mean 'word_order'"),
         (dict(sentences=[('No masked token.', 'x')]), 'with one <mask>'),
         (dict(sentences=[('<mask> ' + 'whale ' * 99, 'x')]), 'but the runs read 30'),
         (dict(second=dict(name='mlm', rate=7)), "run 'b': .*rate"),
@@ -326,11 +331,31 @@ def test_what_would_fail_after_training_is_told_before(own_text, changes, says):
     runs = [first | {'name': name} for name in changes.get('names', ('a', 'b'))]
     if 'second' in changes:
         runs[1]['phases'] = (dict(objective=changes['second']),)
-    section = dict(tasks=(), sentences=changes.get('sentences', ()))
-    config = config | dict(runs=changes.get('runs', runs), study=section)
+    section = {key: changes.get(key, ()) for key in ('tasks', 'sentences')}
+    config = config | dict(
+        runs=changes.get('runs', runs),
+        study=section,
+        report=dict(compare=changes.get('compare', ())),
+        checkpoint=dict(every=changes.get('every', 2)),
+    )
     with pytest.raises(ValueError, match=says):
         study.study(config, folder / 'told')
     assert not (folder / 'told' / 'a').exists()
+    if 'but the runs read' not in says:  # that is told by rows
+        with pytest.raises(ValueError, match=says):
+            study.study(config, folder / 'ahead', dry_run=True)
+
+
+def test_tasks_that_are_not_here_are_told_ahead(own_text, capsys):
+    """And do not stop a plan: they may lie where it is run."""
+    config, folder = own_text
+    exam = dict(tasks=(dict(name='sst2', path='nowhere/SST-2'),))
+    evaluate = dict(every=1, tasks=('unknown',))
+    config = config | dict(examine=dict(tuned=exam), evaluate=evaluate)
+    study.study(config, folder / 'ahead', dry_run=True)
+    said = capsys.readouterr().out
+    assert 'would be refused: examine.tuned: There is no file or folder nowhere' in said
+    assert "would be refused: evaluation/tasks has no 'unknown'" in said
 
 
 def test_a_label_that_no_document_has_is_told_before_training(own_text):

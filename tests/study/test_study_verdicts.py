@@ -103,8 +103,9 @@ def test_what_is_asked_is_asked_once_and_known_before():
     asked = verdicts.asked(arms, [LOSS], [('a', 'b'), ('b', 'c')], [known])
     assert asked == [known, verdicts.Question('b', 'c', LOSS)]
     assert verdicts.asked(arms, [LOSS], (), [known]) == [known]
-    with pytest.raises(ValueError, match="'d', but the runs are a, b, c"):
-        verdicts.asked(arms, [LOSS], [('a', 'd')])
+    # One that was given up leaves its comparisons without an answer, not the study.
+    questions = verdicts.asked(arms, [LOSS], [('a', 'b'), ('a', 'given up')])
+    assert [one.asked.second for one in verdicts.decide(arms, questions)] == ['b']
 
 
 def test_a_spread_is_a_side_of_a_comparison():
