@@ -136,6 +136,18 @@ def test_qrels_that_name_what_is_not_there_are_counted(tmp_path):
         build(path=str(tmp_path / 'b'))
 
 
+def test_queries_without_a_relevant_document_are_told(tmp_path):
+    bare = QRELS['test'] + [('q4', 'd1', 0)]
+    bare = [(q, d, 0 if q == bare[0][0] else s) for q, d, s in bare]
+    beir(tmp_path, qrels=QRELS | {'test': bare})
+    with pytest.warns(UserWarning, match='queries have no relevant document and count'):
+        build(path=str(tmp_path))
+    (tmp_path / 'b').mkdir()
+    beir(tmp_path / 'b', qrels=QRELS | {'test': [(q, d, 0) for q, d, _ in bare]})
+    with pytest.raises(ValueError, match='b, test: no query has a relevant document'):
+        build(path=str(tmp_path / 'b'))
+
+
 def test_empty_documents_are_left_out_where_nobody_asks_for_them(tmp_path):
     beir(tmp_path, corpus=CORPUS | {'d7': ('', ' '), 'd8': ('', '')})
     with pytest.warns(UserWarning, match="2 of 12 documents are empty .* first 'd7'"):

@@ -369,9 +369,23 @@ def test_what_tensorflow_datasets_has_not_prepared_is_said(monkeypatch):
     pytest.importorskip('tensorflow_datasets')
     with pytest.raises(ValueError, match='prepared on this machine as array_record'):
         tables.splits('tfds:no_such_set')
+    with pytest.raises(ValueError) as found:
+        tables.splits('tfds:no_such_set')
+    assert len(str(found.value)) < 400  # and no list of all sets that there are
     monkeypatch.setitem(__import__('sys').modules, 'tensorflow_datasets', None)
     with pytest.raises(ImportError, match='pip install tensorflow-datasets'):
         tables.splits('tfds:glue/sst2')
+
+
+def test_a_folder_of_ones_own_is_a_task_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    jsonl(tmp_path / 'train.jsonl', [dict(text=t, label='a') for t in TEXTS])
+    for name in (str(tmp_path), f'{tmp_path}/none', 'hub:a/b'):
+        assert tasks.section_of(name) == {'name': 'own', 'path': name}
+    (tmp_path / 'mine').mkdir()
+    (tmp_path / 'sst2').mkdir()
+    assert tasks.section_of('mine') == {'name': 'own', 'path': 'mine'}
+    assert tasks.section_of('sst2') == {'name': 'sst2'}
 
 
 def test_unknown_tasks_and_sets_are_named():

@@ -23,9 +23,11 @@ def rows(name, words):
             source = builder.as_data_source(split) if split else None
             sides.append(source and [_plain(row) for row in source])
     except Exception as error:
+        # Of a name that is not there the rest is a list of all that exist.
+        said, *_ = str(error).splitlines() or ['']
         raise ValueError(
-            f'{TFDS}{name} cannot be read here ({type(error).__name__}: {error}). It '
-            'must have been prepared on this machine as array_record; other formats need '
+            f'{TFDS}{name} cannot be read here ({type(error).__name__}: {said}) It must '
+            'have been prepared on this machine as array_record; other formats need '
             'TensorFlow. Or give a folder of .tsv, .jsonl or .parquet files.'
         ) from error
     if sides[0] is None:

@@ -176,13 +176,15 @@ def read_named(path, field):
 
 def column(rows, name, where):
     """The values of one field; ValueError with the fields that exist if it is missing."""
-    for number, row in enumerate(rows, 1):
-        if name not in row:
-            raise ValueError(
-                f'{where}, row {number}, has no field {name!r}.'
-                f'{resolve.nearest(name, [str(key) for key in row])}'
-            )
-    return [row[name] for row in rows]
+    return [value(row, name, f'{where}, row {n}') for n, row in enumerate(rows, 1)]
+
+
+def value(row, name, where):
+    """The value of one field; ValueError with the fields that exist if it is missing."""
+    if name not in row:
+        near = resolve.nearest(name, [str(key) for key in row])
+        raise ValueError(f'{where}, has no field {name!r}.{near}')
+    return row[name]
 
 
 def _cells(path, header, kind, skip_short):

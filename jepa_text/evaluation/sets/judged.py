@@ -76,7 +76,7 @@ def qrels(files):
             if found.setdefault(query, {}).setdefault(document, score) != score:
                 raise ValueError(
                     f'{where}: document {document!r} has the score {score} for query '
-                    f'{query!r}, and {found[query][document]} before.'
+                    f'{query!r}, and {found[query][document]} before: leave one out.'
                 )
     return found
 
@@ -172,6 +172,23 @@ def check(judged, known, what, where):
         raise ValueError(
             f'{where}: the qrels name {len(unknown):,} {what} that are not there, the '
             f'first {unknown[0]!r}. Are these the files of one set, and of one version?'
+        )
+
+
+def check_relevant(side, where):
+    """Raises ValueError where no query of a split has a relevant document; warns of
+    those that have none, which count as 0."""
+    bare = [query for query, found in side.items() if max(found.values(), default=0) < 1]
+    if side and len(bare) == len(side):
+        raise ValueError(
+            f'{where}: no query has a relevant document: each score is below 1. Is it '
+            'the right column?'
+        )
+    if bare:
+        warnings.warn(
+            f'{where}: {len(bare):,} of {len(side):,} queries have no relevant document '
+            f'and count as 0, the first {bare[0]!r}.',
+            stacklevel=3,
         )
 
 

@@ -91,8 +91,9 @@ def examples(first, second=None, target=None, where='the task'):
         )
     if empty := len(full) - len(kept):
         warnings.warn(
-            f'{where}: {empty:,} of {len(full):,} examples have an empty text and are '
-            f'left out, the first in row {full.index(False) + 1:,}.',
+            f'{where}: {empty:,} of {len(full):,} examples have an empty text, or '
+            'what is no text, and are left out, the first in row '
+            f'{full.index(False) + 1:,}.',
             stacklevel=2,
         )
     target = None if target is None else np.asarray(target)

@@ -5,6 +5,8 @@ TASKS; the rest is what `make` takes, mostly `path`: a folder or file on this ma
 'hub:NAME/CONFIG@REVISION'; jepa_text/data/sets/tables.py says which are read.
 """
 
+from pathlib import Path
+
 from jepa_text.config import resolve
 from jepa_text.data.sets import tables
 from jepa_text.evaluation.tasks import glue, ranking, spans, tags
@@ -15,18 +17,27 @@ NAMED |= {'spans': spans.TASKS, 'ranking': ranking.TASKS}
 
 
 def section_of(text):
-    """The section of a task on a command line: NAME@PATH, NAME, or a file of one's own,
-    of which own.py tells the kind.
+    """The section of a task on a command line: NAME@PATH, NAME, or a file or folder of
+    one's own, of which own.py tells the kind.
 
     >>> section_of('sst2@GLUE/SST-2'), section_of('mine.jsonl')
     ({'name': 'sst2', 'path': 'GLUE/SST-2'}, {'name': 'own', 'path': 'mine.jsonl'})
     """
     name, _, path = text.partition('@')
-    if not path and name.endswith(tables.READ):
+    if not path and (name.endswith(tables.READ) or _is_place(name)):
         return {'name': 'own', 'path': name}
     if name == 'sentences':
         return {'name': name, 'made': path}
     return {'name': name, 'path': path} if path else {'name': name}
+
+
+def _is_place(name):
+    """Is it a path, and no name of a task? So what is not there is told as a path."""
+    known = [
+        *resolve.names(FOLDER),
+        *(name for named in NAMED.values() for name in named),
+    ]
+    return '/' in name or (name not in known and Path(name).is_dir())
 
 
 def build(section):

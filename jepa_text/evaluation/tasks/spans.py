@@ -121,7 +121,7 @@ def _question(row, fields, where):
         starts = dict(reversed([*zip(spans['text'], spans['start'])]))
         found = [(starts.get(text), text) for text in row['answers']]
         return _Question(where, row['query'], row['passage'], found)
-    question, context, found = (tables.column([row], name, where)[0] for name in fields)
+    question, context, found = (tables.value(row, name, where) for name in fields)
     return _Question(where, question, context, _answers(found, where))
 
 

@@ -140,7 +140,7 @@ def _field(row, given, usual, where):
             f'{where}: {given} is the number of a column, but this has fields with '
             f'names: {", ".join(map(str, row))}. Name one.'
         )
-    tables.column([row], given, where)
+    tables.value(row, given, where)
     return given
 
 
