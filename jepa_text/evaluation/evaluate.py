@@ -13,6 +13,7 @@ The learning rate is chosen on validation only; what is reported is of the test 
 import datetime
 import functools
 import json
+import math
 from pathlib import Path
 
 import jax
@@ -20,6 +21,7 @@ import jax
 from jepa_text import load
 from jepa_text.config import schema
 from jepa_text.cost import hardware
+from jepa_text.data import as_read
 from jepa_text.evaluation import examiner, telling, zero_shot
 from jepa_text.evaluation import groups as grouping
 from jepa_text.evaluation.config import Config
@@ -107,6 +109,9 @@ def _evaluate(config, place, dry_run):
 def _tasks_of(config, dry_run):
     """{name: task} of what is examined, that all models can answer."""
     made = {task.name: task for task in map(examiner.task_of, config.tasks)}
+    sampled = {name: examiner.sampled(task, config) for name, task in made.items()}
+    for task in sampled.values():
+        examiner.check(task, config.finetuning)
     if len(made) < len(config.tasks):
         raise ValueError(
             f'Two of the {len(config.tasks)} tasks have one name, of {", ".join(made)}, '
@@ -117,7 +122,7 @@ def _tasks_of(config, dry_run):
         for model in config.models:
             if not (dry_run and model.startswith('hf:')):
                 load.check_fills(model)
-    return {name: examiner.sampled(task, config) for name, task in made.items()}
+    return sampled
 
 
 def hardware_here():
@@ -149,6 +154,18 @@ def planned_of(config, made, groups, there, outlines=None):
             one = one._replace(steps=cost.steps, flops=cost.member, once=cost.once)
         found.append(one)
     return found
+
+
+def cuts(lines):
+    """[as_read.Cut] of each model and task some of whose texts were cut."""
+    found = {}
+    for line in lines:
+        cut, texts = line.get('texts_cut') or (0, 0)
+        if cut and not line.get('control'):
+            key = line['task'], line['model']
+            sizes = line['max_length'], texts, cut
+            found.setdefault(key, as_read.Cut(*key, line['seed'], *sizes, math.nan))
+    return list(found.values())
 
 
 def summarize(config, made, folder, groups, failed=None):
@@ -190,6 +207,7 @@ def summarize(config, made, folder, groups, failed=None):
             [examiner.shared(task) for task in made.values()],
             known,
             troubles={**damaged, **(failed or {})},
+            cuts=cuts(short),
             instances=summary.over_instances(results_folder, chosen),
         ),
     )

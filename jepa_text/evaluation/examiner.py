@@ -43,6 +43,13 @@ def examination_of(model, task, settings):
     return kind(model, task, settings)
 
 
+def check(task, settings):
+    """Raises ValueError, before any model is read, for a task of which nothing can be
+    learned: one class only, scores that are all equal, no pairs of texts."""
+    if not zero_shot.as_it_is(task):
+        (retrieving if ranks(task) else finetune).kind_of(task, settings)
+
+
 def ranks(task):
     """Is it a retrieval.Retrieval?"""
     return isinstance(task, retrieval.Retrieval)

@@ -8,6 +8,8 @@ trained on.
 import dataclasses
 import functools
 import time
+import warnings
+from collections import Counter
 
 import jax
 import numpy as np
@@ -35,6 +37,15 @@ class Examination(examination.Examination):
         self.recipe = settings.recipe(min(settings.steps, settings.epochs * batches))
         self.grid = grid.Grid(model, self.kind, self.recipe, reader.length)
         self.max_length = reader.length
+        self.cut = reader.counts['cut'], reader.counts['texts']
+        if self.cut[0]:
+            warnings.warn(
+                f'{task.name}: {self.cut[0]:,} of {self.cut[1]:,} texts are longer than '
+                f'the {reader.length:,} tokens of a row: what comes after these is not '
+                'read, but by controls of words. Give a larger finetuning.max_length, '
+                'where the model has longer rows.',
+                stacklevel=2,
+            )
         # A frozen encoder reads each text once, whatever the number of members.
         self.rows = self.grid.read(rows)
         for name, (examples, rows) in self.parts.items():
@@ -48,12 +59,19 @@ class Examination(examination.Examination):
         """(rows that are learned from, [how many examples there are of each part])."""
         task = self.task
         examples = task.train, task.validation, task.test
-        train, *rest = (self.kind.rows(reader, part) for part in examples)
+        splits = zip(('train', 'validation', 'test'), examples)
+        train, *rest = (self._rows(reader, *split) for split in splits)
         self.parts = dict(zip(('validation', 'test'), zip(examples[1:], rest)))
         # What cannot be measured, or lacks a package for it, is told before training.
         for part, rows in self.parts.values():
             measure(task.kind, self.kind, part, rows, right(self.kind, part, rows))
         return train, list(map(len, examples))
+
+    def _rows(self, reader, split, examples):
+        try:
+            return self.kind.rows(reader, examples)
+        except ValueError as error:
+            raise ValueError(f'{self.task.name}, {split}: {error}') from error
 
     @functools.cached_property
     def config(self):
@@ -68,6 +86,7 @@ class Examination(examination.Examination):
             **dataclasses.asdict(self.recipe),
             'examples': self.sizes,
             'rows': self.settings.rows,
+            'texts_cut': self.cut,
         }
 
     def width(self, count):
@@ -160,6 +179,16 @@ def _labels(task):
         str(one) for part in parts for target in part.target for one in _each(target)
     }
     learned = {str(one) for target in task.train.target for one in _each(target)}
+    unseen = (
+        Counter(str(one) for one in task.test.target) if task.kind == 'labels' else {}
+    )
+    if unseen := {one: count for one, count in unseen.items() if one not in learned}:
+        warnings.warn(
+            f'{task.name}: {sum(unseen.values()):,} of {len(task.test):,} test examples '
+            f'have a class that no training example has: {", ".join(sorted(unseen))}. '
+            'None can be right of these. Give `labels`, and another is an error.',
+            stacklevel=2,
+        )
     if len(learned) < 2:
         raise ValueError(
             f'{task.name}: all training examples say {learned.pop()!r}, but two classes '

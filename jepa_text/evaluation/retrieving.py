@@ -50,8 +50,11 @@ def kind_of(task, settings):
     """The kind of a task, as the settings have it."""
     if not task.pairs or not task.validation_qrels:
         lacks = 'queries to validate on' if task.pairs else 'pairs to learn from'
-        raise ValueError(
-            f'{task.name} has no {lacks}: give a set with qrels/train and '
-            'qrels/dev, or `pairs`, a file with the fields query and positive.'
+        remedy = (
+            'give a set with qrels/dev'
+            if task.pairs
+            else 'give a set with qrels/train, or `pairs`, a file with the fields query '
+            'and positive, and a set with qrels/dev'
         )
+        raise ValueError(f'{task.name} has no {lacks}: {remedy}.')
     return vectors.Vectors(pool=settings.pool)

@@ -6,6 +6,7 @@ collate        rows -> a batch of one shape
 """
 
 import dataclasses
+from collections import Counter
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -27,12 +28,14 @@ ACTS = ('gelu', 'tanh', 'gelu_norm', '')
 @dataclasses.dataclass(frozen=True, eq=False)
 class Reader:
     """How a model reads a text: `begin` and `end` are ids around it, `length` how many
-    tokens a row holds at most, these among them."""
+    tokens a row holds at most, these among them. `counts` are of the `texts` that were
+    put into rows, and of those that were `cut`."""
 
     tokenizer: tokenizers.Tokenizer
     begin: tuple
     end: tuple
     length: int
+    counts: Counter = dataclasses.field(default_factory=Counter, compare=False)
 
     def __post_init__(self):
         if self.room < 1:
@@ -61,6 +64,7 @@ class Reader:
 
     def around(self, ids):
         """The ids of a row: what is cut to fit, between the special ones."""
+        self.counts.update(texts=1, cut=int(len(ids) > self.room))
         parts = self.begin, ids[: self.room], self.end
         return np.concatenate([np.asarray(part, np.int32) for part in parts])
 

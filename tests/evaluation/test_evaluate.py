@@ -237,14 +237,27 @@ def test_a_folder_of_theirs_that_cannot_be_read_is_refused_before_anything(place
     assert not (place / 'no-model').exists()
 
 
-def test_members_that_fail_are_said_at_the_end_and_the_rest_is_there(place):
+def test_a_task_of_which_nothing_can_be_learned_is_refused_before_anything(place):
     rows = [json.dumps({'text': f'text {i}', 'label': 'same'}) for i in range(40)]
     (place / 'same.jsonl').write_text('\n'.join(rows))
     both = [*config(place)['tasks'], dict(name='own', path=str(place / 'same.jsonl'))]
+    with pytest.raises(ValueError, match="training examples say 'same'"):
+        evaluate.evaluate(config(place, tasks=both), place / 'same')
+    assert not (place / 'same' / 'results').exists()
+
+
+def test_members_that_fail_are_said_at_the_end_and_the_rest_is_there(place, monkeypatch):
+    both = [*config(place)['tasks'], config(place)['tasks'][0] | {'title': 'odd'}]
     given = config(place, tasks=both, learning_rates=(1e-3,), seeds=1, attempts=1)
-    with pytest.raises(
-        RuntimeError, match="1 of 2 groups .* training examples say 'same'"
-    ):
+    made = examiner.examination_of
+
+    def fails(model, task, settings):
+        if task.name == 'odd':
+            raise OSError('the disk went away')
+        return made(model, task, settings)
+
+    monkeypatch.setattr(examiner, 'examination_of', fails)
+    with pytest.raises(RuntimeError, match='1 of 2 groups .* the disk went away'):
         evaluate.evaluate(given, place / 'fails')
     (record,) = json.loads((place / 'fails' / 'summary.json').read_text())
     assert record['dataset'] == 'sea'
@@ -260,6 +273,32 @@ def test_a_diverged_member_is_recorded_and_the_rest_go_on(place):
     found = evaluate.evaluate(rates, place / 'nan')
     status = {line['learning_rate']: line['status'] for line in found['lines']}
     assert status[1e30] == 'not finite' and status[1e-3] in ('done', 'collapsed')
+
+
+def test_texts_that_are_cut_and_classes_that_nobody_learned_are_told(place):
+    task = examined.labeled()
+    test = dataclasses.replace(task.test, target=np.array(['sky', *task.test.target[1:]]))
+    long = [f'{text} {"whale " * 40}' for text in task.train.first[:16]]
+    train = dataclasses.replace(task.train, first=[*long, *task.train.first[16:]])
+    task = dataclasses.replace(task, train=train, test=test)
+    said = settings.Finetuning(max_length=32)
+    with pytest.warns(UserWarning) as found:
+        made = finetune.Examination(examined.model(), task, said)
+    first, second = (str(one.message) for one in found)
+    assert '1 of 32 test examples have a class that no training example has: sky' in first
+    assert '16 of 112 texts are longer than the 32 tokens of a row' in second
+    assert made.config['texts_cut'] == (16, 112)
+    line = {**made.config, 'seed': 0, 'model': 'toy'}
+    (cut,) = evaluate.cuts([line, {**line, 'control': 'untrained'}])
+    assert (cut.task, cut.length, cut.texts, cut.cut) == ('sea', 32, 112, 16)
+
+
+def test_what_does_not_fit_a_row_is_told_with_its_task(place):
+    whole = tasks.Examples(['why ' * 40] * 4, ['a whale'] * 4, [[(2, 'whale')]] * 4)
+    task = tasks.Task('asked', 'spans', 'f1', whole, whole, validation=whole)
+    with pytest.raises(ValueError, match='asked, train: question 0 has'):
+        said = settings.Finetuning(max_length=16)
+        finetune.Examination(examined.model(), task, said)
 
 
 def test_what_cannot_be_learned_is_refused(place):

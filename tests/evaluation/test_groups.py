@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import examined
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -13,7 +14,6 @@ from jepa_text.evaluation import evaluate, examiner, groups
 from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.results import lines as results
 from jepa_text.kinds import kept
-from tests import examined
 
 FAST = dict(steps=2, batch_size=8)
 

@@ -35,6 +35,7 @@ CONFIG = (
 )
 # What changes no number beyond rounding.
 FREE = ('model', 'item', 'chosen', 'width', 'how', 'host', 'threads', 'devices', 'mesh')
+FREE = (*FREE, 'texts_cut')  # which the length and the data say
 OUTCOME = ('status', 'validation', 'test', 'losses', 'seconds', 'versions')
 
 

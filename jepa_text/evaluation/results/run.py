@@ -105,7 +105,8 @@ def cuts(found):
     return rows and {
         'heading': 'Texts that were cut',
         'text': 'A text that is longer than the rows of a model is cut there, in '
-        'training and in the test; what stands behind is not read.',
+        'training and in the test; what stands behind is not read, but by controls of '
+        'words.',
         'table': {
             'columns': ['task', 'model', 'tokens of a row', 'texts', 'cut'],
             'rows': rows,

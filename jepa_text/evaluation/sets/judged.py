@@ -137,7 +137,8 @@ def _found(folder, name):
 def asked(place, template, where):
     """The Asked of Places; `template` makes the text of a query.
 
-    Raises ValueError for qrels that name queries that are not there.
+    Raises ValueError for qrels that name queries that are not there, or by which no
+    document answers any.
     """
     if not place.queries:
         return _passages(place.qrels, template)
@@ -145,6 +146,8 @@ def asked(place, template, where):
     found = {split: qrels(files) for split, files in place.qrels.items()}
     for split, side in found.items():
         check(side, queries, 'queries', f'{where}, {split}')
+        if split != 'train':
+            _check_relevant(side, f'{where}, {split}')
     return Asked(queries, found)
 
 
@@ -175,7 +178,7 @@ def check(judged, known, what, where):
         )
 
 
-def check_relevant(side, where):
+def _check_relevant(side, where):
     """Raises ValueError where no query of a split has a relevant document; warns of
     those that have none, which count as 0."""
     bare = [query for query, found in side.items() if max(found.values(), default=0) < 1]

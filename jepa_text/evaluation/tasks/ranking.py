@@ -76,8 +76,6 @@ def make(
     train, validation, test = _with_validation(asked.qrels, is_paper, seed)
     named = {name for side in (validation, test) for one in side.values() for name in one}
     wanted = named.union(*train.values()) if not pairs else named
-    for split, side in (('validation', validation), ('test', test)):
-        judged.check_relevant(side, f'{where}, {split}')
     texts = judged.texts(place.corpus, document, wanted if is_paper else None)
     judged.check(wanted, texts, 'documents', where)
     commits = [place.revision]
