@@ -18,7 +18,8 @@ from jepa_text.data import tokenizers
 from jepa_text.models import layers
 
 # What of a batch the outputs are made of.
-INPUTS = ('tokens', 'segment_ids', 'positions', 'types', 'features')
+_READ = ('tokens', 'segment_ids', 'positions', 'types')
+INPUTS = (*_READ, 'features', 'places', *(f'packed_{name}' for name in _READ))
 IGNORED = -1  # a target that no loss counts
 HEAD = 'task_head'
 ACTIVATIONS = {'gelu': layers.ACTIVATIONS['gelu'], 'tanh': jnp.tanh}
@@ -132,9 +133,13 @@ class Kind:
 
     name: str
 
+    def lengths(self, row):
+        """How many tokens each text of a row has."""
+        return (len(row.tokens),)
+
     def row_length(self, rows):
         """How many tokens the longest text of some rows has."""
-        return max(len(row.tokens) for row in rows)
+        return max(max(self.lengths(row)) for row in rows)
 
     def collate(self, rows, size, length, pad_id):
         """A batch of so many examples, filled up."""
@@ -157,11 +162,16 @@ class Kind:
 
     def hidden(self, network, params, batch):
         """hidden_BLD of a batch, read bidirectionally whatever the model was trained
-        as."""
+        as, and in rows of several texts where the batch has such."""
+        packed = 'packed_' if 'places' in batch else ''
         keys = 'tokens', 'segment_ids', 'positions'
-        inputs = (batch[key] for key in keys)
-        types = {'types_BL': batch['types']} if 'types' in batch else {}
-        return network.apply('encoder', params, *inputs, causal=False, **types)
+        inputs = (batch[packed + key] for key in keys)
+        types = {'types_BL': batch[packed + 'types']} if 'types' in batch else {}
+        hidden_RPD = network.apply('encoder', params, *inputs, causal=False, **types)
+        if not packed:
+            return hidden_RPD
+        hidden_ND = hidden_RPD.reshape(-1, hidden_RPD.shape[-1])
+        return hidden_ND.at[batch['places']].get(mode='fill', fill_value=0)
 
 
 class ClassHead(nn.Module):

@@ -32,8 +32,8 @@ class Vectors(base.Kind):
             for index, ((query, _), (document, _)) in enumerate(zip(*read))
         ]
 
-    def row_length(self, rows):
-        return max(max(len(row.tokens), len(row.notes)) for row in rows)
+    def lengths(self, row):
+        return len(row.tokens), len(row.notes)
 
     def collate(self, rows, size, length, pad_id):
         """[2 size, length]: queries, then documents."""

@@ -9,6 +9,7 @@ task's own rows. What fills a row is computed, and counts. No weights are needed
 """
 
 import collections
+import dataclasses
 import functools
 import itertools
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from jepa_text import pretrained
 from jepa_text.cost import flops
 from jepa_text.data import batching
 from jepa_text.evaluation import finetune, retrieving, zero_shot
-from jepa_text.evaluation.members import grid, partition
+from jepa_text.evaluation.members import grid, packed, partition
 from jepa_text.evaluation.members import step as member_step
 from jepa_text.evaluation.sets import retrieval
 from jepa_text.evaluation.sets import task as tasks
@@ -127,11 +128,16 @@ class _Counting:
 
     def trained(self, rows, order_TB, features):
         """FLOPs of the steps."""
+        row, (steps, size) = _blank(rows[0], features), order_TB.shape
+        recipe = dataclasses.replace(self.recipe, steps=steps)
+        given = self.encoder, self.kind, recipe, self.maximum, rows
+        if features is None and (shape := grid.shape_of(*given)):
+            batch = self._batch(row, size, shape.length, shape)
+            return steps * self._traced('gradients', batch)
         chosen = ([rows[i] for i in index_B if i >= 0] for index_B in order_TB)
         longest = map(self.kind.row_length, chosen)
         lengths = collections.Counter(batching.padded(n, self.maximum) for n in longest)
-        row = _blank(rows[0], features)
-        return self._sum('gradients', row, lengths, order_TB.shape[1])
+        return self._sum('gradients', row, lengths, size)
 
     def measured(self, part, features):
         """FLOPs of answering all of a part."""
@@ -168,15 +174,19 @@ class _Counting:
         """FLOPs of a program on batches of `size` rows, so many of each length."""
 
         def count(length):
-            batch = self._batch(row, size, length)
-            return _traced(self.encoder, self.kind, self.recipe, program, batch)
+            return self._traced(program, self._batch(row, size, length))
 
         found = _by_length(count, sorted(lengths), _windows(self.encoder))
         return float(sum(found[length] * times for length, times in lengths.items()))
 
-    def _batch(self, row, size, length=1):
-        """((name, shape, dtype), ...) of a batch of rows."""
+    def _traced(self, program, batch):
+        return _traced(self.encoder, self.kind, self.recipe, program, batch)
+
+    def _batch(self, row, size, length=1, shape=None):
+        """((name, shape, dtype), ...) of a batch of rows, packed in a Shape if given."""
         batch = self.kind.collate([row], size, length, self.pad_id)
+        if shape is not None:
+            (batch,) = packed.batches([batch], shape)
         return tuple((name, x.shape, str(x.dtype)) for name, x in sorted(batch.items()))
 
 

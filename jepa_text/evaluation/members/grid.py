@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.data import batching
-from jepa_text.evaluation.members import partition, vocabulary
+from jepa_text.evaluation.members import packed, partition, spread, vocabulary
 from jepa_text.evaluation.members import step as member_step
 from jepa_text.kinds import base, predicting
 from jepa_text.models import transformer
@@ -26,7 +26,6 @@ from jepa_text.models.network import Network, key_of
 from jepa_text.optim import optimizers
 
 PRECISIONS = ('float32', 'bfloat16', 'paper_bf16')
-MEMBERS = 'members'  # the axis of a mesh
 
 
 class Member(NamedTuple):
@@ -100,6 +99,18 @@ def orders(count, seed, steps, batch_size):
     return np.concatenate(rows)[:steps]
 
 
+def shape_of(encoder, kind, recipe, maximum, rows):
+    """packed.Shape of the batches of these rows, the same for all members; None where
+    padded rows cost no more, an encoder read them before, or the parts of a batch go one
+    by one."""
+    if rows[0].features is not None or recipe.microbatches > 1:
+        return None
+    given = recipe.steps, recipe.batch_size
+    index_TB = np.concatenate([orders(len(rows), seed, *given) for seed in range(5)])
+    lengths_N = list(map(kind.lengths, rows))
+    return packed.shape_of(lengths_N, index_TB, maximum, encoder.width)
+
+
 class Grid:
     """The program of all members: made once for a model, a kind and a recipe."""
 
@@ -139,7 +150,7 @@ class Grid:
         on. `tell` is called with the number of steps done and of all.
         """
         recipe, rows = self.recipe, self.read(rows)
-        words = self._words(rows)
+        words, shape = self._words(rows), self.shape(rows)
         for start in range(0, len(members), width):
             group = list(members[start : start + width])
             # A group has one shape: what fills it is not yielded.
@@ -152,7 +163,7 @@ class Grid:
             rate_S = np.array([m.learning_rate for m in full], np.float32)
             losses = []
             for number, factor in enumerate(recipe.factors()):
-                batch = self._batch(rows, index_STB[:, number], words)
+                batch = self._batch(rows, index_STB[:, number], words, shape)
                 state, loss_S = step(state, self.frozen, rate_S * factor, batch)
                 losses.append(loss_S)
                 if tell is not None:
@@ -167,13 +178,19 @@ class Grid:
         lengths = [self.kind.row_length([row]) for row in rows]
         longest, size = int(np.argmax(lengths)), self.recipe.batch_size
         words = self._words(rows)
-        batch = self._batch(rows, np.full((count, size), longest), words)
+        index_SB = np.full((count, size), longest)
+        batch = self._batch(rows, index_SB, words, self.shape(rows))
         members = [Member(0.0, 0)] * count
         state = jax.eval_shape(functools.partial(self._fresh, members, words))
         rate_S = jax.ShapeDtypeStruct((count,), np.float32)
-        state = _spread(state, count, _as_shape)
+        state = spread.shapes(state, count)
         step = self._step(count, words and len(words.used_U))
         return step.lower(state, self.frozen, rate_S, batch)
+
+    def shape(self, rows):
+        """packed.Shape of what the encoder reads of a batch; None where it reads that as
+        it is."""
+        return shape_of(self.network.encoder, self.kind, self.recipe, self.maximum, rows)
 
     def _words(self, rows):
         """vocabulary.InUse of the rows; None if the embedding is not trained. In pure
@@ -203,7 +220,7 @@ class Grid:
         return params
 
     def _begin(self, members, words=None):
-        return _spread(self._fresh(members, words), len(members))
+        return spread.arrays(self._fresh(members, words), len(members))
 
     def _fresh(self, members, words=None):
         """(params_S, opt_state_S, key_S, step) of a group."""
@@ -220,14 +237,18 @@ class Grid:
         )
         return params, jax.vmap(self.tx.init)(params), key_S, jnp.zeros((), jnp.int32)
 
-    def _batch(self, rows, index_SB, words=None):
+    def _batch(self, rows, index_SB, words=None, shape=None):
         chosen = [[rows[i] for i in index_B if i >= 0] for index_B in index_SB]
         longest = max(map(self.kind.row_length, chosen))
         length, size = batching.padded(longest, self.maximum), index_SB.shape[1]
+        if shape is not None:
+            length = shape.length
         parts = [self.kind.collate(part, size, length, self.pad_id) for part in chosen]
         if words is not None:
             parts = list(map(words.read, parts))
-        return _spread(
+        if shape is not None:
+            parts = packed.batches(parts, shape)
+        return spread.arrays(
             {key: np.stack([part[key] for part in parts]) for key in parts[0]}, len(parts)
         )
 
@@ -260,22 +281,3 @@ def _unrolls(encoder):
     """Are the layers of a scanned encoder trained one by one? On CPUs each step of a scan
     moves its part of all gradients and activations: a quarter of the time (LOG.md)."""
     return encoder.scan and jax.default_backend() == 'cpu'
-
-
-def _spread(tree, count, place=jax.device_put):
-    """Members over the devices that are here, where each gets as many as the others."""
-    devices = jax.devices()
-    if len(devices) == 1 or count % len(devices):
-        return tree
-    mesh = jax.sharding.Mesh(np.array(devices), (MEMBERS,))
-    spec = jax.sharding.PartitionSpec
-
-    def put(x):
-        axes = spec(MEMBERS) if np.ndim(x) else spec()
-        return place(x, jax.sharding.NamedSharding(mesh, axes))
-
-    return jax.tree.map(put, tree)
-
-
-def _as_shape(x, sharding):
-    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)

@@ -1,0 +1,156 @@
+"""Texts that share rows: none is lost, less is computed, the loss is the same."""
+
+import functools
+
+import examined
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jepa_text.data import batching
+from jepa_text.evaluation.members import grid, packed, step
+from jepa_text.kinds import base, labels, spans, tags, vectors
+from jepa_text.models import bert, modernbert, transformer
+from jepa_text.models.network import Network
+
+LENGTHS = st.lists(st.integers(1, 20), min_size=1, max_size=12)
+KINDS = {
+    'labels': labels.Labels(labels=('a', 'b'), act=''),
+    'tags': tags.Tags(labels=('a', 'b'), act=''),
+    'ends': spans.Spans(),
+    'tokens': spans.Spans(learn='tokens', stride=0),
+    'vectors': vectors.Vectors(),
+}
+ENCODERS = {
+    'transformer': functools.partial(transformer.make, window=4),
+    'modernbert': functools.partial(modernbert.make, heads=4),
+    'bert': bert.make,
+}
+SIZES = dict(width=16, depth=1, ffn_width=32, vocab_size=50, attention='xla')
+
+
+def rows_of(lengths, kind='labels', types=False):
+    """Random texts of so many tokens, and what each kind learns of them."""
+    rng = np.random.default_rng(len(lengths))
+    rows = []
+    for index, length in enumerate(lengths):
+        token_L = rng.integers(1, 50, length).astype(np.int32)
+        one, each = np.int32(rng.integers(2)), rng.integers(0, 2, length).astype(np.int32)
+        places = {'start': np.int32(0), 'stop': np.int32(length - 1)}
+        targets = {'labels': {'label': one}, 'ends': places, 'vectors': {}}
+        targets = targets.get(kind, {'labels': each})
+        types_L = each if types else None
+        notes = token_L[::-1][: 1 + length // 2]
+        rows.append(base.Row(token_L, targets, index, notes, types=types_L))
+    return rows
+
+
+def collated(rows, length=20, kind='labels'):
+    return KINDS[kind].collate(rows, len(rows) + 1, length, 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(LENGTHS, st.integers(1, 12), st.sampled_from([20, 24, 40]))
+def test_every_token_is_read_once_in_a_document_of_its_own(lengths, rows, length):
+    """Whatever the number of rows: too few, and each text has its own."""
+    padded = collated(rows_of(lengths))
+    (made,) = packed.batches([padded], packed.Shape(rows, length))
+    real_BL, place_BL = padded['segment_ids'] > 0, made['places']
+    at = place_BL[real_BL]
+    assert len(set(at)) == len(at) == sum(lengths)
+    for name in ('tokens', 'positions'):
+        assert (made[f'packed_{name}'].ravel()[at] == padded[name][real_BL]).all()
+    assert (place_BL[~real_BL] == made['packed_tokens'].size).all()
+    segment_RP = made['packed_segment_ids']
+    assert (segment_RP > 0).sum() == sum(lengths)
+    found = [
+        segment_RP.ravel()[place_B[real_B]] for place_B, real_B in zip(place_BL, real_BL)
+    ]
+    row_of = [place_B[0] // segment_RP.shape[1] for place_B in place_BL[:-1]]
+    texts = [(row, *set(ids)) for row, ids in zip(row_of, found)]
+    assert len(set(texts)) == len(lengths) and all(len(one) == 2 for one in texts)
+    # Runs of one document, rising; what fills a row comes last.
+    for segment_P in segment_RP:
+        run_P = segment_P[segment_P > 0]
+        assert (np.diff(run_P) >= 0).all() and (segment_P[: len(run_P)] == run_P).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(LENGTHS, st.integers(1, 8), st.integers(8, 64))
+def test_the_shape_holds_what_it_was_made_of_and_costs_less(lengths, batch_size, width):
+    rows = rows_of(lengths)
+    index_TB = grid.orders(len(rows), 0, 6, batch_size)
+    shape = packed.shape_of([(n,) for n in lengths], index_TB, 40, width)
+    if shape is None:
+        return
+    costs = []
+    for index_B in index_TB:
+        chosen = [rows[i] for i in index_B if i >= 0]
+        padded = KINDS['labels'].collate(chosen, batch_size, shape.length, 0)
+        (made,) = packed.batches([padded], shape)
+        assert made['packed_tokens'].shape == shape
+        longest = batching.padded(max(len(row.tokens) for row in chosen), 40)
+        costs.append(len(chosen) * longest * (24 * width**2 + 4 * width * longest))
+    tokens = shape.rows * shape.length
+    assert tokens * (24 * width**2 + 4 * width * shape.length) < np.mean(costs)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def gradients(encoder, kind, *batches):
+    """(loss, gradients) of each batch by the same parameters."""
+    network, recipe = Network(encoder, kind), grid.Recipe(steps=1)
+    params, key = network.init(0), jax.random.key(0)
+    given = network, kind, recipe, params, {'encoder': {}}
+    return [step.gradients(*given, batch, key) for batch in batches]
+
+
+@pytest.mark.parametrize(
+    'kind, encoder',
+    [
+        *((kind, 'transformer') for kind in KINDS),
+        ('labels', 'bert'),
+        ('tags', 'modernbert'),
+    ],
+)
+def test_losses_and_gradients_are_those_of_padded_rows(kind, encoder):
+    sizes = SIZES | ({} if encoder == 'modernbert' else dict(heads=2))
+    if encoder == 'transformer':
+        sizes['kv_heads'] = 1
+    if encoder == 'bert':
+        sizes['positions'] = 40
+    made = ENCODERS[encoder](**sizes)
+    padded = collated(rows_of([7, 3, 20, 1, 5], kind, encoder == 'bert'), kind=kind)
+    (batch,) = packed.batches([padded], packed.Shape(3, 24))
+    alone, together = gradients(made, KINDS[kind], padded, batch)
+    assert batch['packed_tokens'].shape[0] < len(padded['tokens'])
+    for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(together)):
+        np.testing.assert_allclose(one, other, atol=2e-6)
+
+
+def test_members_that_go_at_once_have_one_shape():
+    """Though the texts of one of them take more rows."""
+    short, long = collated(rows_of([2] * 6)), collated(rows_of([20] * 6))
+    made = packed.batches([short, long], packed.Shape(2, 20))
+    assert [one['packed_tokens'].shape for one in made] == [(7, 20)] * 2
+
+
+def test_a_grid_reads_fewer_tokens_of_short_texts_and_compiles_one_step():
+    kind = labels.Labels(labels=('land', 'sea'))
+    model, examples = examined.model(depth=1), examined.sea_or_land(40)
+    examples.first[0] += ' and' * 40
+    reader = base.Reader(model.tokenizer, *model.ends(), 64)
+    rows = kind.rows(reader, examples)
+    made = grid.Grid(model, kind, grid.Recipe(steps=10, batch_size=8), 64)
+    shape = made.shape(rows)
+    padded = 8 * max(len(row.tokens) for row in rows)
+    assert shape.rows * shape.length < padded
+    list(made.train(rows, [grid.Member(1e-3, seed) for seed in range(2)]))
+    words = made._words(rows)
+    assert made._step(1, len(words.used_U))._cache_size() == 1
+    # Parts of a batch are read one by one; what was read before is not read again.
+    whole = grid.Grid(model, kind, grid.Recipe(steps=1, batch_size=8, microbatches=2), 64)
+    assert whole.shape(rows) is None
+    frozen = grid.Grid(model, kind, grid.Recipe(steps=1, batch_size=8, layers=0), 64)
+    assert frozen.shape(frozen.read(rows)) is None
