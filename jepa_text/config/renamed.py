@@ -28,6 +28,7 @@ OLD_VALUES = {
     '*balance.name': {'normalised': 'normalized'},
     'tasks.*.name': {'labelled': 'labeled'},
 }
+OLD = {'keys': OLD_KEYS, 'values': OLD_VALUES}
 OLD_FILES = {'start.json': 'init_from.json', 'checkpoints/*/SEAL.json': 'CHECKSUMS.json'}
 
 
@@ -40,13 +41,13 @@ def check(config, where='The config'):
     """
     for path, value in _leaves(config):
         for number in range(1, len(path) + 1):
-            if new := _new(OLD_KEYS, path[:number]):
+            if new := _new('keys', path[:number]):
                 old = '.'.join(path[:number])
                 raise ValueError(
                     f'{where} has {old}, which is {_renamed(path[:number], new)} now: '
                     'rename it.'
                 )
-        known = _new(OLD_VALUES, path) or {}
+        known = _new('values', path) or {}
         if isinstance(value, str) and value in known:
             raise ValueError(
                 f'{where} has {".".join(path)}={value!r}, which is {known[value]!r} now.'
@@ -87,12 +88,12 @@ def _leaves(value, path=()):
         yield from _leaves(one, (*path, name))
 
 
-def _new(table, path):
-    name = '.'.join(path)
-    return next((new for old, new in table.items() if _fits(old, name)), None)
-
-
 @functools.lru_cache(maxsize=2**14)  # a few hundred names, which recur in every config
+def _new(kind, path):
+    name = '.'.join(path)
+    return next((new for old, new in OLD[kind].items() if _fits(old, name)), None)
+
+
 def _fits(old, name):
     """Does a dotted name stand where a pattern of the tables says?"""
     anywhere = old.startswith('*')
@@ -102,5 +103,5 @@ def _fits(old, name):
 
 def _renamed(path, new):
     """The whole path with the new names of all its keys."""
-    kept = [_new(OLD_KEYS, path[: n + 1]) or path[n] for n in range(len(path) - 1)]
+    kept = [_new('keys', path[: n + 1]) or path[n] for n in range(len(path) - 1)]
     return '.'.join([*kept, new])

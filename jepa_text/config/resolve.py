@@ -1,6 +1,7 @@
 """A name is a file, or a dotted module: `build('objectives', {'name': 'mlm'})`."""
 
 import difflib
+import functools
 import importlib
 import inspect
 from pathlib import Path
@@ -17,6 +18,11 @@ def nearest(name, known):
 
 def names(folder):
     """Names of the files with a `make` in a folder of the package, as 'objectives'."""
+    return [*_names(folder)]
+
+
+@functools.cache  # each config is checked many times, and each section of it
+def _names(folder):
     package = importlib.import_module(f'jepa_text.{folder.replace("/", ".")}')
     files = Path(package.__path__[0]).glob('*.py')
     return sorted(f.stem for f in files if '\ndef make(' in f.read_text(encoding='utf-8'))

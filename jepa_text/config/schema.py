@@ -19,6 +19,7 @@ is left out of a resolved config.
 import copy
 import dataclasses
 import difflib
+import functools
 import json
 import types
 import typing
@@ -93,13 +94,19 @@ def read(root, config, what=''):
         if key not in fields:
             known = resolve.nearest(str(key), fields)
             raise ValueError(f'{what or "The config"} has no key {key!r}.{known}')
-    kinds = typing.get_type_hints(root)
+    kinds = _hints(root)
     return root(
         **{
             name: _value(kinds[name], one, _given(one, config, what), _dotted(what, name))
             for name, one in fields.items()
         }
     )
+
+
+@functools.cache
+def _hints(root):
+    """{field: type} of a dataclass."""
+    return typing.get_type_hints(root)
 
 
 def resolved(root, config, what=''):

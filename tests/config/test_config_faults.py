@@ -8,6 +8,7 @@ import types
 from pathlib import Path
 
 import config_faults
+import draws
 import jax.numpy as jnp
 import pytest
 import test_configs
@@ -45,9 +46,8 @@ def test_random_faults_are_refused_by_name(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('seed', range(1, 5))
-def test_many_random_faults_are_refused_by_name(folder, seed):
-    assert not broken(config_faults.trials(300, seed, folder))
+def test_many_random_faults_are_refused_by_name(folder):
+    assert not broken(config_faults.trials(300, draws.seed(), folder))
 
 
 def test_every_key_that_a_run_needs_is_named_when_it_is_left_out(folder):

@@ -12,6 +12,7 @@ from collections import Counter
 from types import SimpleNamespace
 from unittest import mock
 
+import draws
 import jax
 import numpy as np
 import pytest
@@ -118,9 +119,9 @@ def test_two_workers_do_no_run_twice_and_the_same(alone, tmp_path):
 
 @pytest.mark.slow
 def test_workers_that_are_killed_at_random_change_nothing(alone, tmp_path):
-    out, rng, made = tmp_path / 'out', random.Random(0), config(alone)
+    out, rng, made = tmp_path / 'out', random.Random(draws.seed()), config(alone)
     workers = [start(alone, made, out) for _ in range(2)]
-    for _ in range(8):
+    for _ in range(4):
         time.sleep(rng.uniform(2, 6))
         doomed = rng.randrange(2)
         workers[doomed].send_signal(signal.SIGKILL)

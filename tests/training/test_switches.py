@@ -1,7 +1,9 @@
 """Phases after one another: what is accepted at the start runs when its turn comes."""
 
+import itertools
 import re
 
+import draws
 import jax
 import numpy as np
 import pytest
@@ -135,8 +137,11 @@ def try_at_random(folder, seed):
 
 @pytest.mark.slow
 def test_switches_that_are_accepted_run(folder):
-    accepted = [try_at_random(folder, seed) for seed in range(12)]
-    assert 2 < sum(accepted) < 12
+    seeds = itertools.count(1000 * draws.seed())
+    accepted = []
+    while sum(accepted) < 4 and len(accepted) < 60:
+        accepted.append(try_at_random(folder, next(seeds)))
+    assert sum(accepted) == 4
 
 
 HYBRID = dict(name='hybrid', predictor_width=16)

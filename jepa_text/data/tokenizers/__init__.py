@@ -98,7 +98,8 @@ class Tokenizer:
 
     def save(self, path):
         """Writes the tokenizer.json; `load` of it has the same fingerprint."""
-        atomic.write(path, self.content)
+        text = json.dumps(json.loads(self.content), ensure_ascii=False, indent=1)
+        atomic.write(path, text + '\n')
 
     @functools.cached_property
     def starts_word(self):
@@ -172,7 +173,8 @@ def parse(content, where, optional=()):
             '`tokenizers` library writes, not tokenizer_config.json or vocab.json.'
         )
     content = content | {'padding': None, 'truncation': None}
-    text = json.dumps(content, ensure_ascii=False, indent=1) + '\n'
+    # Without lines: those of a large vocabulary take longer than all else.
+    text = json.dumps(content, ensure_ascii=False)
     try:
         backend = backend_library.Tokenizer.from_str(text)
     except Exception as error:  # The library raises bare Exception for any bad content.
