@@ -8,6 +8,7 @@ import math
 import reprlib
 
 from jepa_text.hf import kinds
+from jepa_text.models.stack import MAX_INT
 
 _MAX_INT = 2**31 - 1
 _LAYERS = ('full_attention', 'sliding_attention')
@@ -65,19 +66,20 @@ _ROPE = {
 RULES = {
     **dict.fromkeys(
         (
-            *('vocab_size', 'hidden_size', 'intermediate_size', 'num_attention_heads'),
-            *('max_position_embeddings', 'type_vocab_size'),
+            *('vocab_size', 'max_position_embeddings', 'type_vocab_size'),
             *('global_attn_every_n_layers', 'no_rope_layer_interval'),
         ),
         _whole(),
     ),
-    'num_hidden_layers': _whole(maximum=10_000),
+    'hidden_size': _whole(maximum=MAX_INT['width']),
+    'intermediate_size': _whole(maximum=MAX_INT['ffn_width']),
+    'num_attention_heads': _whole(maximum=MAX_INT['heads']),
+    'num_key_value_heads': _or_null(_whole(maximum=MAX_INT['kv_heads'])),
+    'num_hidden_layers': _whole(maximum=MAX_INT['depth']),
     'local_attention': _whole(minimum=2),
     'max_window_layers': _whole(minimum=0),
     'pad_token_id': _whole(minimum=0),
-    **dict.fromkeys(
-        ('num_key_value_heads', 'head_dim', 'sliding_window'), _or_null(_whole())
-    ),
+    **dict.fromkeys(('head_dim', 'sliding_window'), _or_null(_whole())),
     **dict.fromkeys(('rms_norm_eps', 'layer_norm_eps', 'norm_eps'), _number(below=1)),
     **dict.fromkeys(('global_rope_theta', 'local_rope_theta'), _number()),
     **dict.fromkeys(('rope_theta', 'partial_rotary_factor'), _or_null(_number())),

@@ -26,8 +26,11 @@ TOKENIZER = types.SimpleNamespace(
     decode=lambda ids: '.' if ids[0] % 7 == 0 else 'a',
 )
 ALL = resolve.names('objectives')
-# What a file of the folder needs beside its name.
-NEEDS = {'mixture': dict(parts=(dict(name='mlm'), dict(name='clm')))}
+# What a file of the folder needs beside its name, and a predictor that compiles sooner.
+NEEDS = {
+    'mixture': dict(parts=(dict(name='mlm'), dict(name='clm'))),
+    'ijepa': dict(predictor_depth=1),
+}
 
 
 BUILT = {}

@@ -42,10 +42,6 @@ def courses(folder, *runs, **changes):
     return work.courses(configs, folder)
 
 
-def in_common(folder, one, other):
-    return tree.common(*courses(folder, one, other).values())
-
-
 BASE = run(40, phase(CLM, 20), phase(MLM))
 
 
@@ -103,8 +99,8 @@ BASE = run(40, phase(CLM, 20), phase(MLM))
     ],
 )
 def test_what_two_runs_have_in_common(tmp_path, one, other, steps):
-    assert in_common(tmp_path, one, other) == steps
-    assert in_common(tmp_path, other, one) == steps
+    one, other = courses(tmp_path, one, other).values()
+    assert tree.common(one, other) == tree.common(other, one) == steps
 
 
 def test_whatever_the_order_of_runs_each_step_is_trained_once(tmp_path):
