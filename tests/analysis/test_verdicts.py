@@ -39,6 +39,7 @@ def rejected(tests):
     return np.mean([test['p'] <= 0.05 for test in tests])
 
 
+@pytest.mark.slow
 def test_true_nulls_are_rejected_as_often_as_said_and_differences_are_found():
     """Seeds differ by 0.04: tests paired over sentences rejected 42 % of these nulls."""
     tests = findings.compare(*_with_deviations(simulated(1200, 5, gap=0.0)))['tests']

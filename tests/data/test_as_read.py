@@ -96,6 +96,7 @@ def test_how_many_texts_are_cut_is_said_on_page_and_console(results, folder, cap
     assert controls.WHOLE in text and 'a, TF-IDF' in text
 
 
+@pytest.mark.slow
 def test_similarity_says_its_name_and_of_how_many_texts(results):
     rows = [row for row in results['rows'] if 'cka' in row['metric']]
     task = results['tasks'][0]

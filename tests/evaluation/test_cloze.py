@@ -84,6 +84,7 @@ def test_a_row_is_what_fill_reads_and_its_values_are_those_of_the_whole_row():
         assert np.exp(log_V.max()) == pytest.approx(share, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_words_of_several_tokens_have_as_many_masks():
     made = model()
     words = ('whale', 'congressman', 'law')

@@ -246,6 +246,7 @@ def test_a_task_of_which_nothing_can_be_learned_is_refused_before_anything(place
     assert not (place / 'same' / 'results').exists()
 
 
+@pytest.mark.slow
 def test_members_that_fail_are_said_at_the_end_and_the_rest_is_there(place, monkeypatch):
     both = [*config(place)['tasks'], config(place)['tasks'][0] | {'title': 'odd'}]
     given = config(place, tasks=both, learning_rates=(1e-3,), seeds=1, attempts=1)
@@ -268,6 +269,7 @@ def test_a_file_on_the_command_line_is_of_the_kind_that_it_has():
     assert made.tasks == ({'name': 'own', 'path': 'b.conll'}, {'name': 'c', 'path': 'd'})
 
 
+@pytest.mark.slow
 def test_a_diverged_member_is_recorded_and_the_rest_go_on(place):
     rates = config(place, learning_rates=(1e-3, 1e30), seeds=1)
     found = evaluate.evaluate(rates, place / 'nan')

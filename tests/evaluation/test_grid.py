@@ -52,9 +52,8 @@ def test_the_rate_rises_and_falls_in_lines():
     assert grid.Recipe(steps=1).factors().tolist() == [1.0]
 
 
-@pytest.mark.parametrize(
-    'width', [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('width', [2, 3, 4])
 def test_a_member_among_others_is_the_member_alone(rows, width):
     """Width 3 is filled up, 4 is spread over four devices. Clipping is on."""
     together = trained(rows, MEMBERS, width, clip_norm=0.5)
@@ -213,6 +212,7 @@ def test_pure_bfloat16_leaves_small_updates_without_effect(rows):
     assert moved['paper_bf16'] < 0.4 < 0.9 < moved['bfloat16']
 
 
+@pytest.mark.slow
 def test_it_learns_what_can_be_learned(rows):
     members = [grid.Member(3e-3, 0)]
     ((params, losses_T),) = trained(rows, members, steps=60).values()

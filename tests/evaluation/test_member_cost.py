@@ -145,6 +145,7 @@ def test_a_step_is_within_three_percent_of_what_xla_counts():
         assert counted == pytest.approx(compiled.cost_analysis()['flops'], rel=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('windows', [(None, None), (20, 70)])
 def test_lengths_between_three_are_exact(windows):
     sizes = dict(width=32, heads=2, kv_heads=2, ffn_width=64, depth=2, scan=False)

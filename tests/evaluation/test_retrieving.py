@@ -28,6 +28,7 @@ def task(count=40):
     return Retrieval('words', queries, corpus, parts[1], parts[0], pairs)
 
 
+@pytest.mark.slow
 def test_the_loss_is_that_of_the_batch_whatever_fills_it():
     kind = vectors.Vectors()
     model = examined.model()

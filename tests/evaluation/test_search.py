@@ -44,6 +44,7 @@ def sorted_whole(queries_QD, corpus_ND, k):
     return np.take_along_axis(scores_QN, index_QK, 1), index_QK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('platform', ['cpu', 'gpu'])
 @settings(max_examples=12, deadline=None)
 @given(

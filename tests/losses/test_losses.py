@@ -157,6 +157,7 @@ def test_info_nce_is_float64_and_masked_is_sliced(rng):
         assert_array_equal(ours[~where], 0)
 
 
+@pytest.mark.slow
 def test_info_nce_against_some_is_one_against_these_and_its_own(rng):
     x, y = rng.normal(size=(2, 12, 5))
     where = np.arange(12) % 5 != 0

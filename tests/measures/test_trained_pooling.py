@@ -35,6 +35,7 @@ def accuracy(pool, marked):
     return probes.linear_probe(*sets)['accuracy']
 
 
+@pytest.mark.slow
 def test_examples():
     assert doctest.testmod(pooling).failed == 0
 

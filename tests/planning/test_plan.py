@@ -58,6 +58,7 @@ def flops_of_2507_00994(objective, size):
     return encoder + flops_of(f'clm,{size}')['lm_head']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['t4', 'l4'])
 def test_small_gpus_hold_what_is_meant_for_them(name):
     given = test_configs.module('small_gpu').get_config(f'mlm,{name}')
@@ -102,6 +103,7 @@ def test_parameters_are_those_of_the_paper(study):
     }
 
 
+@pytest.mark.slow
 def test_time_is_arithmetic_over_speed_but_at_least_the_state(study):
     (phase,) = study.phases
     chip = study.chip
@@ -162,6 +164,7 @@ def test_state_of_a_device_is_what_the_compiler_takes_in(tmp_path):
         assert abs(taken - sum(held.state.values())) < rows + 512
 
 
+@pytest.mark.slow
 def test_over_the_tensor_axis_go_heads_and_the_ffn():
     """What layers keep of these halves; their inputs, and what is outside, do not."""
     config = config_of('mlm,210m')

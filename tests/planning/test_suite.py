@@ -92,6 +92,7 @@ def _made(cell):
     return fit.size(settings.plain(made), hardware, cells.VOCABULARY).made
 
 
+@pytest.mark.slow
 def test_cells_are_compiled_once_and_faults_are_told(small, tmp_path, monkeypatch):
     calls = []
 

@@ -69,6 +69,7 @@ def test_no_good_checkpoint_is_refused_and_nothing_is_touched(run):
     assert restore.steps(workdir / 'checkpoints') == [2, 4]
 
 
+@pytest.mark.slow
 def test_a_folder_of_checkpoints_that_is_gone_is_refused(run):
     config, workdir = run
     shutil.rmtree(workdir / 'checkpoints')
@@ -78,6 +79,7 @@ def test_a_folder_of_checkpoints_that_is_gone_is_refused(run):
     assert files(workdir) == before
 
 
+@pytest.mark.slow
 def test_restart_begins_anew_and_keeps_the_old_files(run, capsys):
     config, workdir = run
     damage_all(workdir)

@@ -41,6 +41,7 @@ def column(section, name):
     return [row[place] for row in section['table']['rows']]
 
 
+@pytest.mark.slow
 def test_every_claim_is_a_row_with_a_ruling_and_its_reason(sections):
     lead, found = sections
     states = column(found['Claims'], 'here')
@@ -107,6 +108,7 @@ def test_curves_are_means_over_seeds_against_steps_and_flops(sections, pfs):
     np.testing.assert_allclose(line.get_ydata(), values_SN.mean(axis=0))
 
 
+@pytest.mark.slow
 def test_page_and_markdown_say_the_same(tmp_path):
     made = made_up.study('data_efficiency', seeds=2)
     assert appendix.has_seeds(made.results)

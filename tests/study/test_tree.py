@@ -166,6 +166,7 @@ def test_the_grid_of_the_paper_takes_a_third_of_its_steps(tmp_path, capsys):
     )
 
 
+@pytest.mark.slow
 def test_a_dry_run_counts_seeds_money_and_disk(tmp_path, capsys):
     checkpoint = dict(every=10, keep=2)
     config = made(

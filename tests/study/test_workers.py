@@ -144,6 +144,7 @@ def train(monkeypatch, does):
     return order
 
 
+@pytest.mark.slow
 def test_what_fails_is_tried_again_named_and_stops_no_other(tmp_path, monkeypatch):
     def fails(name):
         if name == 'split':

@@ -65,6 +65,7 @@ def test_none_and_what_is_matched_already_stay_as_they_are(folder, tmp_path):
     assert matched['baseline']['ratios'][0] == 1.0
 
 
+@pytest.mark.slow
 def test_the_schedule_stretches(folder, tmp_path):
     by_steps = dict(name='wsd', peak=1e-3, warmup=4, decay=0.5)
     given = config(folder, schedule=by_steps, baseline='flops')

@@ -3,6 +3,7 @@
 import ast
 from pathlib import Path
 
+import pytest
 import tiny
 
 from jepa_text.running import metrics
@@ -69,6 +70,7 @@ class Depth:
         return {'mine/depth': network.encoder.depth}
 
 
+@pytest.mark.slow
 def test_evaluations_are_those_that_are_handed_in(tmp_path, capsys):
     config = tiny.config(tmp_path, steps=3, phases=(dict(objective=dict(name='mlm')),))
     config['evaluate'] = dict(every=1)

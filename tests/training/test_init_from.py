@@ -134,6 +134,7 @@ def _never(*_):
     raise AssertionError('a resumed run asked its start')
 
 
+@pytest.mark.slow
 def test_layout_and_positions_may_differ(folder, old, tmp_path):
     """Unrolled instead of scanned, another base of the rotary positions."""
     model = dict(scan=False, rope_theta=50_000.0)
@@ -388,6 +389,7 @@ def test_rows_in_the_words_of_another_model_are_told(folder, foreign, tmp_path):
     init_from.check_rows(dict(path='hf:gone'), 'init_from', place, tmp_path / 'run')
 
 
+@pytest.mark.slow
 def test_heads(folder, old, tmp_path):
     """Kept, made anew, or, where it was tied, a copy of the embedding."""
     kept = load.load(old).params
@@ -639,6 +641,7 @@ def test_rates_that_match_nothing_are_told():
 # The config.
 
 
+@pytest.mark.slow
 def test_the_config_of_continued_pretraining(old, foreign, tmp_path):
     path = Path(__file__).parents[2] / 'configs' / 'cpt.py'
     spec = importlib.util.spec_from_file_location('cpt', path)

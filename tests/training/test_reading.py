@@ -345,6 +345,7 @@ def test_the_rows_may_move(folder, begun, run, tmp_path, monkeypatch, kind):
     assert saved['data']['folder'] == place
 
 
+@pytest.mark.slow
 def test_other_rows_are_none_that_moved(folder, run):
     before = (run / 'config.json').read_bytes()
     with pytest.raises(ValueError, match='another stream of data: other rows'):

@@ -46,6 +46,7 @@ def test_a_config_may_have_any_of_them(seed, tmp_path_factory):
     settings.plain(tiny.config(folder, seed=seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['sigreg', 'visreg'])
 def test_directions_are_those_of_the_seed_and_the_step(name):
     latent = dict(regularizer=dict(name=name, weight=0.1, directions=2))

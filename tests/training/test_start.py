@@ -28,6 +28,7 @@ def compiled():
     jax.monitoring.unregister_event_duration_listener(count)
 
 
+@pytest.mark.slow
 def test_each_program_is_compiled_once(tmp_path, compiled, monkeypatch):
     """FLOPs are counted where they are a share of something."""
     monkeypatch.setattr(hardware, 'peak', lambda kind: 1e9)
@@ -45,6 +46,7 @@ def test_each_program_is_compiled_once(tmp_path, compiled, monkeypatch):
     assert not compiled['jit(step)'] and not compiled['jit(create)']  # it is complete
 
 
+@pytest.mark.slow
 def test_training_does_not_load_what_it_never_calls():
     """scipy.stats alone is a second of a start."""
     program = (

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from unittest import mock
 
+import draws
 import jax
 import numpy as np
 import pytest
@@ -96,13 +97,13 @@ def kill_at(folder, workdir, step, jitter):
 @pytest.mark.slow
 def test_killed_and_resumed_is_the_straight_run_bit_for_bit(folder, tmp_path):
     straight = finish(child(folder, tmp_path / 'straight'))
-    rng = random.Random(0)
-    # In the first phase, around its last step and the switch, and in the second phase.
+    rng = random.Random(draws.seed())
+    # Some of: in the first phase, around its last step and the switch, and in the second.
     kills = [
         kill_at(folder, tmp_path / 'killed', step, rng.random() * 0.1)
-        for step in (1, 7, 12, 13, 21)
+        for step in sorted(rng.sample((1, 7, 12, 13, 21), 3))
     ]
-    assert sum(kills) >= 4, 'the kills came too late to mean anything'
+    assert sum(kills) >= 2, 'the kills came too late to mean anything'
     assert finish(child(folder, tmp_path / 'killed')) == straight
     assert tiny.log(tmp_path / 'killed') == tiny.log(tmp_path / 'straight')
 

@@ -70,6 +70,7 @@ def plainly(texts):
 WORDS = st.lists(st.text('abcd', min_size=3, max_size=9), max_size=12)
 
 
+@pytest.mark.slow
 @hypothesis.given(
     texts=WORDS, parts=st.integers(1, 4), memory=st.sampled_from([96, 2**20])
 )

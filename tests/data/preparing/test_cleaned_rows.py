@@ -131,6 +131,7 @@ def test_rows_that_were_cleaned_otherwise_are_told(folder, ours, tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_repeated_spans_are_left_out_by_any_number_of_workers(tmp_path, ours, units_of):
     units_of(3000)
     rng = np.random.default_rng(0)

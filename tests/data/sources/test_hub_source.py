@@ -182,6 +182,7 @@ def test_all_rows_of_a_config_come_in_order_from_a_commit(told, what, expected):
     )
 
 
+@pytest.mark.slow
 def test_lines_are_read_packed_or_not_and_what_is_left_out_is_counted(told):
     said, _, units, _ = told[0]['lines']
     wanted = sentences(3) + sentences(4, 9000) + sentences(6)
