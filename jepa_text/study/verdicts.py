@@ -38,8 +38,8 @@ class Verdict:
     p            after Holm
     tests        how many were corrected together
     deviation    of the differences of pairs
-    power        of showing the published effect; None where none is known
-    detectable   the smallest difference that is shown with 80 % power
+    power        of showing the published effect; None where none is known, or no verdict
+    detectable   the smallest difference that is shown with 80 % power; NaN where none is
     low, high    the interval at the level that Holm asks of the first: 1 - 0.05 / tests
     why          why there is no verdict; '' if there is one
     """
@@ -130,8 +130,11 @@ def _verdict(question, pair, lost, found, p, tests):
     elif not found.test:
         plural = '' if count == 1 else 's'
         why = f'{count} seed{plural}, {statistics.MIN_SEEDS} needed'
-    of_all, could, reach = max(tests, 1), None, math.nan
-    if question.effect is not None:
+    of_all, could, least, reach = max(tests, 1), None, math.nan, math.nan
+    # Where there is no verdict, nothing can be shown.
+    if not why:
+        least = power.detectable(deviation, count, tests=of_all)
+    if not why and question.effect is not None:
         could = power.power(question.effect, deviation, count, tests=of_all)
     if count > 1:
         reach = power.critical(count, tests=of_all) * deviation / math.sqrt(count)
@@ -142,7 +145,7 @@ def _verdict(question, pair, lost, found, p, tests):
         tests=tests,
         deviation=deviation,
         power=could,
-        detectable=power.detectable(deviation, count, tests=of_all),
+        detectable=least,
         low=found.difference - reach,
         high=found.difference + reach,
         why=why,
