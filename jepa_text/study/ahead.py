@@ -26,6 +26,9 @@ _OF_A_SPAN = ('steps', 'share', 'at_switch')
 _OF_A_RUN = ('name', 'seed', 'tokens', 'baseline')
 
 
+_SHORT = 1e-3  # seconds of a step of which starting its programs is no small part
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Member:
     """A member beside the others: of its `steps` it trains those after `begins`, where it
@@ -33,7 +36,7 @@ class Member:
     `seconds` of the `devices` of the `hardware`, each at a `price` an hour. `bytes` of a
     disk stay filled by it; `filled` are those of all members at its end, in their order,
     with states that others go on from. `alone` are the FLOPs of all its steps. None is
-    not known."""
+    not known. `is_timed`: its steps are guessed, as they are timed when it begins."""
 
     name: str
     steps: int
@@ -48,6 +51,7 @@ class Member:
     bytes: int = 0
     filled: int = 0
     is_there: bool = False
+    is_timed: bool = False
 
     @property
     def trained(self):
@@ -86,7 +90,8 @@ def outlook(configs, folder):
         spans = [(start, stop) for start, stop, *_ in courses[name].phases]
         plans = [planned for planned, _ in parts[name]]
         one = _member(name, zip(spans, plans), origins[name][:1])
-        found.append(dataclasses.replace(one, is_there=name in there))
+        seen = dict(is_there=name in there, is_timed=configs[name]['baseline'] == 'time')
+        found.append(dataclasses.replace(one, **seen))
     sections = {name: one['checkpoint'] for name, one in settled.items()}
     return _on_disk(found, sections, sizes)
 
@@ -127,21 +132,43 @@ def sums(found):
     if len(left) < len(found):
         trained = sum(one.trained for one in left)
         yield f'{len(found) - len(left):,} runs are there: {trained:,} steps are left.'
-    flops, said = sum(one.flops for one in left), ''
-    seconds, where = [one.seconds for one in left], {one.hardware for one in left}
-    if None in seconds:
-        said = '; no hours and no price, as not all runs fit the hardware'
-    else:
-        said = f', {sum(seconds) / 3600:,.3g} hours on {" and ".join(sorted(where))}'
-        dollars = [one.dollars for one in left]
-        if None not in dollars:
-            said += f', {sum(dollars):,.2f} US dollars'
-    yield f'Left: {flops:.3g} FLOPs{said}.'
+    yield from _left(left)
     peak, end = max(one.filled for one in found), sum(one.bytes for one in found)
     yield (
         f'Checkpoints fill up to {peak / 1e9:,.3g} GB, and {end / 1e9:,.3g} GB in the '
         'end, rows not counted.'
     )
+
+
+def _left(left):
+    """What is yet to be trained, and how sure that is."""
+    if not left:
+        yield 'Nothing is left to train.'
+        return
+    flops, said = sum(one.flops for one in left), ''
+    seconds, where = [one.seconds for one in left], {one.hardware for one in left}
+    if None in seconds:
+        said = '; no hours and no price, as not all runs fit the hardware'
+    else:
+        said = f', {sum(seconds) / 3600:,.3g} hours of training on '
+        said += ' and '.join(sorted(where))
+        dollars = [one.dollars for one in left]
+        if None not in dollars:
+            said += f', {sum(dollars):,.2f} US dollars'
+    yield f'Left: {flops:.3g} FLOPs{said}.'
+    steps = sum(one.trained for one in left)
+    if None not in seconds and sum(seconds) < _SHORT * steps:
+        yield (
+            f'These are {1e6 * sum(seconds) / steps:,.3g} microseconds a step, by '
+            'arithmetic and memory alone: starting the programs of so short a step takes '
+            'longer. A step that was timed says more (jepa-text benchmark).'
+        )
+    if timed := [one.name for one in left if one.is_timed]:
+        more = f' and {len(timed) - 1} more' if timed[1:] else ''
+        yield (
+            f'{timed[0]}{more}: matched by time, which is taken when they begin; their '
+            'steps here are those of as much arithmetic.'
+        )
 
 
 def _settled(config, folder):

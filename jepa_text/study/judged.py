@@ -42,8 +42,8 @@ def verdicts_section(decided):
         f'Below {statistics.MIN_SEEDS} seeds of both there is no verdict. Power: how '
         'often a difference as published would be shown, by this number of seeds and the '
         'deviation that was seen, at the level that Holm asks of the smallest p-value. '
-        f'Detectable: what would be shown with {power.ENOUGH:.0%} power. Neither is there '
-        'without a verdict, as nothing can be shown then.'
+        f'Detectable: what would be shown with {power.ENOUGH:.0%} power. Without '
+        'a verdict neither is there, as nothing can be shown then.'
     )
     columns = ['first', 'second', 'of', 'first − second', '95 %', 'verdict']
     columns += ['published', 'power', 'detectable']

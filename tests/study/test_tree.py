@@ -1,5 +1,6 @@
 """What runs have in common is found, and no more than that."""
 
+import dataclasses
 import itertools
 import random
 
@@ -194,6 +195,24 @@ def test_a_dry_run_counts_seeds_money_and_disk(tmp_path, capsys):
     every = checkpoint | {'keep_at': []}
     assert ahead._stay(every, 40, [36]) == {36, 40}
     assert ahead._stay(every, 40, [16]) == {30, 40}
+
+
+def test_an_outlook_says_how_sure_its_hours_are():
+    whole = dict(begins=0, other='', flops=1.0, alone=1.0, hardware='h100', devices=1)
+    one = ahead.Member(name='a', steps=100, seconds=100.0, price=None, **whole)
+    brief = dataclasses.replace(one, seconds=1e-3)
+
+    def said(*members):
+        return ' '.join(ahead.sums(members))
+
+    assert 'microseconds' not in said(one) and 'Left' in said(one)
+    assert 'These are 10 microseconds a step' in said(brief)
+    # Nothing of either is said of what is there.
+    there = dataclasses.replace(brief, is_there=True, is_timed=True)
+    assert 'Nothing is left to train.' in said(there) and 'Left' not in said(there)
+    assert 'microseconds' not in said(there) and 'matched' not in said(there)
+    timed = dataclasses.replace(one, name='b', is_timed=True)
+    assert 'b and 1 more: matched by time' in said(one, timed, timed)
 
 
 @pytest.mark.parametrize(
