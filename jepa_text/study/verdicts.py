@@ -130,10 +130,10 @@ def _verdict(question, pair, lost, found, p, tests):
     elif not found.test:
         plural = '' if count == 1 else 's'
         why = f'{count} seed{plural}, {statistics.MIN_SEEDS} needed'
-    of_all, could, least, reach = max(tests, 1), None, math.nan, math.nan
+    of_all, could, detectable, reach = max(tests, 1), None, math.nan, math.nan
     # Where there is no verdict, nothing can be shown.
     if not why:
-        least = power.detectable(deviation, count, tests=of_all)
+        detectable = power.detectable(deviation, count, tests=of_all)
     if not why and question.effect is not None:
         could = power.power(question.effect, deviation, count, tests=of_all)
     if count > 1:
@@ -145,7 +145,7 @@ def _verdict(question, pair, lost, found, p, tests):
         tests=tests,
         deviation=deviation,
         power=could,
-        detectable=least,
+        detectable=detectable,
         low=found.difference - reach,
         high=found.difference + reach,
         why=why,
