@@ -16,7 +16,6 @@ from jepa_text.running import restore
 
 STEPS = 'checkpoints'
 _COMPLETE = re.compile(rf'(?P<top>(.+/)?){STEPS}/(?P<step>[0-9]+)/{checksums.NAME}')
-_ANY = re.compile(rf'(?P<top>(.+/)?){STEPS}/')
 _TRIES = 3  # of a run that lives and removes a step meanwhile
 
 _log = logging.getLogger(__name__)
@@ -43,11 +42,6 @@ def folder(what, place, step=None):
 def steps(names):
     """The steps that are complete among names of files below a workdir, rising."""
     return runs(names).get('', [])
-
-
-def begun(names):
-    """The folders of runs, as 'one/' or '', that have any file of a checkpoint."""
-    return {match['top'] for name in names if (match := _ANY.match(name)) is not None}
 
 
 def runs(names):

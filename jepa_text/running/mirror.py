@@ -120,32 +120,30 @@ class Mirror:
         drop_away(self.folder)
         self._copy.forget_others(there)
         self._copy.bring(there)
-        for top in fetched.begun(there):
+        if any(name.startswith(f'{STEPS}/') for name in there):
             # Of which a kill may have left no whole one: none was lost.
-            (self.folder / top / STEPS).mkdir(parents=True, exist_ok=True)
-        for top, steps in fetched.runs(there).items():
-            self._take_run(top, steps, there)
+            (self.folder / STEPS).mkdir(parents=True, exist_ok=True)
+        self._take_steps(there)
         if not self._part:
             print(
                 f'{self.name}: works in {self.folder}; after each save, what is complete '
                 'goes there. The lock holds on this machine alone.'
             )
 
-    def _take_run(self, top, steps, there):
-        for step in reversed(steps):
-            self._bring(top, step, there)
-            reason = checksums.verify(self.folder / top / STEPS / str(step))
+    def _take_steps(self, there):
+        for step in reversed(fetched.steps(there)):
+            at = f'{STEPS}/{step}'
+            files = {
+                name.removeprefix(f'{at}/'): file
+                for name, file in there.items()
+                if name.startswith(f'{at}/')
+            }
+            bring_step(f'{self.name}/{at}', self.folder / at, files)
+            reason = checksums.verify(self.folder / at)
             if reason is None:
                 break
-            _log.warning('%s/%s: step %d is damaged: %s.', self.name, top, step, reason)
-            self._damaged.add((top, step))
-
-    def _bring(self, top, step, there):
-        prefix = f'{top}{STEPS}/{step}/'
-        files = {
-            n.removeprefix(prefix): f for n, f in there.items() if n.startswith(prefix)
-        }
-        bring_step(f'{self.name}/{prefix}'.rstrip('/'), self.folder / prefix, files)
+            _log.warning('%s: step %d is damaged: %s.', self.name, step, reason)
+            self._damaged.add(step)
 
     def begin(self):
         """From now on this process writes at the address, and no other before it."""
@@ -188,35 +186,32 @@ class Mirror:
         RuntimeError when another process began since."""
         self._check_owner()
         there = transfer.listed(self.name)
-        complete = {(at, n) for at, steps in fetched.runs(there).items() for n in steps}
+        complete = {*fetched.steps(there)}
         for step in self._damaged & complete:
-            self._remove(*step, there)
+            self._remove(step, there)
             complete.remove(step)
         self._damaged = set()
-        for at, step in self._steps():
-            if (at, step) not in complete:
-                self._remove(at, step, there)  # what a killed process sent of it
-                place = f'{at}{STEPS}/{step}'
+        for step in self._steps():
+            if step not in complete:
+                self._remove(step, there)  # what a killed process sent of it
+                place = f'{STEPS}/{step}'
                 here = self.folder / place
                 # Metrics come in the midst: before a step is whole, as on a disk, and
                 # after files of it, so that a kill in the first save leaves no metrics
                 # of which nothing tells whether their checkpoints were lost.
                 address = f'{self.name}/{place}'
                 transfer.folder(here, address, checksums.NAME, self._copy.send)
-                complete.add((at, step))
+                complete.add(step)
         self._copy.send()
-        own = sorted(step for at, step in complete if not at)
-        for step in housekeeping.old(own, *kept) if kept else ():
-            self._remove('', step, there)
+        for step in housekeeping.old(sorted(complete), *kept) if kept else ():
+            self._remove(step, there)
 
     def _steps(self):
-        """(run, step) of all that are complete here."""
-        names = (
+        """Those that are complete here, rising."""
+        return fetched.steps(
             path.relative_to(self.folder).as_posix()
-            for path in self.folder.glob(f'**/{STEPS}/*/{checksums.NAME}')
+            for path in self.folder.glob(f'{STEPS}/*/{checksums.NAME}')
         )
-        for top, steps in fetched.runs(names).items():
-            yield from ((top, step) for step in steps)
 
     def _check_owner(self):
         if self._part:
@@ -230,8 +225,8 @@ class Mirror:
                 'machine at a time work there.'
             )
 
-    def _remove(self, top, step, there):
-        prefix = f'{top}{STEPS}/{step}/'
+    def _remove(self, step, there):
+        prefix = f'{STEPS}/{step}/'
         names = [name for name in list(there) if name.startswith(prefix)]
         remove_step(self.name, prefix, names)
         for name in names:
