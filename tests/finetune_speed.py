@@ -4,8 +4,8 @@
 
 FOLDER is a model of transformers' format, such as a MiniLM. Both sides are processes of
 their own that read the model, learn the same 1,600 sentences of 5 to 25 words in batches
-of 32, padded to the longest of each, and end; start-up and compilation count. Needs torch
-and transformers.
+of 32, and end: theirs are padded to the longest of each, ours share rows. Start-up and
+compilation count. Needs torch and transformers.
 """
 
 import argparse
