@@ -200,8 +200,9 @@ def check_fills(name, tokenizer, has_head, causal=False):
     if tokenizer.mask_id is None or not has_head:
         lacks = 'mask token' if tokenizer.mask_id is None else 'LM head'
         raise ValueError(
-            f'{name} has no {lacks}, so it can fill nothing: load it with '
-            "adapt=dict(), which gives a decoder what it lacks, or head='new'."
+            f'{name} has no {lacks}, so it can fill nothing. A fine-tuned model keeps '
+            'none: load the model that it was made of. A decoder of others gets what it '
+            'lacks by load(..., adapt=dict()).'
         )
     if causal:
         raise ValueError(

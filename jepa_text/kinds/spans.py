@@ -27,6 +27,7 @@ class Spans(base.Kind):
     Each row has the question and, `stride` tokens after those of the row before, as much
     of the context as fits; stride 0 is one row, and the rest is cut. A row without the
     answer points at its position 0, which is 'no answer'. At most `longest` tokens.
+    Where not `unanswerable`, each question has an answer: the best span is always given.
     With `learn='tokens'`, as in arXiv 2507.00994 (and stride 0), every token learns
     whether it is of the first answer.
 
@@ -43,6 +44,7 @@ class Spans(base.Kind):
     dropout: float = 0.0
     between: tuple | None = None
     second_type: int | None = None
+    unanswerable: bool = True
     name = 'spans'
 
     def __post_init__(self):
@@ -155,8 +157,9 @@ class Spans(base.Kind):
             logits_L2 = np.asarray(logits_L2, np.float64)[: len(row.tokens)]
             read = self._best if self.learn == 'ends' else self._marked
             found.setdefault(row.example, []).append(read(logits_L2, row.notes))
+        always = self.learn == 'ends' and not self.unanswerable
         return [
-            _spoken(found[index], context)
+            _spoken(found[index], context, always)
             for index, context in enumerate(examples.second)
         ]
 
@@ -200,11 +203,11 @@ def _tokens_of(answer, offsets):
     return tuple(np.flatnonzero(touched).tolist())
 
 
-def _spoken(windows, context):
-    """The answer of the windows of one context."""
+def _spoken(windows, context, always=False):
+    """The answer of the windows of one context; with `always`, never none."""
     score, _, (start, stop), tokens = max(windows, key=lambda one: one[0])
     none = min(one[1] for one in windows)
-    text = context[start:stop].strip() if tokens and score > none else ''
+    text = context[start:stop].strip() if tokens and (always or score > none) else ''
     return {
         'text': text,
         'start': int(start) if text else -1,

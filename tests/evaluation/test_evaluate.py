@@ -303,6 +303,30 @@ def test_what_does_not_fit_a_row_is_told_with_its_task(place):
         finetune.Examination(examined.model(), task, said)
 
 
+@pytest.mark.parametrize(('last', 'unanswerable'), [([], True), ([(2, 'whale')], False)])
+def test_no_answer_is_one_only_where_a_question_has_none(last, unanswerable):
+    targets = [[(2, 'whale')]] * 3 + [last]
+    whole = tasks.Examples(['why'] * 4, ['a whale'] * 4, targets)
+    task = tasks.Task('asked', 'spans', 'f1', whole, whole, validation=whole)
+    kind = finetune.kind_of(task, settings.Finetuning())
+    assert kind.unanswerable == unanswerable
+
+
+def test_one_answer_to_few_examples_is_no_collapse(monkeypatch):
+    made = finetune.Examination(
+        examined.model(), examined.labeled(), settings.Finetuning()
+    )
+    alike = {'validation': True, 'test': False}
+
+    class Found:
+        standard = paper = per_instance = {}
+
+    monkeypatch.setattr(made, 'measured', lambda split, _: (Found, [], alike[split]))
+    assert made._outcome({}, np.ones(2))[0]['status'] == 'done'
+    alike['test'] = True
+    assert made._outcome({}, np.ones(2))[0]['status'] == 'collapsed'
+
+
 def test_what_cannot_be_learned_is_refused(place):
     task = examined.labeled()
     same = tasks.Examples(task.train.first, None, np.array(['sea'] * 64))

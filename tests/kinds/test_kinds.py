@@ -134,6 +134,10 @@ def test_no_answer_is_the_first_position():
     (found,) = kind.answers([logits_L2], [row], examples)
     assert found['text'] == '' and found['no_answer'] == pytest.approx(6)
     assert kind.gold([row]) == [()]
+    # As SQuAD's own programs where each question has an answer: then one is given.
+    sure = dataclasses.replace(kind, unanswerable=False)
+    (found,) = sure.answers([logits_L2], [row], examples)
+    assert found['text'] and found['no_answer'] == pytest.approx(6)
 
 
 def test_a_question_that_fills_the_row_is_refused():
