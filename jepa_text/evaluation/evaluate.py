@@ -100,7 +100,7 @@ def _evaluate(config, place, dry_run):
         item, error = next(iter(worked.failed.items()))
         raise RuntimeError(
             f'{len(worked.failed)} of {len(groups)} groups of members failed and have no '
-            f'results; {item}: {error.strip().splitlines()[-1]} The page has all '
+            f'results; {item}: {said(error)} The page has all '
             'that went wrong; the same command tries them again.'
         )
     return found
@@ -156,6 +156,14 @@ def planned_of(config, made, groups, there, outlines=None):
     return found
 
 
+def said(error):
+    """What an error says, without the frames of its traceback: they stand in claims/,
+    and name folders of this machine."""
+    lines = error.strip().splitlines()
+    frames = [at for at, line in enumerate(lines) if line.startswith('  ')]
+    return '\n'.join(lines[frames[-1] + 1 if frames else 0 :])
+
+
 def cuts(lines):
     """[as_read.Cut] of each model and task some of whose texts were cut."""
     found = {}
@@ -206,7 +214,7 @@ def summarize(config, made, folder, groups, failed=None):
             compared,
             [examiner.shared(task) for task in made.values()],
             known,
-            troubles={**damaged, **(failed or {})},
+            troubles=damaged | {what: said(why) for what, why in (failed or {}).items()},
             cuts=cuts(short),
             instances=summary.over_instances(results_folder, chosen),
         ),

@@ -45,7 +45,12 @@ def examination_of(model, task, settings):
 
 def check(task, settings):
     """Raises ValueError, before any model is read, for a task of which nothing can be
-    learned: one class only, scores that are all equal, no pairs of texts."""
+    learned: one class only, scores that are all equal, no pairs of texts, no layer."""
+    if ranks(task) and settings.layers == 0:
+        raise ValueError(
+            f'{task.name}: finetuning.layers=0 trains the head alone, but retrieval has '
+            'none: give 1 or more.'
+        )
     if not zero_shot.as_it_is(task):
         (retrieving if ranks(task) else finetune).kind_of(task, settings)
 

@@ -243,6 +243,12 @@ def test_a_task_of_which_nothing_can_be_learned_is_refused_before_anything(place
     both = [*config(place)['tasks'], dict(name='own', path=str(place / 'same.jsonl'))]
     with pytest.raises(ValueError, match="training examples say 'same'"):
         evaluate.evaluate(config(place, tasks=both), place / 'same')
+    pairs = [json.dumps({'query': f'q {i}', 'document': f'd {i}'}) for i in range(40)]
+    (place / 'pairs.jsonl').write_text('\n'.join(pairs))
+    both[1] = dict(name='own', path=str(place / 'pairs.jsonl'))
+    given = config(place, tasks=both, finetuning=FAST | dict(layers=0))
+    with pytest.raises(ValueError, match='pairs: finetuning.layers=0 trains the head'):
+        evaluate.evaluate(given, place / 'same')
     assert not (place / 'same' / 'results').exists()
 
 
@@ -260,6 +266,9 @@ def test_members_that_fail_are_said_at_the_end_and_the_rest_is_there(place, monk
     monkeypatch.setattr(examiner, 'examination_of', fails)
     with pytest.raises(RuntimeError, match='1 of 2 groups .* the disk went away'):
         evaluate.evaluate(given, place / 'fails')
+    text = (place / 'fails' / 'evaluation.html').read_text()
+    assert '1 group of members failed' in text and 'the disk went away' in text
+    assert 'Traceback' not in text and str(Path(__file__).parents[2]) not in text
     (record,) = json.loads((place / 'fails' / 'summary.json').read_text())
     assert record['dataset'] == 'sea'
 

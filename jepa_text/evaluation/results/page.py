@@ -66,7 +66,7 @@ def write(path, examined):
     return page.write(
         path,
         title='What fine-tuning makes of it' if trained else 'What it knows untaught',
-        lead=headline(rows, compared),
+        lead=headline(rows, compared) + page_run.without_results(examined.troubles),
         sections=[section for section in sections if section],
         subtitle=f'Examination of {", ".join(models)}',
     )

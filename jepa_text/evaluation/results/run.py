@@ -56,6 +56,14 @@ def verdicts(compared):
     }
 
 
+def without_results(found):
+    """A sentence on what failed or was damaged; '' where nothing was."""
+    if not found:
+        return ''
+    what = 'group of members' if len(found) == 1 else 'groups of members'
+    return f' {len(found)} {what} failed or were damaged, and have no results here.'
+
+
 def troubles(rows, found):
     """What failed, collapsed or was lost, counted; says so where nothing was."""
     lines = []
