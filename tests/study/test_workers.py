@@ -105,6 +105,7 @@ def alone(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group('beside the study of one worker, which is made once')
 def test_two_workers_do_no_run_twice_and_the_same(alone, tmp_path):
     workers = [start(alone, config(alone), tmp_path / 'out') for _ in range(2)]
     for worker in workers:
@@ -118,6 +119,7 @@ def test_two_workers_do_no_run_twice_and_the_same(alone, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group('beside the study of one worker, which is made once')
 def test_workers_that_are_killed_at_random_change_nothing(alone, tmp_path):
     out, rng, made = tmp_path / 'out', random.Random(draws.seed()), config(alone)
     workers = [start(alone, made, out) for _ in range(2)]
