@@ -14,7 +14,6 @@ import datetime
 import functools
 import json
 import math
-from pathlib import Path
 
 import jax
 
@@ -109,6 +108,7 @@ def _evaluate(config, place, dry_run):
 def _tasks_of(config, dry_run):
     """{name: task} of what is examined, that all models can answer."""
     made = {task.name: task for task in map(examiner.task_of, config.tasks)}
+    summary.check_benchmarks(config.hub, list(made))
     sampled = {name: examiner.sampled(task, config) for name, task in made.items()}
     for task in sampled.values():
         examiner.check(task, config.finetuning)
@@ -200,7 +200,8 @@ def summarize(config, made, folder, groups, failed=None):
     for model in {one.model for one in models} if config.hub else ():
         today = datetime.date.today().isoformat()
         own = [one for one in models if one.model == model]
-        summary.hub_results(folder / 'hub' / Path(model).name, own, config.hub, today)
+        name = model.removeprefix('hf:').strip('/').replace('/', '-')
+        summary.hub_results(folder / 'hub' / name, own, config.hub, today)
     known = [row for row in published.rows() if row['task'] in made]
     for mode in MODES:
         table = result_tables.table(summary.rows(chosen), mode)

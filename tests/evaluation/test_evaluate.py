@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -253,6 +254,23 @@ def test_a_task_of_which_nothing_can_be_learned_is_refused_before_anything(place
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_benchmarks_are_looked_at_before_anything_and_models_of_one_name_kept(place):
+    known = {'id': 'me/sea', 'task_id': 'sea'}
+    for hub, words in (
+        ({'sae': known}, "task 'sae', which .* Did you mean 'sea'"),
+        ({'sea': {'id': 'me/sea'}}, 'the hub asks for id and task_id'),
+    ):
+        with pytest.raises(ValueError, match=words):
+            evaluate.evaluate(config(place, hub=hub), place / 'hub')
+    models = [str(place / name / 'toy') for name in ('one', 'two')]
+    for model in models:
+        shutil.copytree(place / 'toy', model, dirs_exist_ok=True)
+    given = config(place, models=models, hub={'sea': known}, seeds=1)
+    evaluate.evaluate(given | {'learning_rates': (1e-3,)}, place / 'hub')
+    assert len(list((place / 'hub' / 'hub').rglob('sea.yaml'))) == 2
+
+
 def test_members_that_fail_are_said_at_the_end_and_the_rest_is_there(place, monkeypatch):
     both = [*config(place)['tasks'], config(place)['tasks'][0] | {'title': 'odd'}]
     given = config(place, tasks=both, learning_rates=(1e-3,), seeds=1, attempts=1)

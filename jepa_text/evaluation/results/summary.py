@@ -12,6 +12,7 @@ import math
 import re
 from pathlib import Path
 
+from jepa_text.config import resolve
 from jepa_text.evaluation.results import comparing
 from jepa_text.evaluation.results import lines as results
 from jepa_text.files import atomic
@@ -92,12 +93,7 @@ def hub_results(folder, chosen, benchmarks, date, source=None):
             f'{HUB_FOLDER} lies in the folder of one model, but there are '
             f'{sorted(models)}: give the results of one.'
         )
-    for task, known in benchmarks.items():
-        if not {'id', 'task_id'} <= set(known):
-            raise ValueError(
-                f'benchmarks[{task!r}]={known!r}: the hub asks for id and task_id, as '
-                "{'id': 'nyu-mll/glue', 'task_id': 'sst2'}."
-            )
+    check_benchmarks(benchmarks)
     paths, left_out = [], []
     for one in chosen:
         if one.task not in benchmarks or not one.members:
@@ -110,6 +106,22 @@ def hub_results(folder, chosen, benchmarks, date, source=None):
         atomic.write(path, '\n'.join(['- ' + _yaml(entry, '  ')[2:], '']))
         paths.append(path)
     return paths, left_out
+
+
+def check_benchmarks(benchmarks, tasks=None):
+    """Raises ValueError for a benchmark without id or task_id, and for one of a task that
+    is none of `tasks`, if they are given."""
+    for task, known in benchmarks.items():
+        if not isinstance(known, dict) or not {'id', 'task_id'} <= set(known):
+            raise ValueError(
+                f'benchmarks[{task!r}]={known!r}: the hub asks for id and task_id, as '
+                "{'id': 'nyu-mll/glue', 'task_id': 'sst2'}."
+            )
+        if tasks is not None and task not in tasks:
+            raise ValueError(
+                f'hub names the task {task!r}, which is none of this evaluation.'
+                f'{resolve.nearest(task, tasks)}'
+            )
 
 
 def described(learning_rates):
