@@ -177,7 +177,7 @@ def test_what_fails_is_tried_again_named_and_stops_no_other(tmp_path, monkeypatc
         (dict(steps=4000, data=dict(repeat=False)), "run 'clm': .*rows"),
         (dict(study=dict(tasks=['word_ordr'])), 'word_ordr'),
         (dict(runs=[dict(name='a', phases=[CLM, MLM], steps=6)]), "run 'a': phases"),
-        (dict(runs=[dict(name='a', phases=[MLM])] * 2), "'a' is no name"),
+        (dict(runs=[dict(name='a', phases=[MLM])] * 2), "'a' is the name of 2 runs"),
         (dict(attempts=0), 'attempts=0'),
         (dict(examine=dict(x=dict(tasks=[dict(name='sst9')]))), 'examine.x: .*sst9'),
         (dict(examine=dict(x=dict(tasks=[dict(name='cloze')], step=1))), "no key 'step'"),
