@@ -60,12 +60,14 @@ def question(config, workdir, name, fingerprint):
         text = (folder / str(step) / checksums.NAME).read_text(encoding='utf-8')
         return {**asked, 'checkpoint': hashlib.sha256(text.encode()).hexdigest()}
     path = members.result_path(workdir, name)
-    known = (kept.read(path) or {'config': {}})['config']
+    saved = kept.read(path)
+    known = (saved or {'config': {}})['config']
     if {**known, **asked} != known:
+        why = 'does not answer what the study asks now' if saved else 'is damaged'
         raise ValueError(
-            f'{folder} holds no good checkpoint, and {path} does not answer what the '
-            f'study asks now. Bring the checkpoints back, or move {workdir / name} and '
-            f'{path} away: the run is trained again then.'
+            f'{folder} holds no good checkpoint, and {path} {why}. Bring one of them '
+            f'back, or move {workdir / name} and {path} away: the run is trained again '
+            'then.'
         )
     return known
 

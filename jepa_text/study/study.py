@@ -14,6 +14,7 @@ workdir/
 
 import contextlib
 import dataclasses
+import re
 import time
 
 from jepa_text.config import schema
@@ -38,6 +39,8 @@ from jepa_text.study import (
 )
 from jepa_text.training import assemble, prepare, settle, switches
 from jepa_text.training import config as settings
+
+_KIND = re.compile(r'^[\w.]+: ')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -185,10 +188,11 @@ def _given_up(failed, marks):
     """The error that names what has failed; the same command helps, unless all of it can
     only happen again."""
     last = {name: text.strip().splitlines()[-1] for name, text in failed.items()}
-    said = '; '.join(f'{name}: {text}' for name, text in last.items())
     again = all(text.startswith(exits.__name__) for text in last.values())
+    # As a traceback ends: with the kind of the error, which is for programs.
+    said = [f'{name}: {_KIND.sub("", text)}' for name, text in last.items()]
     return (exits.Diverged if again else RuntimeError)(
-        f'Of {len(marks)} runs, {len(failed)} have no results: {said} The others are '
+        f'Of {len(marks)} runs, these have no results: {"; ".join(said)} The others are '
         'done. The same command tries these again.'
     )
 

@@ -229,7 +229,7 @@ def test_a_study_grows_by_seeds_from_its_result_files_alone(own_text, capsys):
     # Nor is half a result one.
     path = out / 'evaluated' / 'a' / 'seed_1.json'
     path.write_text(path.read_text().replace('heldout/mlm_loss', 'heldout/mlm_lose'))
-    with pytest.raises(ValueError, match='a/seed_1'):
+    with pytest.raises(ValueError, match='a/seed_1.json is damaged'):
         study.study(config | {'seeds': (1,)}, out)
 
 

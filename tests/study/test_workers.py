@@ -162,11 +162,14 @@ def test_what_fails_is_tried_again_named_and_stops_no_other(tmp_path, monkeypatc
     made = config(tmp_path, attempts=2)
     with pytest.raises(RuntimeError, match='split: .*the disk is gone') as caught:
         study.study(made, tmp_path / 'out')
-    assert 'mlm: ' in str(caught.value) and exits.code_of(caught.value) == exits.FAILED
+    assert (
+        'mlm: no number' in str(caught.value)
+        and exits.code_of(caught.value) == exits.FAILED
+    )
     assert seen == [['clm', 'short']]
     # One that could only diverge again is not tried again.
     assert Counter(order) == Counter(clm=1, split=2, short=1, mlm=1)
-    with pytest.raises(RuntimeError, match='Of 4 runs, 2 have no results'):
+    with pytest.raises(RuntimeError, match='Of 4 runs, these have no results: '):
         study.study(made, tmp_path / 'out')
     assert Counter(order)['split'] == 4
 
