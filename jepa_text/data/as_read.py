@@ -2,6 +2,7 @@
 
     stop(tokenizer, text, maximum)  -> where a text is cut
     warn(model, tokens_N)           -> one warning for all texts of a call
+    told(...)                    -> the same of a task that is fine-tuned on
     task(model, task)            -> the task with its texts cut so, and a Cut
     sentences(cuts)              -> the same in words
 
@@ -46,6 +47,14 @@ def warn(model, tokens_N):
             'longer rows (data.row_length).',
             stacklevel=4,
         )
+
+
+def told(task, length, cut, texts):
+    """A sentence on the texts of a task that rows cut."""
+    return (
+        f'{task}: {cut:,} of {texts:,} texts are longer than the {length:,} tokens of a '
+        'row: what comes after these is not read, but by controls of words.'
+    )
 
 
 def task(model, whole, name='', seed=0):

@@ -94,6 +94,8 @@ def _evaluate(config, place, dry_run):
     found = summarize(config, made, folder, groups, worked.failed)
     place.push()
     print(result_tables.markdown(result_tables.table(summary.rows(found['chosen']))))
+    for cut in cuts(found['lines']):
+        print(as_read.told(f'{cut.task}, {cut.model}', cut.length, cut.cut, cut.texts))
     print(f'{place.name}/evaluation.html')
     if worked.failed:
         item, error = next(iter(worked.failed.items()))

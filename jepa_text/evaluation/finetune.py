@@ -38,14 +38,6 @@ class Examination(examination.Examination):
         self.grid = grid.Grid(model, self.kind, self.recipe, reader.length)
         self.max_length = reader.length
         self.cut = reader.counts['cut'], reader.counts['texts']
-        if self.cut[0]:
-            warnings.warn(
-                f'{task.name}: {self.cut[0]:,} of {self.cut[1]:,} texts are longer than '
-                f'the {reader.length:,} tokens of a row: what comes after these is not '
-                'read, but by controls of words. Give a larger finetuning.max_length, '
-                'where the model has longer rows.',
-                stacklevel=2,
-            )
         # A frozen encoder reads each text once, whatever the number of members.
         self.rows = self.grid.read(rows)
         for name, (examples, rows) in self.parts.items():

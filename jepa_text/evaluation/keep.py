@@ -10,6 +10,7 @@ import json
 from jepa_text import load
 from jepa_text.config import schema
 from jepa_text.config.schema import field, section
+from jepa_text.data import as_read
 from jepa_text.evaluation import examiner, zero_shot
 from jepa_text.evaluation.config import Finetuning
 from jepa_text.evaluation.members import grid
@@ -84,6 +85,8 @@ def _finetune(config, place):
             print(f'{split:10}  {definition:8}  {said}')
     if made.outcome['status'] == 'collapsed':
         print('Warning: it gives one answer to all. Take more steps or another rate.')
+    if examination.cut[0]:
+        print(as_read.told(task.name, examination.max_length, *examination.cut))
     asks = 'encode' if examination.kind.name == vectors.Vectors.name else 'predict'
     print(f'{place.name}: written; load.load({place.name!r}).{asks}([...])')
     return made.outcome

@@ -16,6 +16,7 @@ import pytest
 
 from jepa_text import load
 from jepa_text.config import config_file
+from jepa_text.data import as_read
 from jepa_text.evaluation import config as settings
 from jepa_text.evaluation import evaluate, examiner, finetune, keep
 from jepa_text.evaluation.members import grid
@@ -311,13 +312,13 @@ def test_texts_that_are_cut_and_classes_that_nobody_learned_are_told(place):
     train = dataclasses.replace(task.train, first=[*long, *task.train.first[16:]])
     task = dataclasses.replace(task, train=train, test=test)
     said = settings.Finetuning(max_length=32)
-    with pytest.warns(UserWarning) as found:
+    unseen = '1 of 32 test examples have a class that no training example has: sky'
+    with pytest.warns(UserWarning, match=unseen):
         made = finetune.Examination(examined.model(), task, said)
-    first, second = (str(one.message) for one in found)
-    assert '1 of 32 test examples have a class that no training example has: sky' in first
-    assert '16 of 112 texts are longer than the 32 tokens of a row' in second
     assert made.config['texts_cut'] == (16, 112)
     line = {**made.config, 'seed': 0, 'model': 'toy'}
+    told = as_read.told('sea', 32, *made.cut)
+    assert '16 of 112 texts are longer than the 32 tokens of a row' in told
     (cut,) = evaluate.cuts([line, {**line, 'control': 'untrained'}])
     assert (cut.task, cut.length, cut.texts, cut.cut) == ('sea', 32, 112, 16)
 
