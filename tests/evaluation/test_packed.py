@@ -56,7 +56,7 @@ def collated(rows, length=20, kind='labels'):
 def test_every_token_is_read_once_in_a_document_of_its_own(lengths, rows, length):
     """Whatever the number of rows: too few, and each text has its own."""
     padded = collated(rows_of(lengths))
-    (made,) = packed.batches([padded], packed.Shape(rows, length))
+    (made,) = packed.batches([padded], packed.Shape(rows, length, 3))
     real_BL, place_BL = padded['segment_ids'] > 0, made['places']
     at = place_BL[real_BL]
     assert len(set(at)) == len(at) == sum(lengths)
@@ -90,7 +90,9 @@ def test_the_shape_holds_what_it_was_made_of_and_costs_less(lengths, batch_size,
         chosen = [rows[i] for i in index_B if i >= 0]
         padded = KINDS['labels'].collate(chosen, batch_size, shape.length, 0)
         (made,) = packed.batches([padded], shape)
-        assert made['packed_tokens'].shape == shape
+        assert made['packed_tokens'].shape == shape[:2]
+        counted = max(len(set(row_P[row_P > 0])) for row_P in made['packed_segment_ids'])
+        assert counted <= shape.texts
         longest = batching.padded(max(len(row.tokens) for row in chosen), 40)
         costs.append(len(chosen) * longest * (24 * width**2 + 4 * width * longest))
     tokens = shape.rows * shape.length
@@ -122,17 +124,18 @@ def test_losses_and_gradients_are_those_of_padded_rows(kind, encoder):
         sizes['positions'] = 40
     made = ENCODERS[encoder](**sizes)
     padded = collated(rows_of([7, 3, 20, 1, 5], kind, encoder == 'bert'), kind=kind)
-    (batch,) = packed.batches([padded], packed.Shape(3, 24))
+    (batch,) = packed.batches([padded], packed.Shape(3, 24, 4))
     alone, together = gradients(made, KINDS[kind], padded, batch)
     assert batch['packed_tokens'].shape[0] < len(padded['tokens'])
     for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(together)):
         np.testing.assert_allclose(one, other, atol=2e-6)
 
 
-def test_members_that_go_at_once_have_one_shape():
-    """Though the texts of one of them take more rows."""
+@pytest.mark.parametrize('shape', [packed.Shape(2, 20, 10), packed.Shape(6, 20, 5)])
+def test_members_that_go_at_once_have_one_shape(shape):
+    """Though the texts of one of them take more rows, or there are more in a row."""
     short, long = collated(rows_of([2] * 6)), collated(rows_of([20] * 6))
-    made = packed.batches([short, long], packed.Shape(2, 20))
+    made = packed.batches([short, long], shape)
     assert [one['packed_tokens'].shape for one in made] == [(7, 20)] * 2
 
 
@@ -147,8 +150,7 @@ def test_a_grid_reads_fewer_tokens_of_short_texts_and_compiles_one_step():
     padded = 8 * max(len(row.tokens) for row in rows)
     assert shape.rows * shape.length < padded
     list(made.train(rows, [grid.Member(1e-3, seed) for seed in range(2)]))
-    words = made._words(rows)
-    assert made._step(1, len(words.used_U))._cache_size() == 1
+    assert made.program(1, made._words(rows), shape)._cache_size() == 1
     # Parts of a batch are read one by one; what was read before is not read again.
     whole = grid.Grid(model, kind, grid.Recipe(steps=1, batch_size=8, microbatches=2), 64)
     assert whole.shape(rows) is None

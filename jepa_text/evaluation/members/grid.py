@@ -22,6 +22,7 @@ from jepa_text.evaluation.members import packed, partition, spread, vocabulary
 from jepa_text.evaluation.members import step as member_step
 from jepa_text.kinds import base, predicting
 from jepa_text.models import transformer
+from jepa_text.models.attention import attend
 from jepa_text.models.network import Network, key_of
 from jepa_text.optim import optimizers
 
@@ -159,7 +160,7 @@ class Grid:
                 [orders(len(rows), m.seed, recipe.steps, recipe.batch_size) for m in full]
             )
             state = self._begin(full, words)
-            step = self._step(len(full), words and len(words.used_U))
+            step = self.program(len(full), words, shape)
             rate_S = np.array([m.learning_rate for m in full], np.float32)
             losses = []
             for number, factor in enumerate(recipe.factors()):
@@ -177,14 +178,13 @@ class Grid:
         """The step of so many members on the longest of the rows, to be compiled."""
         lengths = [self.kind.row_length([row]) for row in rows]
         longest, size = int(np.argmax(lengths)), self.recipe.batch_size
-        words = self._words(rows)
-        index_SB = np.full((count, size), longest)
-        batch = self._batch(rows, index_SB, words, self.shape(rows))
+        words, shape = self._words(rows), self.shape(rows)
+        batch = self._batch(rows, np.full((count, size), longest), words, shape)
         members = [Member(0.0, 0)] * count
         state = jax.eval_shape(functools.partial(self._fresh, members, words))
         rate_S = jax.ShapeDtypeStruct((count,), np.float32)
         state = spread.shapes(state, count)
-        step = self._step(count, words and len(words.used_U))
+        step = self.program(count, words, shape)
         return step.lower(state, self.frozen, rate_S, batch)
 
     def shape(self, rows):
@@ -252,17 +252,22 @@ class Grid:
             {key: np.stack([part[key] for part in parts]) for key in parts[0]}, len(parts)
         )
 
-    def _compiled(self, count, tokens=None):
-        """The step of a group of so many members, of so many tokens, or all (None)."""
+    def program(self, count, words, shape):
+        """The step of so many members, for vocabulary.InUse and packed.Shape, or None."""
+        tokens, texts = words and len(words.used_U), shape.texts if shape else 1
+        return self._step(count, tokens, texts)
+
+    def _compiled(self, count, tokens, texts):
+        """The step of a group of so many members, of so many tokens, or all (None), and
+        of so many texts in a row."""
         encoder = self.network.encoder
         if self._unrolled:
             encoder = encoder.clone(scan=False)
         if tokens is not None:
             encoder = encoder.clone(vocab_size=tokens)
         network = Network(encoder, self.kind)
-        step = functools.partial(
-            member_step.step, network, self.kind, self.tx, self.recipe
-        )
+        given = network, self.kind, self.tx, self.recipe
+        step = attend.of_documents(texts, functools.partial(member_step.step, *given))
         axes = dict(in_axes=((0, 0, 0, None), None, 0, 0), out_axes=((0, 0, 0, None), 0))
         if count > 1:
             return jax.jit(jax.vmap(step, **axes), donate_argnums=0)

@@ -20,10 +20,12 @@ DRAWS = 2048  # batches that are looked at, at most
 
 
 class Shape(NamedTuple):
-    """Of what the encoder reads of a batch: so many rows of so many tokens."""
+    """Of what the encoder reads of a batch: so many rows of so many tokens, each with so
+    many texts at most."""
 
     rows: int
     length: int
+    texts: int
 
 
 def shape_of(lengths_N, index_TB, maximum, width):
@@ -35,19 +37,19 @@ def shape_of(lengths_N, index_TB, maximum, width):
 
     >>> index_TB = np.arange(32).reshape(2, 16)
     >>> shape_of([(30,), *[(8,)] * 31], index_TB, maximum=64, width=64)
-    Shape(rows=5, length=32)
+    Shape(rows=5, length=32, texts=4)
     >>> shape_of([(30,)] * 32, index_TB, maximum=32, width=64)
     """
     some = np.linspace(0, len(index_TB) - 1, min(DRAWS, len(index_TB))).round()
     index_TB = index_TB[some.astype(int)]
     drawn = [[n for i in index_B if i >= 0 for n in lengths_N[i]] for index_B in index_TB]
-    padded = [Shape(len(one), batching.padded(max(one), maximum)) for one in drawn]
+    padded = [Shape(len(one), batching.padded(max(one), maximum), 1) for one in drawn]
     alone = np.mean([_cost(one, width) for one in padded])
     longest = batching.padded(max(map(max, lengths_N)), maximum)
     found = []
     for length in sorted({min(times * longest, maximum) for times in LONGER}):
-        rows = 1 + max(_rows_of(one, length).max() for one in drawn)
-        found.append(Shape(int(rows), length))
+        counts = [np.bincount(_rows_of(one, length)) for one in drawn]
+        found.append(Shape(max(map(len, counts)), length, int(max(map(max, counts)))))
     best = min(found, key=lambda one: _cost(one, width))
     return best if _cost(best, width) < alone else None
 
@@ -58,12 +60,13 @@ def batches(padded, shape):
     packed_types), each [R, P]. places_BL is where each token of a batch stands in these,
     as if they were one row; R P for what fills the batch.
 
-    Where one of the batches takes more rows, each text of all has a row of its own.
+    Where one of the batches does not fit, each text of all has a row of its own.
     """
     length_SB = [(one['segment_ids'] > 0).sum(axis=1) for one in padded]
     row_SB = [_rows_of(length_B, shape.length) for length_B in length_SB]
-    if max(map(np.max, row_SB)) >= shape.rows:
-        shape = Shape(len(length_SB[0]), shape.length)
+    counts = [np.bincount(row_B[n_B > 0]) for row_B, n_B in zip(row_SB, length_SB)]
+    if any(len(one) > shape.rows or max(one) > shape.texts for one in counts):
+        shape = Shape(len(length_SB[0]), shape.length, 1)
         row_SB = [np.arange(shape.rows)] * len(padded)
     given = zip(padded, row_SB, length_SB)
     return [one | _packed(one, *rest, shape) for one, *rest in given]
@@ -88,7 +91,7 @@ def _packed(padded, row_B, length_B, shape):
     for name, values_BL in read.items():
         flat_N = np.zeros(shape.rows * shape.length, np.int32)
         flat_N[places_BL[real_BL]] = values_BL[real_BL]
-        made[f'packed_{name}'] = flat_N.reshape(shape)
+        made[f'packed_{name}'] = flat_N.reshape(shape.rows, shape.length)
     return made
 
 
