@@ -10,7 +10,7 @@ from hypothesis import strategies
 from jepa_text.data.sets import columns
 from jepa_text.evaluation import tasks
 from jepa_text.evaluation.sets import task as examples
-from jepa_text.evaluation.tasks import tags
+from jepa_text.evaluation.tasks import own, tags
 
 WORDS = [['EU', 'rejects', 'German', 'call'], ['Peter', 'Blackburn'], ['#', '5']]
 TAGS = [['B-ORG', 'O', 'B-MISC', 'O'], ['B-PER', 'I-PER'], ['O', 'O']]
@@ -125,6 +125,26 @@ def test_the_brackets_of_ontonotes(tmp_path):
     assert task.test.target[0] == ['B-ORG', 'I-ORG', 'O', 'B-DATE']
 
 
+def test_the_files_of_t_ner_have_rows_a_line_and_their_names_beside(tmp_path):
+    names = ('O', 'B-DATE', 'B-PERSON', 'I-PERSON')
+    (tmp_path / 'label.json').write_text(json.dumps({x: n for n, x in enumerate(names)}))
+    row = json.dumps({'tokens': ['Phil', 'Rosen', 'today'], 'tags': [2, 3, 1]})
+    for name in ('train00', 'train01', 'valid', 'test'):
+        (tmp_path / f'{name}.json').write_text(f'{row}\n' * 4)
+    for task in (build('ontonotes5', path=str(tmp_path)), own.make(str(tmp_path))):
+        assert list(map(len, (task.train, task.validation, task.test))) == [8, 4, 4]
+        assert task.test.target[0] == ['B-PERSON', 'I-PERSON', 'B-DATE']
+
+
+def test_sentences_without_a_word_are_left_out_and_told(tmp_path):
+    rows = [{'words': ['Ann', 'ran'], 'ner': ['I-PER', 'O']}] * 5
+    rows.append({'words': [], 'ner': []})
+    splits(tmp_path, ''.join(json.dumps(row) + '\n' for row in rows), '.jsonl')
+    with pytest.warns(UserWarning, match='4 of 24 sentences have no word.*row 6'):
+        task = build('conll2003', path=str(tmp_path))
+    assert len(task.test) == 20 and task.test.target[0] == ['B-PER', 'O']
+
+
 def test_rows_of_names_and_of_numbers_are_the_same(tmp_path):
     names = ['O', 'B-PER', 'I-PER', 'B-ORG', 'I-ORG', 'B-MISC']
     numbers = [[names.index(tag) for tag in tags] for tags in TAGS]
@@ -187,7 +207,9 @@ def test_columns_of_choice(tmp_path):
         ('a.conll', 'EU NNP B-ORG\nrejects O\n', 'line 2 has 2 columns, the line before'),
         ('a.conll', 'EU\n', 'line 1 has 1 columns'),
         ('a.jsonl', '{"tokens": ["a"], "tags": []}\n', 'row 1 has 1 words and 0 tags'),
-        ('a.jsonl', '{"tokens": [], "tags": []}\n', 'row 1 has 0 words and 0 tags'),
+        ('a.jsonl', '{"tokens": [], "tags": ["O"]}\n', 'row 1 has 0 words and 1 tags'),
+        ('a.jsonl', '{"tokens": [], "tags": []}\n', 'there is no sentence'),
+        ('a.jsonl', '{"tokens": ["a"], "tags": [-1]}\n', 'has the tag -1'),
         ('a.jsonl', '{"tokens": [" "], "tags": ["O"]}\n', "row 1 has the word ' '"),
         (
             'a.jsonl',

@@ -10,7 +10,8 @@ from fsspec import utils
 
 from jepa_text.config import resolve
 
-_ABOUT = ('dataset_info.json', 'dataset_infos.json', 'state.json')  # no data
+# No data: label.json says what numbers of classes mean.
+_ABOUT = ('dataset_info.json', 'dataset_infos.json', 'state.json', 'label.json')
 _SPLITS = 'train(?:ing)?|valid(?:ation)?|val|dev|test(?:ing)?|eval(?:uation)?'
 _SPLIT = re.compile(rf'({_SPLITS})(_\w+)?')
 _WITHIN = re.compile(rf'(?:^|[^a-zA-Z])({_SPLITS})(?:[^a-zA-Z]|$)')

@@ -30,6 +30,7 @@ READ = (*SUFFIXES, *COLUMNS)
 TRAIN = ('train',)
 VALIDATION = ('validation', 'dev', 'valid', 'val')
 TEST = ('test',)
+LABELS = 'label.json'
 CALLED = {'dev': 'validation', 'valid': 'validation', 'val': 'validation'}
 
 
@@ -48,9 +49,9 @@ def read(path, header=None, skip_short=False):
     With `skip_short`, lines of a TSV with too few cells are left out, with a warning.
 
     Cells of a TSV are never quoted, as in GLUE; those of a CSV may be, as RFC 4180 says.
-    A .json file holds a list of objects, or an object with such a list as 'data'. Raises
-    FileNotFoundError for a missing file and ValueError, with the line, for what cannot be
-    read.
+    A .json file holds a list of objects, an object with such a list as 'data', or as many
+    do on the hub, an object a line. Raises FileNotFoundError for a missing file and
+    ValueError, with the line, for what cannot be read.
     """
     path = Path(paths.local('The file', path))
     if not path.is_file():
@@ -122,7 +123,11 @@ def files(path):
     elif path.is_dir():
         folders = [folder for folder in (path, path / 'data') if folder.is_dir()]
         inside = (file for folder in folders for file in folder.iterdir())
-        named = {file: file.name for file in inside if file.name.endswith(READ)}
+        named = {
+            file: file.name
+            for file in inside
+            if file.name.endswith(READ) and file.name != LABELS
+        }
     else:
         raise FileNotFoundError(
             f'There is no file or folder {path}. Get the set first, then give its path; '
@@ -130,7 +135,7 @@ def files(path):
         )
     found = {}
     for file in sorted(named):
-        found.setdefault(re.split('[.-]', named[file])[0], []).append(file)
+        found.setdefault(re.split(r'[.\d-]', named[file])[0], []).append(file)
     return found, ''
 
 
@@ -147,10 +152,11 @@ def stem(path):
 
 
 def class_names(path, field):
-    """Names of the classes that a column of a Parquet file holds the numbers of, in their
-    order, as Hugging Face's `datasets` writes them; () if the file tells none."""
+    """Names of the classes that a column holds the numbers of, in their order: of a
+    Parquet file as Hugging Face's `datasets` writes them; else as a file label.json
+    beside it says, {name: number}, as in the sets of T-NER. () if nothing tells them."""
     if not path.name.endswith('.parquet'):
-        return ()
+        return _names_beside(path.with_name(LABELS))
     from pyarrow import parquet
 
     said = parquet.read_schema(path).metadata or {}
@@ -161,6 +167,16 @@ def class_names(path, field):
             return tuple(feature['names'])
         feature = feature[0] if isinstance(feature, list) else feature.get('feature')
     return ()
+
+
+def _names_beside(path):
+    """The names in a file {name: number}, () if it is not there or holds what else."""
+    try:
+        number = json.loads(path.read_text())
+        names = {number[name]: name for name in number}
+        return tuple(names[n] for n in range(len(number)))
+    except (FileNotFoundError, ValueError, TypeError, KeyError, IndexError):
+        return ()
 
 
 def read_named(path, field):
@@ -236,6 +252,9 @@ def _json(path):
     try:
         found = json.loads('\n'.join(line for _, line in reading.lines(path)))
     except (json.JSONDecodeError, RecursionError) as error:
+        # More than one value: an object a line.
+        if getattr(error, 'msg', '') == 'Extra data':
+            return [row for _, row in reading.objects(path)]
         raise ValueError(f'{path} is not JSON: {error}.') from error
     rows = found.get('data') if isinstance(found, dict) else found
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):

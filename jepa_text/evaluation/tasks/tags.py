@@ -9,6 +9,7 @@ and one of tags (data/sets/tables.py).
 """
 
 import re
+import warnings
 from typing import NamedTuple
 
 from jepa_text.config import resolve
@@ -84,12 +85,12 @@ def make(
 
     def side(rows, split):
         where = f'{title}, {split}, in {path}'
-        if not rows:
-            raise ValueError(f'{where}: there is no sentence.')
-        read = (
+        read = [
             _sentence(row, fields, f'{where}, row {n}') for n, row in enumerate(rows, 1)
-        )
-        named = (_checked(sentence, names) for sentence in read)
+        ]
+        named = [_checked(one, names) for one in _full(read, where)]
+        if not named:
+            raise ValueError(f'{where}: there is no sentence.')
         made = [in_scheme(sentence, scheme, one.outside) for sentence in named]
         _check_known(made, known)
         return tasks.Examples([x.words for x in made], None, [x.tags for x in made])
@@ -157,17 +158,30 @@ def _sentence(row, fields, where, names=None):
             f'{where}: words and tags must be lists, not {words!r} and {tags!r}.'
         )
     if names:
-        tags = [names[t] if isinstance(t, int) and t < len(names) else t for t in tags]
+        there = range(len(names))
+        tags = [names[t] if isinstance(t, int) and t in there else t for t in tags]
     return columns.Sentence(where, words, tags)
+
+
+def _full(sentences, where):
+    """Those with a word: readers of CoNLL's columns leave empty ones at the end."""
+    empty = [one.where for one in sentences if not one.words and not one.tags]
+    if empty:
+        warnings.warn(
+            f'{where}: {len(empty):,} of {len(sentences):,} sentences have no word and '
+            f'are left out, the first: {empty[0]}.',
+            stacklevel=2,
+        )
+    return [one for one in sentences if one.words or one.tags]
 
 
 def _checked(one, names):
     """The Sentence with tags that are texts; ValueError for what is none."""
     at = one.where
-    if not one.words or len(one.words) != len(one.tags):
+    if len(one.words) != len(one.tags):
         raise ValueError(
             f'{at} has {len(one.words)} words and {len(one.tags)} tags: a sentence has a '
-            'tag for each word, and one word at least. Mend it or leave it out.'
+            'tag for each word. Mend it or leave it out.'
         )
     bad = [word for word in one.words if not isinstance(word, str) or not word.strip()]
     if bad:

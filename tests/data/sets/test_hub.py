@@ -7,7 +7,7 @@ from pathlib import Path
 import hub_server
 import pytest
 
-from jepa_text.data.sets import hub
+from jepa_text.data.sets import card, hub
 
 pytest.importorskip('huggingface_hub')
 ROOT = Path(__file__).parents[3]
@@ -97,6 +97,14 @@ def told(sets, tmp_path_factory):
         names.append(f'hub:lab/glue/sst2@{commit}')
         made = ask(address, cache, names)
     return {k.removeprefix('hub:'): v for k, v in made.items()}, asked, cache
+
+
+def test_what_numbers_of_classes_mean_is_no_row():
+    names = [
+        f'dataset/{x}.json' for x in ('label', 'test', 'train00', 'train01', 'valid')
+    ]
+    splits, _ = card.sort(names, {None: ['**/*']}, hub.SUFFIXES)
+    assert splits == {'test': [names[1]], 'train': names[2:4], 'validation': [names[4]]}
 
 
 @pytest.mark.slow
