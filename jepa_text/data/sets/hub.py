@@ -1,4 +1,4 @@
-"""'hub:NAME[/CONFIG][@REVISION]': a data set on Hugging Face's hub -> files here.
+"""`hub:NAME[/CONFIG][@REVISION]`: a data set on Hugging Face's hub -> files here.
 
     hub:nyu-mll/glue/sst2                    a config of a set
     hub:rajpurkar/squad@7b6d24c440a36b68     as it was at a commit, branch or tag
@@ -50,7 +50,7 @@ def is_name(path):
 
 
 def find(path):
-    """The Found of 'hub:NAME[/CONFIG][@REVISION]', downloaded where it is not here.
+    """The Found of `hub:NAME[/CONFIG][@REVISION]`, downloaded where it is not here.
 
     Raises ValueError for what is no such name and a config that does not exist,
     FileNotFoundError for a set or revision that does not, PermissionError for one whose
@@ -60,7 +60,7 @@ def find(path):
 
 
 def parse(path):
-    """(name, config or None, revision or None) of 'hub:NAME[/CONFIG][@REVISION]';
+    """(name, config or None, revision or None) of `hub:NAME[/CONFIG][@REVISION]`;
     ValueError for what is none."""
     parts = _NAME.fullmatch(str(path).removeprefix(PREFIX))
     if not is_name(path) or parts is None:
