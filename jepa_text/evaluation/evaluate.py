@@ -206,7 +206,7 @@ def summarize(config, made, folder, groups, failed=None):
         summary.hub_results(folder / 'hub' / name, own, config.hub, today)
     known = [row for row in published.rows() if row['task'] in made]
     for mode in MODES:
-        table = result_tables.table(summary.rows(chosen), mode)
+        table = result_tables.table(summary.rows(chosen), mode, published=known)
         for suffix, form in FORMS.items():
             atomic.write(folder / f'table.{mode}.{suffix}', form(table))
     page.write(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import examined
 import fsspec
+import jax
 import numpy as np
 import pytest
 
@@ -21,6 +22,7 @@ from jepa_text.evaluation import config as settings
 from jepa_text.evaluation import evaluate, examiner, finetune, keep
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.results import lines as results
+from jepa_text.evaluation.results import published
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.kinds import kept
 
@@ -72,6 +74,18 @@ def test_the_same_again_trains_nothing(place, done, monkeypatch):
     # Nor where so many are trained at once, as on another machine.
     wider = evaluate.evaluate(config(place, width=4), place / 'out')
     assert wider['lines'] == done['lines']
+
+
+def test_what_was_published_of_a_task_stands_in_its_tables(place, done, monkeypatch):
+    row = published.rows(table='2', task='sst2', objective='clm')[0] | {'task': 'sea'}
+    monkeypatch.setattr(published, 'rows', lambda: [row])
+    evaluate.evaluate(config(place), place / 'out')
+    for suffix in ('md', 'tex', 'csv'):
+        text = (place / 'out' / f'table.paper.{suffix}').read_text()
+        assert f'({row["paper"]})' in text
+        # In the definition of the paper alone.
+        other = (place / 'out' / f'table.standard.{suffix}').read_text()
+        assert row['paper'] not in other
 
 
 def test_the_rate_is_chosen_by_validation_and_all_is_written(place, done):
@@ -129,7 +143,10 @@ def test_members_of_other_settings_are_left_out_and_told(place, done, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('width', [2, 4])
-def test_the_width_moves_no_metric_by_more_than_two_examples(place, done, width):
+def test_the_width_moves_no_metric_by_more_than_two_examples(
+    place, done, width, monkeypatch
+):
+    monkeypatch.setattr(jax, 'device_count', lambda: width)  # a group fills them
     found = evaluate.evaluate(config(place, width=width), place / f'width-{width}')
     pairs = zip(done['lines'][:4], found['lines'])
     for one, other in pairs:

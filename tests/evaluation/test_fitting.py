@@ -23,8 +23,7 @@ class Pretended:
 
     def lowered(self, rows, count):
         self.compiled.append(count)
-        alone = count // 4 if count % 4 == 0 else count
-        whole = SimpleNamespace(peak_memory_in_bytes=1000 + self.takes(alone))
+        whole = SimpleNamespace(peak_memory_in_bytes=1000 + self.takes(count // 4))
         for part in ('argument', 'alias', 'output', 'temp'):
             setattr(whole, f'{part}_size_in_bytes', 0)
         return SimpleNamespace(
@@ -33,31 +32,31 @@ class Pretended:
 
 
 @pytest.mark.parametrize(
-    ('room', 'maximum', 'wanted'),
+    ('room', 'members', 'wanted'),
     [
-        (None, 30, 30),
-        (1200 + 3000, 30, 30),
-        (1200 + 2999, 30, 29),
-        (1200 + 199, 30, 1),
-        (1, 30, 1),
-        (1, 1, 1),
-        (1200 + 800, 32, 32),
-        (1200 + 799, 32, 28),
+        (None, 30, 32),
+        (None, 3, 4),
+        (None, 1, 1),
+        (1200 + 800, 30, 32),
+        (1200 + 799, 30, 28),
         (1200 + 150, 32, 4),
+        (1, 30, 4),
+        (1, 1, 1),
     ],
 )
-def test_the_most_that_fit_are_trained_at_once(monkeypatch, room, maximum, wanted):
-    """Four devices share what is a multiple of four."""
+def test_as_many_as_fit_are_trained_at_once_as_many_on_each_device(
+    monkeypatch, room, members, wanted
+):
+    """Of four devices none waits: what fills a group is trained, too, and not told."""
     monkeypatch.setattr(fitting, 'room', lambda: room)
     monkeypatch.setattr(jax, 'device_count', lambda: 4)
     made = Pretended(lambda alone: 100 * alone)
-    assert fitting.width(made, [], maximum) == wanted
+    assert fitting.width(made, [], members) == wanted
     assert len(made.compiled) <= 3
     # What grows faster than it began is tried until it fits.
-    faster = Pretended(lambda alone: 3 * alone**2)
-    found = fitting.width(faster, [], maximum)
-    if room and found > (1 if maximum % 4 else 4):
-        assert 1200 + 3 * (found if maximum % 4 else found // 4) ** 2 <= room
+    found = fitting.width(Pretended(lambda alone: 3 * alone**2), [], members)
+    if room and found > 4:
+        assert 1200 + 3 * (found // 4) ** 2 <= room
 
 
 @pytest.mark.slow
@@ -101,6 +100,7 @@ def test_the_width_that_fits_stands_in_the_lines(tmp_path, monkeypatch):
         return 1
 
     monkeypatch.setattr(fitting, 'room', room)
+    monkeypatch.setattr(jax, 'device_count', lambda: 1)
     found = evaluate.evaluate(given, tmp_path / 'out')
     assert [(line['width'], line['how']) for line in found['lines']] == [(1, 'map')] * 3
     assert asked

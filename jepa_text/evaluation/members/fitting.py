@@ -18,14 +18,17 @@ def room():
     return None if None in limits else int(hardware.USABLE * min(limits))
 
 
-def width(made, rows, maximum):
-    """The largest number of members, up to `maximum`, that a grid.Grid trains at once on
-    the rows; a multiple of the devices where `maximum` is one.
+def width(made, rows, members):
+    """How many of so many members a grid.Grid trains at once on the rows: as many as fit,
+    filled up to a multiple of the devices, so that each has as many; 1 of one.
 
-    One is tried whatever it takes: XLA says what is too large.
+    One on each device is tried whatever it takes: XLA says what is too large.
     """
-    limit = room()
-    if limit is None or maximum == 1:
+    if members == 1:
+        return 1
+    devices, limit = jax.device_count(), room()
+    maximum = -(-members // devices) * devices
+    if limit is None:
         return maximum
     # Each device has these beside the members.
     limit -= sum(x.nbytes for x in jax.tree.leaves(made.trained))
@@ -35,12 +38,10 @@ def width(made, rows, maximum):
 
     if (all_of_them := takes(maximum)) <= limit:
         return maximum
-    devices = jax.device_count()
-    minimum = 1 if maximum % devices else devices
-    if maximum == minimum or (first := takes(minimum)) >= limit:
-        return minimum
-    each = max(1.0, (all_of_them - first) / (maximum - minimum))
-    found = minimum + int((limit - first) / each) // minimum * minimum
-    while found > minimum and takes(found) > limit:
-        found -= minimum
+    if maximum == devices or (first := takes(devices)) >= limit:
+        return devices
+    each = max(1.0, (all_of_them - first) / (maximum - devices))
+    found = devices + int((limit - first) / each) // devices * devices
+    while found > devices and takes(found) > limit:
+        found -= devices
     return found
