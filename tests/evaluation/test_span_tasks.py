@@ -73,6 +73,17 @@ def test_questions_without_an_answer_are_of_squad_v2_only(tmp_path):
         build('squad', path=str(tmp_path))
 
 
+def test_a_test_set_whose_answers_are_hidden_is_none_without_answers(tmp_path):
+    squad(tmp_path / 'train.json')
+    squad(tmp_path / 'dev.json', count=1)
+    squad(tmp_path / 'test.json', [('Where?', []), ('Who?', [])])
+    for name in ('spans', 'squad_v2', 'squad'):
+        with pytest.raises(ValueError, match='Are the answers of a test set hidden'):
+            build(name, path=str(tmp_path))
+    (tmp_path / 'test.json').unlink()
+    assert len(build('squad_v2', path=str(tmp_path)).test) == 4
+
+
 def test_rows_of_every_form_are_the_same(tmp_path):
     forms = [
         lambda answers: {

@@ -15,6 +15,11 @@ from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import targets
 from jepa_text.evaluation.sets import task as tasks
 
+_HIDDEN = (
+    'Are the answers of a test set hidden? Then leave its file out, and the validation '
+    'set is the test set.'
+)
+
 
 class _Set(NamedTuple):
     """Where it is on the hub; may a question have no answer?"""
@@ -85,7 +90,19 @@ def make(
         return _examples(read, one.unanswerable, ignore_spaces, skip_unmatched, where)
 
     made = tasks.sides(found, side, seed)
+    _check_hidden(made, f'{title} in {path}')
     return tasks.Task(title, 'spans', 'f1', **made, template=template)
+
+
+def _check_hidden(made, where):
+    """Sets with secret answers have none at all in a test set."""
+    for split in ('validation', 'test'):
+        hidden = made[split] is not None and not any(made[split].target)
+        if hidden and any(made['train'].target):
+            raise ValueError(
+                f'{where}: no question of {split} has an answer, but some of those that '
+                f'are learned from have. {_HIDDEN}'
+            )
 
 
 def _read(file, fields):
@@ -160,7 +177,9 @@ def _examples(read, unanswerable, ignore_spaces, skip_unmatched, where):
                     f'{one.where}: the {what} is {text!r}, and must be a text.'
                 )
         if not one.answers and not unanswerable:
-            raise ValueError(f'{one.where}: no answer, but every question here has one.')
+            raise ValueError(
+                f'{one.where}: no answer, but every question here has one. {_HIDDEN}'
+            )
         spans = [_span(one.context, *answer, ignore_spaces) for answer in one.answers]
         for span, (start, text) in zip(spans, one.answers):
             if span is None:
