@@ -34,12 +34,13 @@ xla_flags.mend()
 _CACHE = Path(__file__).parents[1] / '.pytest_cache' / 'jax'
 os.environ.setdefault('JAX_COMPILATION_CACHE_DIR', str(_CACHE))
 os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0.05')
+# The suite compiles hundreds of tiny programs and runs each a few times; so do programs
+# that tests start.
+os.environ.setdefault('JAX_DISABLE_MOST_OPTIMIZATIONS', '1')
 
 import jax  # noqa: E402
 
 jax.config.update('jax_numpy_rank_promotion', 'raise')
-# The suite compiles hundreds of tiny programs and runs each a few times.
-jax.config.update('jax_disable_most_optimizations', True)
 
 
 def pytest_collection_finish(session):

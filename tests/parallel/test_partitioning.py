@@ -178,7 +178,10 @@ def test_activations_stay_with_their_rows(attention, sizes, capfd):
 @pytest.mark.slow
 @pytest.mark.parametrize('objective', OBJECTIVES)
 def test_whatever_is_learned(objective, capfd):
-    for sizes in MESHES:
+    # On eight devices each with one mesh, I-JEPA with `tensor`: the others are these
+    # with an axis twice as long, and are seen on four.
+    turn = (list(OBJECTIVES).index(objective) + 1) % len(MESHES)
+    for sizes in MESHES if jax.device_count() == 4 else MESHES[turn : turn + 1]:
         check(*compiled(objective, sizes), objective)
     assert 'full rematerialization' not in capfd.readouterr().err
 

@@ -382,7 +382,9 @@ def test_the_script_on_a_cpu(tmp_path):
     done = subprocess.run(
         [*command, f'--to={path}'],
         cwd=ROOT,
-        env=os.environ | {'PYTHON_RUN': sys.executable, 'XLA_FLAGS': ''},
+        env=os.environ
+        | {'PYTHON_RUN': sys.executable, 'XLA_FLAGS': ''}
+        | {'JAX_DISABLE_MOST_OPTIMIZATIONS': '0'},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

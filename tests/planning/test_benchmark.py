@@ -31,9 +31,10 @@ def config(cases, **changes):
 
 
 @pytest.mark.slow
-def test_cases_in_turns_and_their_table(tmp_path, capsys):
+def test_cases_in_turns_and_their_table_without_what_cannot_be_made(tmp_path, capsys):
     made = config('objectives')
-    made.cases = made.cases[:2]
+    splash = {**config('attention,xla,splash').cases[1], 'against': 'mlm'}
+    made.cases = (made.cases[0], splash, made.cases[1])
     results = benchmark.benchmark(made, tmp_path)
     assert list(results) == ['mlm', 'clm']
     for result in results.values():
@@ -44,9 +45,13 @@ def test_cases_in_turns_and_their_table(tmp_path, capsys):
     low, middle, high = results['clm']['ratio']
     assert low <= middle <= high
     saved = json.loads((tmp_path / 'benchmark.json').read_text())
+    assert list(saved['results']) == list(results)
     assert saved['results']['clm']['seconds'] == results['clm']['seconds']
-    table = capsys.readouterr().out
-    assert 'ratio' in table and f'{middle:.3f}' in table
+    assert list(saved['left_out']) == ['attention splash']
+    printed = capsys.readouterr().out
+    assert 'ratio' in printed and f'{middle:.3f}' in printed
+    assert "left out. benchmark case 'attention splash'" in printed
+    assert 'it runs on TPUs' in printed
 
 
 def test_ratios_are_of_speeds_round_by_round():
@@ -92,20 +97,6 @@ def test_what_a_worker_could_not_make_is_said_here(tmp_path):
         benchmark.benchmark(made, tmp_path)
 
 
-@pytest.mark.slow
-def test_a_sweep_goes_on_without_what_cannot_be_made(tmp_path, capsys):
-    made = config('attention,xla,splash,blockwise', rounds=1)
-    assert [case['optional'] for case in made.cases] == [False, True, True]
-    results = benchmark.benchmark(made, tmp_path)
-    assert list(results) == ['attention xla', 'attention blockwise']
-    printed = capsys.readouterr().out
-    assert "left out. benchmark case 'attention splash'" in printed
-    assert 'it runs on TPUs' in printed
-    saved = json.loads((tmp_path / 'benchmark.json').read_text())
-    assert list(saved['results']) == list(results)
-    assert list(saved['left_out']) == ['attention splash']
-
-
 def test_a_case_that_fails_in_a_later_round_is_left_out(tmp_path, monkeypatch):
     def ask(case):
         asked.append(case['name'])
@@ -123,6 +114,8 @@ def test_a_case_that_fails_in_a_later_round_is_left_out(tmp_path, monkeypatch):
 
 
 def test_a_sweep_changes_one_thing():
+    made = config('attention,xla,splash,blockwise')
+    assert [case['optional'] for case in made.cases] == [False, True, True]
     made = config('batch,2,6').to_dict()
     assert [benchmark.case_of(made, case)['rows'] for case in made['cases']] == [2, 6]
     made = config('remat,none,names').to_dict()

@@ -61,6 +61,7 @@ def child(folder, workdir):
         'JAX_COMPILATION_CACHE_DIR': str(folder / 'cache'),
         'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
         'XLA_FLAGS': '',
+        'JAX_DISABLE_MOST_OPTIMIZATIONS': '0',
     }
     return subprocess.Popen(
         [sys.executable, tiny.__file__, folder, workdir],

@@ -1,5 +1,7 @@
 """What is measured, and in which order: shapes of models, cells of speed, and runs."""
 
+from pathlib import Path
+
 from jepa_text.config import schema
 from jepa_text.cost import hardware
 from jepa_text.models.attention import attend
@@ -89,7 +91,8 @@ def case(model, devices, size, objective, changes):
 
 def run(size, rows, steps, folder, **model):
     """A train config of MLM on the bundled corpus; its words are made as many as those of
-    the papers where the model is as large as theirs."""
+    the papers where the model is as large as theirs. Runs of one row length share their
+    rows, in `folder`."""
     shape, large = shapes(size), size in LARGE['rows']
     if large:
         model |= dict(remat='names', vocab_rows=shape['vocabulary'])
@@ -100,8 +103,8 @@ def run(size, rows, steps, folder, **model):
         prepare=dict(
             source=dict(name='bundled'), tokenizer='bundled', row_length=shape['length']
         ),
-        data=dict(folder=str(folder), row_length=shape['length'])
-        | dict(batch_size=rows, repeat=True),
+        data=dict(folder=str(Path(folder, f'rows-{shape["length"]}')))
+        | dict(row_length=shape['length'], batch_size=rows, repeat=True),
         model=dict(name='transformer', preset=size, attention='auto') | model,
         optimizer=dict(name='adamw', b1=0.9, b2=0.95, weight_decay=0.1),
         schedule=dict(name='wsd', peak=5e-4 if large else 3e-3, warmup=10, decay=0),

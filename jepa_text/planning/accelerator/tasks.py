@@ -139,7 +139,7 @@ def curve(seconds, rows, folder):
         ('device', 'bfloat16', SHARED),
         ('cpu', 'float32', {'JAX_PLATFORMS': 'cpu'}),
     ):
-        config = settings.run('toy', rows, CURVE, Path(folder, 'rows-toy'), dtype=dtype)
+        config = settings.run('toy', rows, CURVE, folder, dtype=dtype)
         left = until - time.monotonic()
         asked = dict(config=config, run=str(Path(folder, f'curve-{where}')))
         runs[where] = inside('training', left, environ, **asked)
@@ -210,9 +210,6 @@ def loop(seconds, case, folder, parts):
     """Steps of `train` itself, with its reading, masking and metrics."""
     size, rows = case['model']['preset'], case['rows'] // parts.get('ours', 1)
     model = {key: case['model'][key] for key in ('dtype', 'remat')}
-    folders = Path(folder, f'rows-{size}'), Path(folder, 'loop')
-    config = settings.run(
-        size, max(rows, case['mesh']['fsdp']), LOOP, folders[0], **model
-    )
-    found = inside('training', seconds, config=config, run=str(folders[1]))
+    config = settings.run(size, max(rows, case['mesh']['fsdp']), LOOP, folder, **model)
+    found = inside('training', seconds, config=config, run=str(Path(folder, 'loop')))
     return found | {'size': size, 'wrong': falling(found['losses'])}
