@@ -85,12 +85,10 @@ def fill(top):
     write(top, 'rajpurkar/squad', plain)
     corpus = [dict(_id=f'd{n}', title=f'T{n}', text=f'text {n}') for n in range(9)]
     asked = [dict(_id=f'q{n}', title='', text=f'query {n}') for n in range(9)]
-    card = '---\nconfigs:\n' + ''.join(
-        f'- config_name: {c}\n  data_files:\n  - split: {c}\n    path: {c}/*\n'
-        for c in ('corpus', 'queries')
-    )
-    nq = {'corpus/nq-0.parquet': corpus, 'queries/nq-0.parquet': asked}
-    write(top, 'BeIR/nq', nq | {'README.md': f'{card}---\n'})
+    nq = {'nq.py': 'code', 'README.md': '---\nlicense: mit\n---\n'}
+    for name, rows in (('corpus', corpus), ('queries', asked)):
+        nq[f'{name}.jsonl'] = ''.join(json.dumps(row) + '\n' for row in rows)
+    write(top, 'BeIR/nq', nq)
     qrels = ''.join(f'q{n}\td{n}\t1\n' for n in range(6))
     write(top, 'BeIR/nq-qrels', {'test.tsv': f'query-id\tcorpus-id\tscore\n{qrels}'})
     learned = [dict(query=f'q{n}', positive=f'p{n}') for n in range(7)]

@@ -49,7 +49,9 @@ def wanted(where, config, card):
         if one.get('default'):
             known.setdefault('default', one)
     if not known:
-        return {None: [_inside(where, config or '', '**/*')]}
+        # Of a config its folder, or as in BEIR's sets, the file of its name.
+        named = [] if config is None else [_inside(where, '', f'{config}.*')]
+        return {None: [_inside(where, config or '', '**/*'), *named]}
     one = known[config_of(config, known, where)]
     files, top = one.get('data_files', '**/*'), one.get('data_dir', '')
     if isinstance(files, dict):

@@ -130,7 +130,8 @@ def _fetched(name, revision, wanted):
     patterns = [one for some in wanted.values() for one in some]
     # A * of huggingface_hub may be a /, that of pathlib is none.
     loose = [one.replace('**/', '*') for one in patterns]
-    ended = [f'{x}{end}' for x in loose if x.endswith('*') for end in SUFFIXES]
+    begun = [x.removesuffix('.*') for x in loose if x.endswith('*')]
+    ended = [f'{x}{end}' for x in begun for end in SUFFIXES]
     loose = [x for x in loose if not x.endswith('*')]
     folder = _download(name, revision, [*loose, *ended])
     files = (file for file in folder.rglob('*') if file.is_file())
