@@ -15,6 +15,10 @@ import warnings
 from typing import NamedTuple
 
 
+class Longer(UserWarning):
+    """That texts are longer than rows."""
+
+
 class Cut(NamedTuple):
     """`cut` of `texts` are longer than `length` tokens; `read` is the share of all
     characters that is not cut off."""
@@ -45,6 +49,7 @@ def warn(model, tokens_N):
             f'{model.length:,} tokens that {model.name or "the model"} reads: what comes '
             'after these is not in their vectors. Split such texts, or take a model of '
             'longer rows (data.row_length).',
+            Longer,
             stacklevel=4,
         )
 

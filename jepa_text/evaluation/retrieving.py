@@ -2,7 +2,9 @@
 the documents of the corpus for every query."""
 
 import dataclasses
+import warnings
 
+from jepa_text.data import as_read
 from jepa_text.evaluation import finetune, search
 from jepa_text.evaluation.metrics import ranking
 from jepa_text.kinds import base, vectors
@@ -19,6 +21,7 @@ class Examination(finetune.Examination):
     """
 
     metric = 'ndcg@10'
+    _run = None
 
     def kind_of(self):
         return kind_of(self.task, self.settings)
@@ -40,7 +43,10 @@ class Examination(finetune.Examination):
                 pool=self.kind.pool,
                 length=self.max_length,
             )
-            self._run = search.rank(model, self.task, DEPTH)
+            with warnings.catch_warnings():
+                if self._run is not None:  # the same texts as of the first member
+                    warnings.simplefilter('ignore', as_read.Longer)
+                self._run = search.rank(model, self.task, DEPTH)
         qrels = self.task.qrels if split == 'test' else self.task.validation_qrels
         run = {query: self._run[query] for query in qrels}
         return ranking.measure(qrels, run), run, False

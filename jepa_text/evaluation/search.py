@@ -228,6 +228,8 @@ def _check(queries_QD, shards, k):
             f'queries of shape {queries_QD.shape}, but vectors of width '
             f'{sorted(widths)}: both must be of one model.'
         )
+    if not len(queries_QD):
+        raise ValueError('there is no query to find documents for.')
     if not np.isfinite(queries_QD).all():
         raise ValueError('queries that are not finite have no best documents.')
 

@@ -1,13 +1,15 @@
 """Queries learn to find their documents, and are measured over the whole corpus."""
 
 import dataclasses
+import warnings
 
 import examined
 import numpy as np
 import pytest
 
+from jepa_text.data import as_read
 from jepa_text.evaluation import config as settings
-from jepa_text.evaluation import evaluate, retrieving
+from jepa_text.evaluation import evaluate, retrieving, search
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.sets.retrieval import Retrieval
 from jepa_text.kinds import base, predicting, vectors
@@ -55,6 +57,21 @@ def test_it_learns_to_rank_and_says_so_in_both_definitions():
     (one, _) = found.values()
     assert len(one.predictions) == 10 and len(one.per_instance['ndcg@10']) == 10
     assert all(len(ranked) == 40 for ranked in one.predictions.values())
+
+
+def test_texts_that_rows_cut_are_told_once_and_not_for_each_member(monkeypatch):
+    examination = retrieving.Examination(examined.model(), task(), settings.Finetuning())
+
+    def rank(model, task, k):
+        as_read.warn(model, [model.length + 1])
+        return {query: {'d0': 1.0} for query in task.queries}
+
+    monkeypatch.setattr(search, 'rank', rank)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter('always')
+        for _ in range(3):
+            examination.measured('validation', {})
+    assert [one.category for one in told] == [as_read.Longer]
 
 
 def test_a_set_without_pairs_or_validation_is_refused():

@@ -85,6 +85,8 @@ def test_what_is_not_finite_is_refused(monkeypatch, platform):
         search.top_k(np.ones((1, 2)), corpus_ND, 0)
     with pytest.raises(ValueError, match='k=1 of 0 documents'):
         search.top_k(np.ones((1, 2)), [], 1)
+    with pytest.raises(ValueError, match='there is no query'):
+        search.top_k(np.ones((0, 2)), corpus_ND, 1)
 
 
 TEXTS = ['ab', 'bc', 'cd', 'de', 'ef', 'fg', 'gh', 'abc', 'bcd', 'cde']
