@@ -220,26 +220,7 @@ class Tensors:
 def _shards(folder):
     """{file: names that an index places in it, or None for all}."""
     if is_file(folder / INDEX):
-        shards, weight_map = {}, read_json(folder / INDEX).get('weight_map')
-        if not isinstance(weight_map, dict) or not weight_map:
-            raise ValueError(
-                f'{folder / INDEX} has no "weight_map", which says in what file each '
-                'tensor lies: download it again.'
-            )
-        for name, file in weight_map.items():
-            if not is_plain(file) or not file.endswith('.safetensors'):
-                raise ValueError(
-                    f'{folder / INDEX} places {name} in {file!r}: only the name of a '
-                    '.safetensors file of this folder is read, never another place.'
-                )
-            shards.setdefault(folder / file, []).append(name)
-        missing = sorted(path.name for path in shards if not is_file(path))
-        if missing:
-            raise FileNotFoundError(
-                f'{folder / INDEX} names {", ".join(missing)}, missing from the folder: '
-                'download what is missing.'
-            )
-        return shards
+        return _indexed(folder, folder / INDEX)
     files = sorted(folder.glob('*.safetensors'))
     whole = [path for path in files if path.name == 'model.safetensors'] or files
     if len(whole) == 1:
@@ -256,6 +237,31 @@ def _shards(folder):
         '`model.save_pretrained(folder)` in transformers, or take a revision that has '
         'them.'
     )
+
+
+def _indexed(folder, index):
+    """{file: names that `index` places in it}; each file is there, and in the folder."""
+    weight_map = read_json(index).get('weight_map')
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise ValueError(
+            f'{index} has no "weight_map", which says in what file each tensor lies: '
+            'download it again.'
+        )
+    shards = {}
+    for name, file in weight_map.items():
+        if not is_plain(file) or not file.endswith('.safetensors'):
+            raise ValueError(
+                f'{index} places {name} in {file!r}: only the name of a .safetensors '
+                'file of this folder is read, never another place.'
+            )
+        shards.setdefault(folder / file, []).append(name)
+    missing = sorted(path.name for path in shards if not is_file(path))
+    if missing:
+        raise FileNotFoundError(
+            f'{index} names {", ".join(missing)}, missing from the folder: download what '
+            'is missing.'
+        )
+    return shards
 
 
 def _open(path):

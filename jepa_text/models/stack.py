@@ -46,6 +46,13 @@ def sized(cls, presets, preset, keywords):
     the rest being room. Raises ValueError for an unknown preset or keyword, a missing
     size, or sizes that do not divide each other.
     """
+    model = cls(**_sizes(cls, presets, preset, keywords))
+    _check_model(model)
+    return model
+
+
+def _sizes(cls, presets, preset, keywords):
+    """The keywords of `cls`, each within its range."""
     if preset is not None and preset not in presets:
         raise ValueError(f'preset {preset!r} does not exist: {", ".join(presets)}.')
     fields = [f for f in dataclasses.fields(cls) if f.name not in HIDDEN]
@@ -62,8 +69,11 @@ def sized(cls, presets, preset, keywords):
             ranges.keyword('model', parameter, sizes[key])
             _check_size(key, sizes[key])
     # A config that was saved has lists where it had tuples.
-    sizes = {k: tuple(v) if isinstance(v, list) else v for k, v in sizes.items()}
-    model = cls(**sizes)
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in sizes.items()}
+
+
+def _check_model(model):
+    """Raises ValueError for what does not fit together, or does not exist."""
     if model.head_width is None and model.width % model.heads:
         raise ValueError(
             f'width={model.width} is not a multiple of heads={model.heads}; give '
@@ -74,7 +84,6 @@ def sized(cls, presets, preset, keywords):
     if model.dtype not in DTYPES:
         raise ValueError(f'model: dtype={model.dtype!r}; there are: {", ".join(DTYPES)}.')
     attend.check(model.attention)
-    return model
 
 
 def _check_size(key, value):

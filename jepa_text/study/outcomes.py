@@ -21,22 +21,25 @@ def section(results, arms, metrics):
     beside = {metric: beside_of(results, metric) for metric in metrics}
     known = {metric: of_arms.summary(arms, metric) for metric in metrics}
     bags = bags_of(results) if of_arms.PROBES in metrics else {}
-    columns, rows = ['', 'seeds'], []
-    for metric in metrics:
-        columns += [metric, '± 95 %']
-        columns += ['bag of its embeddings'] if bags and metric == of_arms.PROBES else []
-    for name in dict.fromkeys(n for one in beside.values() for n in one):
-        row = [name, None]
+
+    def row(name, seeds, bag, pair_of):
+        """Two cells a metric; beside the probes the bag."""
+        cells = [name, seeds]
         for metric in metrics:
-            row += [beside[metric].get(name), None]
-            row += [bags.get(name)] if bags and metric == of_arms.PROBES else []
-        rows.append(row)
-    for arm, own in arms.items():
-        row = [arm, len(own)]
-        for metric in metrics:
-            row += _cells(known[metric].get(arm))
-            row += [bags.get(arm)] if bags and metric == of_arms.PROBES else []
-        rows.append(row)
+            cells += pair_of(metric)
+            cells += [bag] if bags and metric == of_arms.PROBES else []
+        return cells
+
+    columns = row('', 'seeds', 'bag of its embeddings', lambda m: [m, '± 95 %'])
+    controls = dict.fromkeys(n for one in beside.values() for n in one)
+    rows = [
+        row(name, None, bags.get(name), lambda m, n=name: [beside[m].get(n), None])
+        for name in controls
+    ]
+    rows += [
+        row(arm, len(own), bags.get(arm), lambda m, a=arm: _cells(known[m].get(a)))
+        for arm, own in arms.items()
+    ]
     drawn = [
         bands.dots(
             # So far off that the runs could not be told apart.
