@@ -73,10 +73,10 @@ def has_seeds(results):
     return max(counts.values(), default=0) > 1
 
 
-def write(workdir, study):
-    """Writes report.html and appendix.md into the workdir; returns the page's path."""
+def write(workdir, lead, sections):
+    """Writes what `parts` gives as report.html and appendix.md into the workdir; returns
+    the page's path."""
     workdir = Path(workdir)
-    lead, sections = parts(study)
     path = workdir / 'report.html'
     page.write(path, title=TITLE, lead=lead, sections=sections)
     markdown.write(workdir / 'appendix.md', TITLE, lead, sections)

@@ -42,11 +42,7 @@ def section(results, arms, metrics):
     ]
     drawn = [
         bands.dots(
-            # So far off that the runs could not be told apart.
-            {
-                **_points({} if metric == of_arms.LOSS else beside[metric]),
-                **known[metric],
-            },
+            {**_points(_near(beside[metric], metric, known[metric])), **known[metric]},
             metric[0].upper() + metric[1:],
             metric,
             beside[metric],
@@ -181,6 +177,18 @@ def _cells(interval):
         return [None, None]
     reach = interval.high - interval.value
     return [interval.value, None if math.isnan(reach) else reach]
+
+
+def _near(beside, metric, known):
+    """The controls in a picture of the arms: all, but of losses, which have no end, those
+    at most three times as far off as arms and intervals reach; beside others, the arms
+    could not be told apart."""
+    if metric != of_arms.LOSS:
+        return beside
+    reached = [x for one in known.values() for x in one if math.isfinite(x)]
+    low, high = min(reached), max(reached)
+    reach = 3 * (high - low)
+    return {n: v for n, v in beside.items() if low - reach <= v <= high + reach}
 
 
 def _points(values):

@@ -21,6 +21,8 @@ CURVES = (
     ('train/learning_rate', 'Learning rate', ''),
     ('throughput/tokens_per_second', 'Speed', 'tokens/s'),
 )
+# Of a section with a table: the columns of a line on the terminal.
+_LINES = {'Verdicts': ('first', 'second', 'of', 'verdict'), 'Claims': ('here', 'claim')}
 
 
 def table(results):
@@ -33,7 +35,7 @@ def table(results):
     return rows
 
 
-def show(results):
+def _show(results):
     """Prints the short table and the masked-token predictions."""
     console.table('Held out', list(COLUMNS), table(results))
     if results['probes']:
@@ -44,16 +46,31 @@ def show(results):
         made = compared['table']
         console.table(compared['heading'], made['columns'], made['rows'])
     print(f'\n{headline(results)}')
+    width = max(map(len, results['models'])) + 2
     for item in results['predictions']:
         print(f'\n{item["text"]}   ({item["answer"]})')
         for name, answers in item['models'].items():
             words = '   '.join(f'{word.strip()} {share:.0%}' for word, share in answers)
-            print(f'  {name:14}{words}')
+            print(f'  {name:{width}}{words}')
+
+
+def _show_arms(lead, sections):
+    """Prints the means over seeds, and a line for each verdict and claim: members by the
+    dozen are for results.json."""
+    rows = {one['heading']: one['table'] for one in sections if one.get('table')}
+    console.table('Outcomes', *(rows['Outcomes'][k] for k in ('columns', 'rows')))
+    for heading, shown in _LINES.items():
+        if heading in rows:
+            places = [rows[heading]['columns'].index(column) for column in shown]
+            cells = ([row[place] for place in places] for row in rows[heading]['rows'])
+            lines = (f'  {", ".join(start)}: {end}' for *start, end in cells)
+            print(heading, *lines, sep='\n', end='\n\n')
+    print(lead)
 
 
 def write(workdir, results, configs, section=None):
-    """Writes report.html into the workdir and returns its path; of a study with seeds as
-    appendix.py does, by the section `report`."""
+    """Writes report.html into the workdir, prints it in short, and returns its path;
+    of a study with seeds as appendix.py does, by the section `report`."""
     logs = {name: _log(Path(workdir) / name) for name in configs}
     made = appendix.Study(
         results=results, configs=configs, logs=logs, report=section or {}
@@ -62,7 +79,10 @@ def write(workdir, results, configs, section=None):
         shown = made.timed['table']
         console.table(made.timed['heading'], shown['columns'], shown['rows'])
     if appendix.has_seeds(results):
-        return appendix.write(workdir, made)
+        lead, found = appendix.parts(made)
+        path = appendix.write(workdir, lead, found)
+        _show_arms(lead, found)
+        return path
     path = Path(workdir) / 'report.html'
     sections = [
         made.timed,
@@ -83,6 +103,7 @@ def write(workdir, results, configs, section=None):
         lead=headline(results),
         sections=[section for section in sections if section],
     )
+    _show(results)
     return path
 
 

@@ -171,7 +171,6 @@ def _study(config, place):
     made = {name: settle.matched(configs[name], workdir / name) for name in names}
     path = report.write(workdir, results, made, config['report'])
     place.send()
-    report.show(results)
     print(f'\n{path}  (this call: {time.monotonic() - began:.0f} s)')
     if failed:
         raise _given_up(failed, marks)

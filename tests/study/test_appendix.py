@@ -220,3 +220,31 @@ def test_controls_of_the_geometry_are_the_untrained():
     made = made_up.study('jepa_vs_mlm', seeds=2)
     rows = outcomes.geometry(made.results, arms.by_seed(made.results))['table']['rows']
     assert rows[0] == ['untrained', -1.0, None, 47.6, None]
+
+
+@pytest.mark.slow
+def test_the_terminal_shows_arms_with_verdicts_and_claims_but_no_member(tmp_path, capsys):
+    made = made_up.study('pfs', seeds=5)
+    reports.write(tmp_path, made.results, made.configs, made.report)
+    said = capsys.readouterr().out
+    assert 'seed_' not in said
+    assert '  clm25_12k, mlm_12k, masked loss: ' in said
+    assert '  reproduced: ' in said or '  not resolvable here: ' in said
+    assert (tmp_path / 'appendix.md').is_file()
+
+
+def test_a_picture_of_losses_has_the_controls_that_leave_room_for_arms():
+    made = made_up.study('jepa_vs_mlm', seeds=2)
+    reached = arms.by_seed(made.results)
+    found = list(arms.summary(reached, arms.LOSS).values())
+    low = min(min(one.low, one.value) for one in found)
+    high = max(max(one.high, one.value) for one in found)
+
+    def drawn(unigram):
+        results = made.results | {'unigram': unigram}
+        figure = outcomes.section(results, reached, [arms.LOSS])['figures'][0]
+        return [label.get_text() for label in figure.axes[0].get_yticklabels()]
+
+    near = high + 2.9 * (high - low)
+    assert drawn(near)[0] == 'unigram entropy'
+    assert 'unigram entropy' not in drawn(near + 0.2 * (high - low))
