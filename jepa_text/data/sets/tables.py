@@ -135,7 +135,8 @@ def files(path):
         )
     found = {}
     for file in sorted(named):
-        found.setdefault(re.split(r'[.\d-]', named[file])[0], []).append(file)
+        # 'test-00000-of-00002', and 'train00' as sets of T-NER have it; not 'test2'.
+        found.setdefault(re.split(r'[.-]|\d\d', named[file])[0], []).append(file)
     return found, ''
 
 

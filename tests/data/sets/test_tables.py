@@ -77,6 +77,7 @@ def test_validation_is_the_test_set_where_there_is_no_other(tmp_path):
     found = tables.splits(tmp_path)
     assert found.validation is None and found.test == [{'x': 'dev'}]
     write(tmp_path / 'test.csv', 'x\ntest\n')
+    write(tmp_path / 'test2.csv', 'x\nanother\n')
     found = tables.splits(tmp_path)
     assert (found.validation, found.test) == ([{'x': 'dev'}], [{'x': 'test'}])
     assert found.revision == '' and found.train == [{'x': 'train'}]
