@@ -1,4 +1,4 @@
-"""The picture of README.md's results, drawn from its own tables.
+"""The picture of README.md's results, drawn from its table and that of the study's page.
 
 .venv/bin/python docs/picture.py      writes docs/figures/results.png
 """
@@ -63,6 +63,6 @@ def draw(text):
 
 
 if __name__ == '__main__':
-    draw((ROOT / 'README.md').read_text(encoding='utf-8')).savefig(
-        ROOT / 'docs' / 'figures' / 'results.png', dpi=130
-    )
+    pages = ('README.md', 'docs/studies/quickstart.md')
+    text = '\n'.join((ROOT / page).read_text(encoding='utf-8') for page in pages)
+    draw(text).savefig(ROOT / 'docs' / 'figures' / 'results.png', dpi=130)
