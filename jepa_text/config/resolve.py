@@ -16,6 +16,12 @@ def nearest(name, known):
     return f'{hint} There are: {", ".join(sorted(known))}.'
 
 
+def check_choice(what, value, known):
+    """Raises ValueError, with the nearest, for a value that is none of the `known`."""
+    if value not in known:
+        raise ValueError(f'{what}={value!r}.{nearest(str(value), known)}')
+
+
 def names(folder):
     """Names of the files with a `make` in a folder of the package, as 'objectives'."""
     return [*_names(folder)]

@@ -20,6 +20,8 @@ import warnings
 
 import numpy as np
 
+from jepa_text.config import resolve
+
 KINDS = ('labels', 'scores', 'texts', 'tags', 'spans', 'cloze')
 VALIDATION_SHARE, VALIDATION_SEED = 0.05, 42  # of the papers
 
@@ -76,6 +78,18 @@ class Task:
     template: str = ''
     revision: str = ''
     zero_shot: object = None
+
+
+def named_set(kind, sets, task, path, own):
+    """The one of `sets` that `task` names; `own` for '', which is a set at `path`.
+
+    Raises ValueError for a name of none of them, and for neither a name nor a path.
+    """
+    if task:
+        resolve.check_choice(f'{kind}: task', task, sets)
+    elif not path:
+        raise ValueError(f'{kind} needs a path, or a task; there are: {", ".join(sets)}')
+    return sets.get(task, own)
 
 
 def examples(first, second=None, target=None, where='the task'):

@@ -104,8 +104,7 @@ TASKS = {
 def make(task, path='', title=''):
     """From a folder with train and dev (or validation, or dev_matched), or a name on the
     hub, by default nyu-mll/glue; `title` names the task in tables."""
-    if task not in TASKS:
-        raise ValueError(f'glue: task={task!r}.{resolve.nearest(task, TASKS)}')
+    resolve.check_choice('glue: task', task, TASKS)
     one = TASKS[task]
     path = path or f'{HUB}/{task.removesuffix("_mismatched")}'
     read = functools.partial(tables.read, header=one.header, skip_short=one.broken)

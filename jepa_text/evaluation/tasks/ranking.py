@@ -15,8 +15,8 @@ from typing import NamedTuple
 from jepa_text.config import resolve
 from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import judged
+from jepa_text.evaluation.sets import task as tasks
 from jepa_text.evaluation.sets.retrieval import Retrieval, dealt
-from jepa_text.evaluation.sets.task import VALIDATION_SEED, VALIDATION_SHARE
 
 PROTOCOLS = ('full', 'paper')
 
@@ -57,45 +57,41 @@ def make(
     are what one validates on. `seed` deals the halves of the paper. Raises ValueError for
     qrels that name documents or queries that are not there.
     """
-    if task and task not in TASKS:
-        raise ValueError(f'ranking: task={task!r}.{resolve.nearest(task, TASKS)}')
-    if protocol not in PROTOCOLS:
-        near = resolve.nearest(protocol, PROTOCOLS)
-        raise ValueError(f'ranking: protocol={protocol!r}.{near}')
-    if not path and not task:
-        raise ValueError(
-            f'ranking needs a path, or a task; there are: {", ".join(TASKS)}'
-        )
-    one, is_paper = TASKS.get(task, _Set('', '')), protocol == 'paper'
-    document = document or (one.document if is_paper else '{title} {text}')
+    chosen = tasks.named_set('ranking', TASKS, task, path, _Set('', ''))
+    resolve.check_choice('ranking: protocol', protocol, PROTOCOLS)
+    is_paper = protocol == 'paper'
+    document = document or (chosen.document if is_paper else '{title} {text}')
     query = query or ('Query: {text}' if is_paper else '{text}')
-    qrels = qrels or ('' if path else one.qrels)
-    place = judged.places(path or one.path, qrels)
+    qrels = qrels or ('' if path else chosen.qrels)
+    place = judged.places(path or chosen.path, qrels)
     where = title or task or tables.stem(path)
     asked = judged.asked(place, query, where)
     train, validation, test = _with_validation(asked.qrels, is_paper, seed)
-    named = {name for side in (validation, test) for one in side.values() for name in one}
-    wanted = named.union(*train.values()) if not pairs else named
+    scored = _documents(validation) | _documents(test)
+    wanted = scored if pairs else scored | _documents(train)
     texts = judged.texts(place.corpus, document, wanted if is_paper else None)
     judged.check(wanted, texts, 'documents', where)
-    commits = [place.revision]
     if pairs:
         learned, commit = _pairs(pairs, document, query, where)
-        commits.append(commit)
     else:
-        learned = _relevant(train, asked.queries, texts)
+        learned, commit = _relevant(train, asked.queries, texts), ''
     if is_paper:
-        texts = {key: text for key, text in texts.items() if key in named}
-    queries = {name: asked.queries[name] for side in (validation, test) for name in side}
+        texts = {key: text for key, text in texts.items() if key in scored}
+    queries = {name: asked.queries[name] for name in validation | test}
     return Retrieval(
         where,
         judged.without_empty(queries, queries, 'queries', where),
-        judged.without_empty(texts, named, 'documents', where),
+        judged.without_empty(texts, scored, 'documents', where),
         test,
         validation or None,
         learned,
-        ' '.join(filter(None, commits)),
+        ' '.join(filter(None, (place.revision, commit))),
     )
+
+
+def _documents(qrels):
+    """Ids of all that were judged."""
+    return {document for found in qrels.values() for document in found}
 
 
 def _with_validation(qrels, is_paper, seed):
@@ -104,7 +100,7 @@ def _with_validation(qrels, is_paper, seed):
         qrels.get(name, {}) for name in ('train', 'validation', 'test')
     )
     if not validation and train:
-        validation, train = dealt(train, VALIDATION_SHARE, VALIDATION_SEED)
+        validation, train = dealt(train, tasks.VALIDATION_SHARE, tasks.VALIDATION_SEED)
     elif not validation and is_paper:
         validation, test = dealt(test, 0.5, seed)
     return train, validation, test

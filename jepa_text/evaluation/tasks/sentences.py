@@ -31,8 +31,7 @@ def make(made, path='', text='text', max_texts=6000, seed=0, title=''):
     `seed`; or from paragraphs of the bundled corpus: to learn from, of its training
     documents, to be scored on, of those held out. Of at most so many texts. `title`:
     `made`."""
-    if made not in SETS:
-        raise ValueError(f'sentences: made={made!r}.{resolve.nearest(made, SETS)}')
+    resolve.check_choice('sentences: made', made, SETS)
     if path:
         texts = _some(_texts(path, text), max_texts)
     else:

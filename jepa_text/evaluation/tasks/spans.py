@@ -10,7 +10,6 @@ Files: SQuAD's and ReCoRD's own JSON, or a question a row (data/sets/tables.py).
 import warnings
 from typing import NamedTuple
 
-from jepa_text.config import resolve
 from jepa_text.data.sets import tables
 from jepa_text.evaluation.sets import targets
 from jepa_text.evaluation.sets import task as tasks
@@ -69,12 +68,8 @@ def make(
     part that it matches is then the answer.
     `template` makes one text of question and context. Splits are as in labeled.py.
     """
-    if task and task not in TASKS:
-        raise ValueError(f'spans: task={task!r}.{resolve.nearest(task, TASKS)}')
-    one = TASKS.get(task, _Set('', unanswerable=True))
-    if not path and not one.hub:
-        raise ValueError('spans needs a path, or a task; there are: ' + ', '.join(TASKS))
-    path = path or one.hub
+    chosen = tasks.named_set('spans', TASKS, task, path, _Set('', unanswerable=True))
+    path = path or chosen.hub
     title = title or task or tables.stem(path)
     targets.check_template(template, title)
     fields = (question, context, answers)
@@ -86,8 +81,10 @@ def make(
             _question(row, fields, f'{where}, row {n}') for n, row in enumerate(rows, 1)
         ]
         if no_answer:
-            read = [_without(one_of, no_answer) for one_of in read]
-        return _examples(read, one.unanswerable, ignore_spaces, skip_unmatched, where)
+            read = [_without(one, no_answer) for one in read]
+        for one in read:
+            _check_question(one, chosen.unanswerable)
+        return _examples(read, ignore_spaces, skip_unmatched, where)
 
     made = tasks.sides(found, side, seed)
     _check_hidden(made, f'{title} in {path}')
@@ -168,18 +165,19 @@ def _without(one, no_answer):
     return one._replace(answers=kept)
 
 
-def _examples(read, unanswerable, ignore_spaces, skip_unmatched, where):
-    kept, targets, missed, left_out = [], [], [], 0
+def _check_question(one, unanswerable):
+    for what, text in (('question', one.question), ('context', one.context)):
+        if not isinstance(text, str) or not text.strip():
+            raise ValueError(f'{one.where}: the {what} is {text!r}, and must be a text.')
+    if not one.answers and not unanswerable:
+        raise ValueError(
+            f'{one.where}: no answer, but every question here has one. {_HIDDEN}'
+        )
+
+
+def _examples(read, ignore_spaces, skip_unmatched, where):
+    kept, missed = [], []
     for one in read:
-        for what, text in (('question', one.question), ('context', one.context)):
-            if not isinstance(text, str) or not text.strip():
-                raise ValueError(
-                    f'{one.where}: the {what} is {text!r}, and must be a text.'
-                )
-        if not one.answers and not unanswerable:
-            raise ValueError(
-                f'{one.where}: no answer, but every question here has one. {_HIDDEN}'
-            )
         spans = [_span(one.context, *answer, ignore_spaces) for answer in one.answers]
         for span, (start, text) in zip(spans, one.answers):
             if span is None:
@@ -187,27 +185,23 @@ def _examples(read, unanswerable, ignore_spaces, skip_unmatched, where):
                 missed.append(f'{one.where}: the answer {text!r} is not there{place}')
         matched = [span for span in spans if span is not None]
         if matched or not one.answers:
-            kept.append(one)
-            targets.append(matched)
-        else:
-            left_out += 1
-    remedy = (
-        'Mend it, or give ignore_spaces=True where a text is tokenized, or '
-        'skip_unmatched=True to leave such answers out.'
-    )
+            kept.append(one._replace(answers=matched))
     if missed and not skip_unmatched:
         raise ValueError(
-            f'{missed[0]} in its context; {len(missed):,} of {where} are not. {remedy}'
+            f'{missed[0]} in its context; {len(missed):,} of {where} are not. Mend it, '
+            'or give ignore_spaces=True where a text is tokenized, or '
+            'skip_unmatched=True to leave such answers out.'
         )
     if missed:
         warnings.warn(
             f'{where}: {len(missed):,} answers are not in their contexts and left out, '
-            f'and {left_out:,} questions with them; the first: {missed[0]}.',
+            f'and {len(read) - len(kept):,} questions with them; the first: {missed[0]}.',
             stacklevel=2,
         )
     if not kept:
         raise ValueError(f'{where}: there is no question.')
-    return tasks.Examples([q.question for q in kept], [q.context for q in kept], targets)
+    _, questions, contexts, answers = map(list, zip(*kept))
+    return tasks.Examples(questions, contexts, answers)
 
 
 def _span(context, start, text, ignore_spaces):

@@ -8,6 +8,7 @@ Files have a word a line (data/sets/columns.py), or a sentence a row with a list
 and one of tags (data/sets/tables.py).
 """
 
+import functools
 import re
 import warnings
 from typing import NamedTuple
@@ -65,23 +66,12 @@ def make(
     so that another is an error. `scheme`, one of SCHEMES, is how entities are written
     ('': iob2); they become iob2, where B- begins each. Splits are as in labeled.py.
     """
-    if task and task not in TASKS:
-        raise ValueError(f'tags: task={task!r}.{resolve.nearest(task, TASKS)}')
-    one = TASKS.get(task, _Set('', ''))
-    if not path and not one.hub:
-        raise ValueError('tags needs a path, or a task; there are: ' + ', '.join(TASKS))
-    path, scheme = path or one.hub, scheme or one.scheme
-    if scheme not in SCHEMES:
-        raise ValueError(f'tags: scheme={scheme!r}.{resolve.nearest(scheme, SCHEMES)}')
+    chosen = tasks.named_set('tags', TASKS, task, path, _Set('', ''))
+    path, scheme = path or chosen.hub, scheme or chosen.scheme
+    resolve.check_choice('tags: scheme', scheme, SCHEMES)
     title = title or task or tables.stem(path)
     fields = [given if given != '' else None for given in (words, tags)]
-    found = tables.splits(
-        path,
-        lambda file: _read(file, fields, one.columns),
-        validation=VALIDATION,
-        test=TEST,
-    )
-    known = tuple(labels) or _iob2(one.types.split())
+    known = tuple(labels) or _iob2(chosen.types.split())
 
     def side(rows, split):
         where = f'{title}, {split}, in {path}'
@@ -91,15 +81,21 @@ def make(
         named = [_checked(one, names) for one in _full(read, where)]
         if not named:
             raise ValueError(f'{where}: there is no sentence.')
-        made = [in_scheme(sentence, scheme, one.outside) for sentence in named]
+        made = [in_scheme(one, scheme, chosen.outside) for one in named]
         _check_known(made, known)
         return tasks.Examples([x.words for x in made], None, [x.tags for x in made])
 
+    read = functools.partial(_read, fields=fields, given=chosen.columns)
+    found = tables.splits(path, read, validation=VALIDATION, test=TEST)
     made = tasks.sides(found, side, seed)
-    every = {tag for tags in made['train'].target for tag in tags}
+    return tasks.Task(title, 'tags', _metric(made['train'].target), **made)
+
+
+def _metric(target):
+    """Entities are scored whole, other tags one by one."""
+    every = {tag for tags in target for tag in tags}
     is_entities = len(every) > 1 and all(map(_ENTITY.fullmatch, every))
-    metric = 'entity_f1' if is_entities else 'token_accuracy'
-    return tasks.Task(title, 'tags', metric, **made)
+    return 'entity_f1' if is_entities else 'token_accuracy'
 
 
 def _iob2(types):

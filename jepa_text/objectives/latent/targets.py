@@ -142,10 +142,7 @@ class Latent:
 
     def __post_init__(self):
         for what, known in CHOICES.items():
-            if (value := getattr(self, what)) not in known:
-                raise ValueError(
-                    f'latent: {what}={value!r}.{resolve.nearest(str(value), known)}'
-                )
+            resolve.check_choice(f'latent: {what}', getattr(self, what), known)
         check('latent', vars(self), RANGES)
         if self.top is not None:
             check('latent', vars(self), {'top': dict(whole=True, minimum=1)})
