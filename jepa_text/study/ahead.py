@@ -81,7 +81,8 @@ def outlook(configs, folder):
             parts[name] = [_planned(config, made, p, before) for p in made.phases]
         except ValueError as error:
             raise ValueError(f'run {name!r}: {error}') from error
-        courses[name] = tree.course(config, made)
+        is_timed = configs[name]['baseline'] == 'time'
+        courses[name] = tree.course(config, made, is_timed)
         sizes[name] = max(size for _, size in parts[name])
     there = {name for name in configs if _is_there(folder, name, configs[name])}
     origins = trunks.origins(courses, folder, there)

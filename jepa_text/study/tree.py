@@ -40,16 +40,21 @@ _AT_ONCE = 4096  # steps whose learning rates are computed
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Course:
-    """What acts on the steps of a run: `fixed`, a checksum of what acts on all; of each
-    of the `phases`, (start, stop, its section, its objective); the learning `rates_N`."""
+    """What acts on the steps of a run: `fixed`, a checksum of what acts on all, None
+    while it is not known; of each of the `phases`, (start, stop, its section, its
+    objective); the learning `rates_N`."""
 
-    fixed: str
+    fixed: str | None
     phases: tuple
     rates_N: np.ndarray
 
 
-def course(config, recipe):
-    """The Course of a run, by its settled config and its Recipe."""
+def course(config, recipe, is_timed=False):
+    """The Course of a run, by its settled config and its Recipe.
+
+    `is_timed`: its phases are another objective's, of a length that is timed when it
+    begins, so it has no step in common with others.
+    """
     fixed = {key: value for key, value in config.items() if key not in _APART}
     fixed['data'] = {k: v for k, v in config['data'].items() if k != 'threads'}
     rates = [_rates(one.schedule, one.start, one.stop) for one in recipe.phases]
@@ -57,7 +62,8 @@ def course(config, recipe):
         (phase.start, phase.stop, _acting(phase.section), phase.objective)
         for phase in recipe.phases
     ]
-    return Course(checksums.checksum(fixed), tuple(phases), np.concatenate(rates))
+    known = None if is_timed else checksums.checksum(fixed)
+    return Course(known, tuple(phases), np.concatenate(rates))
 
 
 class Recipes:
@@ -80,7 +86,7 @@ class Recipes:
 def common(one, other):
     """After how many steps two runs are still the same; less than all of either one, so
     that each comes to its end by itself."""
-    if one.fixed != other.fixed:
+    if one.fixed is None or one.fixed != other.fixed:
         return 0
     end = 0
     for (start, stop, *mine), (begin, until, *its) in zip(one.phases, other.phases):

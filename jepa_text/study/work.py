@@ -181,5 +181,6 @@ def courses(configs, folder):
     found = {}
     for name, config in configs.items():
         own = settle.extended(settle.completed(config, folder / name), folder / name)
-        found[name] = tree.course(own, recipes.of(own))
+        is_timed = own['baseline'] == 'time'
+        found[name] = tree.course(own, recipes.of(own), is_timed)
     return found

@@ -7,6 +7,7 @@ import random
 import pytest
 import tiny
 
+from jepa_text.files import checksums
 from jepa_text.running import restore, view
 from jepa_text.study import ahead, members, study, tree, work
 
@@ -97,6 +98,9 @@ BASE = run(40, phase(CLM, 20), phase(MLM))
             0,
         ),
         (run(20, phase(MLM, data=dict(batch_size=4))), run(40, phase(MLM)), 0),
+        # What is matched by time is another objective's, and its length is not known.
+        (run(40, phase(STEADY)), run(40, phase(STEADY), baseline='time'), 0),
+        (*[run(40, phase(STEADY), baseline='time')] * 2, 0),
     ],
 )
 def test_what_two_runs_have_in_common(tmp_path, one, other, steps):
@@ -213,6 +217,37 @@ def test_an_outlook_says_how_sure_its_hours_are():
     assert 'microseconds' not in said(there) and 'matched' not in said(there)
     timed = dataclasses.replace(one, name='b', is_timed=True)
     assert 'b and 1 more: matched by time' in said(one, timed, timed)
+
+
+def of_one_start(**changes):
+    """A hybrid and its baselines, as a study of them has them."""
+    runs = dict(hybrid=run(6, phase(STEADY)))
+    runs |= {by: run(6, phase(STEADY), baseline=by) for by in ('flops', 'time')}
+    return made(runs, schedule=1e-3, **changes)
+
+
+def test_a_baseline_that_is_timed_is_planned_as_trained_whole(tmp_path):
+    config = of_one_start()
+    configs = members.configs(config, tmp_path / 'rows')
+    for one in configs.values():
+        one['prepare'] = config['prepare']
+    hybrid, flops, timed = ahead.outlook(configs, tmp_path)
+    assert timed.steps == flops.steps > hybrid.steps
+    assert [one.trained for one in (flops, timed)] == [flops.steps] * 2
+    assert [one.is_timed for one in (hybrid, flops, timed)] == [False, False, True]
+
+
+@pytest.mark.slow
+def test_a_baseline_that_is_timed_begins_by_itself(tmp_path):
+    config = of_one_start(evaluate=dict(every=0), checkpoint=dict(every=2))
+    configs = members.configs(config, tiny.rows(tmp_path))
+    configs = {name: configs[name] for name in ('hybrid', 'time')}
+    with work.Worker(view.Here(tmp_path / 'study'), 60, 1) as worker:
+        assert work.train_all(configs, worker) == {}
+    saved = checksums.read_json(tmp_path / 'study' / 'time' / 'config.json')
+    assert saved['baseline']['by'] == 'time'
+    assert saved['phases'][0]['objective']['name'] == 'mlm'
+    assert members.finished(tmp_path / 'study' / 'time', configs['time'])
 
 
 @pytest.mark.parametrize(
