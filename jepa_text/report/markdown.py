@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 
 from jepa_text.files import atomic
-from jepa_text.report import page
+from jepa_text.report import page, plots
 
 
 def write(path, title, lead, sections):
@@ -44,7 +44,8 @@ def _section(section, number, folder):
             whole = folder / f'{name}.{suffix}'
             # No date, so that the same results give the same file.
             date = {'svg': {'Date': None}, 'pdf': {'CreationDate': None}}[suffix]
-            figure.savefig(whole, metadata=date)
+            with plots.same_svg():
+                figure.savefig(whole, metadata=date)
         yield f'![{figure.get_suptitle()}](figures/{name}.svg)'
 
 

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from jepa_text.files import atomic
+from jepa_text.report import plots
 
 FRAME = Path(__file__).with_suffix('.html')  # what stands around, and the style
 PACKAGES = ('jax', 'flax', 'optax', 'orbax-checkpoint', 'grain', 'tokenizers')
@@ -260,11 +261,8 @@ def _svg(figure, prefix):
             f'{type(figure).__name__} is not a matplotlib figure. jepa_text.report.plots '
             'makes them.'
         )
-    import matplotlib
-
     buffer = io.StringIO()
-    # Text stays text; names of clips are the same on every run.
-    with matplotlib.rc_context({'svg.fonttype': 'none', 'svg.hashsalt': 'jepa-text'}):
+    with plots.same_svg():
         figure.savefig(buffer, format='svg', transparent=True, metadata={'Date': None})
     svg = buffer.getvalue()
     svg = svg[svg.index('<svg') :]

@@ -186,6 +186,13 @@ def blank(title, ylabel, xlabel, height=3.1):
     return figure, axes
 
 
+def same_svg():
+    """A context in which the same figure gives the same SVG, whose text stays text."""
+    import matplotlib
+
+    return matplotlib.rc_context({'svg.fonttype': 'none', 'svg.hashsalt': 'jepa-text'})
+
+
 def _reference_lines(axes, hlines):
     for label, height in (hlines or {}).items():
         axes.axhline(height, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
