@@ -8,7 +8,7 @@ interval is over texts then, of these training runs, and describes these alone.
 """
 
 import math
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 
@@ -36,23 +36,27 @@ def tests(chosen, rows, single, deviations):
     seeds = by_seed(rows)
     models = list(dict.fromkeys(model for _, model, *_ in chosen if model))
     tasks = list(dict.fromkeys(task for task, *_ in chosen))
-    compared = []
-    for task in tasks:
-        for pair in combinations(models, 2):
-            for value in READ + GEOMETRY:
-                sides = [chosen.get((task, model, '', *value)) for model in pair]
-                is_there = all(s and math.isfinite(s['value']) for s in sides)
-                if is_there and as_many(*sides):
-                    values = [seeds[_place(side)] for side in sides]
-                    common = sorted(values[0].keys() & values[1].keys())
-                    compared.append(
-                        (sides, [[side[seed] for seed in common] for side in values])
-                    )
-    verdicts = statistics.corrected([values for _, values in compared])
-    kept = by_result(single), by_result(deviations)
-    return [
-        _test(sides, *verdict, kept) for (sides, _), verdict in zip(compared, verdicts)
+    compared = [
+        [chosen.get((task, model, '', *value)) for model in pair]
+        for task, pair, value in product(tasks, combinations(models, 2), READ + GEOMETRY)
     ]
+    compared = [sides for sides in compared if _are_comparable(sides)]
+    verdicts = statistics.corrected([_of_common_seeds(x, seeds) for x in compared])
+    kept = by_result(single), by_result(deviations)
+    return [_test(sides, *verdict, kept) for sides, verdict in zip(compared, verdicts)]
+
+
+def _are_comparable(sides):
+    """Are two cells there, with values, and of as many texts?"""
+    is_there = all(side and math.isfinite(side['value']) for side in sides)
+    return is_there and as_many(*sides)
+
+
+def _of_common_seeds(sides, seeds):
+    """The values of two cells, each at the seeds that both have."""
+    one, two = (seeds[_place(side)] for side in sides)
+    common = sorted(one.keys() & two.keys())
+    return [[values[seed] for seed in common] for values in (one, two)]
 
 
 def by_seed(rows):
@@ -111,13 +115,11 @@ def fragile(tests):
             'difference is one in how they show the length of a text '
             f'({test["over"]}).'
         )
+        model = f'{test["first"]}, {test["second"]}'
         found.append(
-            dict(
-                **dict(task=test['task'], model=f'{test["first"]}, {test["second"]}'),
-                **dict(metric=test['metric'], form='raw', kind='explained'),
-                **dict(control='length', found=test['difference']),
-                **dict(reached=controlled['difference'], words=words),
-            )
+            dict(task=test['task'], model=model, metric=test['metric'], form='raw')
+            | dict(kind='explained', control='length', found=test['difference'])
+            | dict(reached=controlled['difference'], words=words)
         )
     return found
 
@@ -156,17 +158,16 @@ def _place(row):
 def _test(sides, found, p, kept):
     one, two = sides
     pair = one['model'], two['model']
-    difference, low, high, over = (*found[:3], OVER_SEEDS)
+    difference, low, high, over = *found[:3], OVER_SEEDS
     if not found.test:
         over = OVER_TEXTS if found.seeds <= 1 else OVER_MEANS
         difference = one['value'] - two['value']
         low, high = _over_texts(sides, difference, *kept)
-    return dict(
-        **dict(task=one['task'], first=pair[0], second=pair[1]),
-        **dict(metric=one['metric'], form=one['form']),
-        **dict(difference=difference, low=low, high=high, over=over, seeds=found.seeds),
-        **dict(p=found.p, p_holm=p, test=found.test),
-        verdict=said(found, p, pair),
+    return (
+        dict(task=one['task'], first=pair[0], second=pair[1])
+        | dict(metric=one['metric'], form=one['form'])
+        | dict(difference=difference, low=low, high=high, over=over, seeds=found.seeds)
+        | dict(p=found.p, p_holm=p, test=found.test, verdict=said(found, p, pair))
     )
 
 

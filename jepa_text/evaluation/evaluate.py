@@ -184,13 +184,8 @@ def summarize(config, made, folder, groups, failed=None):
     Lines of other settings, which the folder may hold too, are counted and left out.
     {'lines', 'chosen', 'compared', 'damaged', 'failed'}
     """
-    results_folder = folder / results.FOLDER
-    every, damaged = results.read(results_folder)
-    lines = grouping.named(every, groups)
-    if left := len(every) - len({line['name'] for line in lines}):
-        print(f'{left:,} members of other settings lie in {results_folder}: left out.')
-    text = ''.join(json.dumps(line) + '\n' for line in lines)
-    atomic.write(folder / 'lines.jsonl', text)
+    failed = failed or {}
+    lines, damaged = _lines(folder, groups)
     # Folders of this machine are of no use to others.
     short = results.shortened(lines)
     chosen = selection.select(short, by=config.select_by, rule=config.selection)
@@ -198,17 +193,10 @@ def summarize(config, made, folder, groups, failed=None):
     compared = comparing.compare(
         [one for one in models if not one.members[0].get('zero_shot')]  # no seeds
     )
-    summary.write(folder, chosen)
-    for model in {one.model for one in models} if config.hub else ():
-        today = datetime.date.today().isoformat()
-        own = [one for one in models if one.model == model]
-        name = model.removeprefix('hf:').strip('/').replace('/', '-')
-        summary.hub_results(folder / 'hub' / name, own, config.hub, today)
     known = [row for row in published.rows() if row['task'] in made]
-    for mode in MODES:
-        table = result_tables.table(summary.rows(chosen), mode, published=known)
-        for suffix, form in FORMS.items():
-            atomic.write(folder / f'table.{mode}.{suffix}', form(table))
+    summary.write(folder, chosen)
+    _write_hub_results(folder / 'hub', models, config.hub)
+    _write_tables(folder, summary.rows(chosen), known)
     page.write(
         folder / 'evaluation.html',
         page.Examined(
@@ -217,9 +205,9 @@ def summarize(config, made, folder, groups, failed=None):
             compared,
             [examiner.shared(task) for task in made.values()],
             known,
-            troubles=damaged | {what: said(why) for what, why in (failed or {}).items()},
+            troubles=damaged | {what: said(why) for what, why in failed.items()},
             cuts=cuts(short),
-            instances=summary.over_instances(results_folder, chosen),
+            instances=summary.over_instances(folder / results.FOLDER, chosen),
         ),
     )
     return {
@@ -227,5 +215,32 @@ def summarize(config, made, folder, groups, failed=None):
         'chosen': chosen,
         'compared': compared,
         'damaged': damaged,
-        'failed': failed or {},
+        'failed': failed,
     }
+
+
+def _lines(folder, groups):
+    """(lines of these groups, {damaged file: why}); writes lines.jsonl."""
+    every, damaged = results.read(folder / results.FOLDER)
+    lines = grouping.named(every, groups)
+    if left := len(every) - len({line['name'] for line in lines}):
+        where = folder / results.FOLDER
+        print(f'{left:,} members of other settings lie in {where}: left out.')
+    text = ''.join(json.dumps(line) + '\n' for line in lines)
+    atomic.write(folder / 'lines.jsonl', text)
+    return lines, damaged
+
+
+def _write_hub_results(folder, models, benchmarks):
+    for model in {one.model for one in models} if benchmarks else ():
+        today = datetime.date.today().isoformat()
+        own = [one for one in models if one.model == model]
+        name = model.removeprefix('hf:').strip('/').replace('/', '-')
+        summary.hub_results(folder / name, own, benchmarks, today)
+
+
+def _write_tables(folder, rows, known):
+    for mode in MODES:
+        table = result_tables.table(rows, mode, published=known)
+        for suffix, form in FORMS.items():
+            atomic.write(folder / f'table.{mode}.{suffix}', form(table))

@@ -58,34 +58,30 @@ def measured_on(report):
     return f'{on["what"]}: {on["documents"]:,} documents, {on["bytes"]:,} bytes'
 
 
+_CELLS = {
+    'tokens': '{counts[tokens]:,}',
+    'tokens a word': '{fertility[tokens_per_word]:.3f}',
+    'bytes a token': '{fertility[bytes_per_token]:.3f}',
+    'unknown tokens': '{unknown[count]:,}',
+    'share unknown': '{unknown[share]:.3%}',
+    'entries used': '{vocabulary[used]:,}',
+    'share used': '{vocabulary[share_used]:.1%}',
+    'used once': '{vocabulary[once]:,}',
+}
+
+
 def table(report):
     """(columns, rows): a column a tokenizer."""
-    measured = report['tokenizers'].values()
-    shares = next(iter(measured))['vocabulary']['covering']
-    rows = [
-        ['entries', *(one['vocab_size'] for one in measured)],
-        ['tokens', *(f'{one["counts"]["tokens"]:,}' for one in measured)],
-        *(
-            [text, *(f'{one["fertility"][key]:.3f}' for one in measured)]
-            for key, text in (
-                ('tokens_per_word', 'tokens a word'),
-                ('bytes_per_token', 'bytes a token'),
-            )
-        ),
-        ['unknown tokens', *(f'{one["unknown"]["count"]:,}' for one in measured)],
-        ['share unknown', *(f'{one["unknown"]["share"]:.3%}' for one in measured)],
-        ['entries used', *(f'{one["vocabulary"]["used"]:,}' for one in measured)],
-        ['share used', *(f'{one["vocabulary"]["share_used"]:.1%}' for one in measured)],
-        ['used once', *(f'{one["vocabulary"]["once"]:,}' for one in measured)],
-        *(
-            [
-                f'{float(share):.0%} of the tokens are of',
-                *(f'{one["vocabulary"]["covering"][share]:,}' for one in measured),
-            ]
-            for share in shares
-        ),
-        ["Zipf's exponent", *(_number(one['vocabulary']['zipf']) for one in measured)],
-    ]
+    measured = [*report['tokenizers'].values()]
+    rows = [['entries', *(one['vocab_size'] for one in measured)]]
+    for name, cell in _CELLS.items():
+        rows.append([name, *(cell.format(**one) for one in measured)])
+    for share in measured[0]['vocabulary']['covering']:
+        entries = (one['vocabulary']['covering'][share] for one in measured)
+        name = f'{float(share):.0%} of the tokens are of'
+        rows.append([name, *(f'{count:,}' for count in entries)])
+    slopes = (_number(one['vocabulary']['zipf']) for one in measured)
+    rows.append(["Zipf's exponent", *slopes])
     return ['', *report['tokenizers']], rows
 
 

@@ -140,14 +140,11 @@ def _study(config, place):
         configs = {name: _matched(one, workdir / name) for name, one in asked.items()}
         _check(config, configs, workdir)
         marks = _enroll(asked, place, config['lease'])
-        known = [
-            name
-            for name, mark in marks.items()
-            if measure.is_known(config, workdir, name, mark)
-        ]
-        for name in known:
-            print(f'{name}: complete, by its result; its checkpoints are not here')
-    left = {name: one for name, one in configs.items() if name not in known}
+        left = dict(configs)
+        for name, mark in marks.items():
+            if measure.is_known(config, workdir, name, mark):
+                print(f'{name}: complete, by its result; its checkpoints are not here')
+                del left[name]
     with work.Worker(place, config['lease'], config['attempts']) as worker:
         failed = work.train_all(left, worker)
         trained = {name: mark for name, mark in marks.items() if name not in failed}
@@ -157,18 +154,17 @@ def _study(config, place):
         wanted = [members.UNTRAINED, *trained]
         untold = worker.share('measure', wanted, measuring.is_known, measuring.once)
     failed |= untold
-    names = [name for name in trained if name not in untold]
-    if members.UNTRAINED in untold or not names:
+    there = {name: mark for name, mark in trained.items() if name not in untold}
+    if members.UNTRAINED in untold or not there:
         raise _given_up(failed, marks)
     results = kept.once(
         workdir / 'results.json',
-        {'study': config['study'], 'members': {name: marks[name] for name in names}},
-        lambda: measuring.results(names),
+        {'study': config['study'], 'members': there},
+        lambda: measuring.results([*there]),
     )
     if config['examine']:
-        there = {name: marks[name] for name in names}
         results['examined'] = examined.run(config['examine'], place, there)
-    made = {name: settle.matched(configs[name], workdir / name) for name in names}
+    made = {name: settle.matched(configs[name], workdir / name) for name in there}
     path = report.write(workdir, results, made, config['report'])
     place.send()
     print(f'\n{path}  (this call: {time.monotonic() - began:.0f} s)')

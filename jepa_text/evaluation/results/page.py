@@ -10,6 +10,8 @@ from jepa_text.evaluation.results import tables as result_tables
 from jepa_text.measures import statistics
 from jepa_text.report import page
 
+_NONE = (None, math.nan, math.nan)  # of (mean, low, high)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examined:
@@ -158,11 +160,15 @@ def _points(number):
 def _task(task, pairs, lines, models, instances):
     rows = sorted((row for _, row in pairs), key=lambda row: bool(row['control']))
     metric = next((row['metric'] for row in rows if row['standard']), rows[0]['metric'])
-    found = {
-        one.model: (one, [x for x in lines if (x['model'], x['task']) == key])
+    shown = [
+        one
         for one, row in pairs
-        for key in [(one.model, task)]
         if not row['control'] or len(one.learning_rates) + len(one.lost) > 1
+    ]
+    own = [line for line in lines if line['task'] == task]
+    found = {
+        one.model: (one, [line for line in own if line['model'] == one.model])
+        for one in shown
     }
     name = metric.replace('_', ' ')
     drawn = [figures.means(rows, f'{task}: chosen on validation', name, models)]
@@ -181,43 +187,46 @@ def _table(rows, metric, instances):
     others = list(dict.fromkeys(n for row in rows for n in row['standard']))
     # What the best threshold reaches is no result of a test.
     others = [n for n in others if n != metric and not n.startswith('best_')][:3]
-    columns = ['', metric, '± 95 %', 'seeds', 'learning rate', 'sensitivity', *others]
-    columns += [f"paper's {paper}", '±'] if paper else []
-    columns += ['95 %, seeds and texts'] if instances else []
-    lines, spans = [], []
-    for row in rows:
-        value = row['standard'].get(metric)
-        rates = summary.described(row['learning_rates'])
-        calm = row['sensitivity'] if math.isfinite(row['sensitivity']) else None
-        line = [
-            row['model'],
-            value and value[0],
-            page_run.reach(value),
-            row['n'],
-            rates,
-            calm,
-        ]
-        line += [(row['standard'].get(name) or (None,))[0] for name in others]
-        if paper:
-            theirs = row['paper'].get(paper)
-            line += [theirs and theirs[0], page_run.reach(theirs)]
-        if instances:
-            line.append(page_run.ends(instances.get((row['model'], row['task']))))
-        lines.append(line)
-        spans.append(value[1:] if value and math.isfinite(value[1]) else None)
+    lines = [_cells(row, metric, others, paper) for row in rows]
     note = (
         'Bold: the best, if its interval meets no other. Controls stand last; of those '
         'that nothing is drawn for, one run says all.'
     )
     if instances:
+        for row, line in zip(rows, lines):
+            over_both = instances.get((row['model'], row['task']))
+            line['95 %, seeds and texts'] = page_run.ends(over_both)
         note += (
             ' Seeds and texts: both resampled, which describes how another test set may '
             'come out, and decides nothing.'
         )
-    columns = [name.replace('_', ' ') for name in columns]
-    best = columns[1]
-    table = {'columns': columns, 'rows': lines, 'note': note}
-    return {**table, 'best': {best: 'max'}, 'intervals': {best: spans}}
+    columns = [name.replace('_', ' ') for name in lines[0]]
+    ends = [row['standard'].get(metric, _NONE)[1:] for row in rows]
+    return {
+        'columns': columns,
+        'rows': [[*line.values()] for line in lines],
+        'note': note,
+        'best': {columns[1]: 'max'},
+        'intervals': {columns[1]: [x if math.isfinite(x[0]) else None for x in ends]},
+    }
+
+
+def _cells(row, metric, others, paper):
+    """{column: cell} of a row of the summary; `paper` is its metric, or None."""
+    value = row['standard'].get(metric, _NONE)
+    cells = {
+        '': row['model'],
+        metric: value[0],
+        '± 95 %': page_run.reach(value),
+        'seeds': row['n'],
+        'learning rate': summary.described(row['learning_rates']),
+        'sensitivity': row['sensitivity'] if math.isfinite(row['sensitivity']) else None,
+    }
+    cells |= {name: row['standard'].get(name, _NONE)[0] for name in others}
+    if paper:
+        theirs = row['paper'].get(paper, _NONE)
+        cells |= {f"paper's {paper}": theirs[0], '±': page_run.reach(theirs)}
+    return cells
 
 
 def _beside(rows, task, published):
@@ -225,29 +234,26 @@ def _beside(rows, task, published):
     theirs = [one for one in published if one['task'] == task]
     if not theirs:
         return None
-    modes = {(result_tables.mode_of(one), one['metric']) for one in theirs}
-    named = [
-        (
-            result_tables.named(one),
-            result_tables.mode_of(one),
-            one['metric'],
-            result_tables.cell_of(one),
-        )
-        for one in theirs
-    ]
+    named = []
+    for one in theirs:
+        who = result_tables.named(one), result_tables.mode_of(one), one['metric']
+        named.append((*who, result_tables.cell_of(one)))
+    modes = sorted({(mode, metric) for _, mode, metric, _ in named})
     for row in rows:
-        for mode, metric in sorted(modes):
+        for mode, metric in modes:
             if found := row[mode].get(metric):
                 cell = result_tables.Cell(found[0], found[2] - found[0])
                 named.append((row['model'], mode, metric, cell))
-    lines = []
-    for name, mode, metric, cell in named:
-        interval = f'± {100 * cell.reach:.2f}' if math.isfinite(cell.reach) else None
-        lines.append([name, mode, metric, 100 * cell.value, interval])
     return {
         'table': {
             'columns': ['published, and ours', 'definition', 'metric', 'percent', '95 %'],
-            'rows': lines,
+            'rows': [
+                [*who, 100 * cell.value, _percent(cell.reach)] for *who, cell in named
+            ],
             'fold': f'Published values of {task}, beside ours',
         }
     }
+
+
+def _percent(reach):
+    return f'± {100 * reach:.2f}' if math.isfinite(reach) else None
