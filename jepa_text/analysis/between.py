@@ -41,7 +41,8 @@ def tests(chosen, rows, single, deviations):
         for task, pair, value in product(tasks, combinations(models, 2), READ + GEOMETRY)
     ]
     compared = [sides for sides in compared if _are_comparable(sides)]
-    verdicts = statistics.corrected([_of_common_seeds(x, seeds) for x in compared])
+    values = ([seeds[_place(side)] for side in sides] for sides in compared)
+    verdicts = statistics.corrected([statistics.paired(*both) for both in values])
     kept = by_result(single), by_result(deviations)
     return [_test(sides, *verdict, kept) for sides, verdict in zip(compared, verdicts)]
 
@@ -50,13 +51,6 @@ def _are_comparable(sides):
     """Are two cells there, with values, and of as many texts?"""
     is_there = all(side and math.isfinite(side['value']) for side in sides)
     return is_there and as_many(*sides)
-
-
-def _of_common_seeds(sides, seeds):
-    """The values of two cells, each at the seeds that both have."""
-    one, two = (seeds[_place(side)] for side in sides)
-    common = sorted(one.keys() & two.keys())
-    return [[values[seed] for seed in common] for values in (one, two)]
 
 
 def by_seed(rows):

@@ -182,18 +182,18 @@ class Measured:
             return made
 
         with futures.ThreadPoolExecutor(self.config['threads'] or os.cpu_count()) as pool:
-            for number, (group, made) in enumerate(
-                zip(wanted, pool.map(measure, wanted)), 1
-            ):
+            made = zip(wanted, pool.map(measure, wanted))
+            for number, (group, cloud) in enumerate(made, 1):
                 self.tell.within(f'measured {number:,} of {len(wanted):,} clouds')
                 for result in group:
-                    for value in made.values:
-                        self._row(result, *value)
-                    self.deviations[result] = made.deviations
-                    self.single[result] = made.single
-                    for form, values in made.spectra.items():
-                        spectrum = dict(form=form, values=values)
-                        self.spectra.append(result._asdict() | spectrum)
+                    self._keep(result, cloud)
+
+    def _keep(self, result, made):
+        for value in made.values:
+            self._row(result, *value)
+        self.deviations[result], self.single[result] = made.deviations, made.single
+        for form, values in made.spectra.items():
+            self.spectra.append(result._asdict() | dict(form=form, values=values))
 
     def _geometry(self, task, once, rows_ND, lengths_N2, is_last):
         """Every measure of the test texts, each once; in the last layer, intervals."""

@@ -16,6 +16,7 @@ to, what attention may see (`counted`), and how many layers are of a kind (`of_k
 """
 
 import dataclasses
+import itertools
 import math
 import re
 
@@ -77,16 +78,23 @@ def of_kinds(kinds):
 
 def _count(jaxpr, scope, is_model):
     """{part: FLOPs} of a program inside of a scope."""
+    counts = (_count_equation(equation, scope, is_model) for equation in jaxpr.eqns)
+    return _added(counts, itertools.repeat(1))
+
+
+def _added(counts, times):
+    """{part: FLOPs} of several such, each so many times."""
     total = {}
-    for equation in jaxpr.eqns:
-        for part, flops in _count_equation(equation, scope, is_model).items():
-            total[part] = total.get(part, 0) + flops
+    for count, time in zip(counts, times):
+        for part, flops in count.items():
+            total[part] = total.get(part, 0) + time * flops
     return total
 
 
 def _count_equation(equation, scope, is_model):
-    name, settings = equation.primitive.name, equation.params
-    inner = [] if name == 'pallas_call' else list(jaxprs_in_params(settings))
+    """{part: FLOPs} of an operation, with the programs inside of it."""
+    name = equation.primitive.name
+    inner = [] if name == 'pallas_call' else list(jaxprs_in_params(equation.params))
     if name != 'dot_general' and not inner:
         return {}
     scope = f'{scope}/{equation.source_info.name_stack}'
@@ -101,15 +109,12 @@ def _count_equation(equation, scope, is_model):
             'flops.traced: a while loop with products runs an unknown number of times; '
             'give jax.lax.fori_loop whole numbers as bounds, or use jax.lax.scan.'
         )
-    times = {'scan': settings.get('length'), 'shard_map': _devices(settings)}
-    shares = [times.get(name) or 1] * len(counts)
     if name == 'cond':
-        shares = _shares(counts, scope, is_model)
-    parts = {part for count in counts for part in count}
-    return {
-        part: sum(n * count.get(part, 0) for n, count in zip(shares, counts))
-        for part in parts
-    }
+        return _added(counts, _shares(counts, scope, is_model))
+    times = equation.params['length'] if name == 'scan' else 1
+    if name == 'shard_map':
+        times = equation.params['mesh'].size
+    return _added(counts, itertools.repeat(times))
 
 
 def _shares(branches, scope, is_model):
@@ -137,7 +142,3 @@ def _product(equation):
     left = equation.invars[0].aval.shape
     depth = math.prod(left[axis] for axis in contracted)
     return 2 * depth * equation.outvars[0].aval.size
-
-
-def _devices(settings):
-    return settings['mesh'].size if 'mesh' in settings else 1

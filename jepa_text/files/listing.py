@@ -89,32 +89,27 @@ def expand(path, suffixes):
 def _away(address):
     """(Files, {} or None for a single file) at an address."""
     system, path = addresses.filesystem(address)
-    path = path.rstrip('/')
-    web = address.startswith(('http://', 'https://'))
-
-    pattern = any(sign in path for sign in ('*' if web else '*?['))
-    if not (web and (pattern or address.endswith('/'))):
+    path, is_web = path.rstrip('/'), address.startswith(('http://', 'https://'))
+    is_pattern = any(sign in path for sign in ('*' if is_web else '*?['))
+    if not is_web or not (is_pattern or address.endswith('/')):
         try:
-            file = addresses.stated(address)
-        except FileNotFoundError:
-            if not pattern:
-                raise
-        else:
-            pattern = False
-            if file:
+            if file := addresses.stated(address):
                 return [file], None
-
-    top = f'{path}/' if web and not pattern else path
+            is_pattern = False  # but the name of a folder
+        except FileNotFoundError:
+            if not is_pattern:
+                raise
+    top = f'{path}/' if is_web and not is_pattern else path
 
     def ask():
         system.invalidate_cache()
-        return (system.glob if pattern else system.find)(top, detail=True)
+        return (system.glob if is_pattern else system.find)(top, detail=True)
 
     infos = addresses.patiently(address, ask)
     names = [name for name, info in infos.items() if info['type'] == 'file']
     # Names in a file system lack what comes before them in the address.
     named = {name: address.rstrip('/').removesuffix(path) + name for name in names}
-    if not web:
+    if not is_web:
         return [addresses.described(named[n], infos[n]) for n in names], {}
     # The page that lists a folder does not tell sizes.
     with ThreadPoolExecutor(8) as pool:

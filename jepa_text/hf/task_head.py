@@ -179,22 +179,16 @@ def read(config, family, names, tensor):
     theirs, kind = class_of(config, family)
     if theirs is None:
         return None
-    is_plain = config.get('problem_type') != 'multi_label_classification'
+    if config.get('problem_type') == 'multi_label_classification':
+        return None
+    if theirs.act == 'gelu_norm' and config['classifier_activation'] != 'gelu':
+        return None
     pools = {their: our for our, their in theirs.pools.items()}
     usual = {'eurobert': 'late', 'modernbert': 'cls'}.get(family)
     pool = config.get('classifier_pooling', usual) if usual else None
-    acts = theirs.act != 'gelu_norm' or config['classifier_activation'] == 'gelu'
-    if not (is_plain and acts and (not pools or pool in pools)):
+    if pools and pool not in pools:
         return None
-    params = {}
-    for part, name in theirs.names.items():
-        weight = tensor(f'{name}.weight')
-        leaf = 'scale' if part == 'norm' else 'kernel'
-        params[part] = {leaf: np.ascontiguousarray(weight.T)}
-        if f'{name}.bias' in names:
-            params[part]['bias'] = tensor(f'{name}.bias')
-        elif part != 'norm':
-            params[part]['bias'] = np.zeros(len(weight), np.float32)
+    params = _params(theirs.names, names, tensor)
     count = len(params['classifier']['bias'])
     given = {int(number): str(label) for number, label in _labels(config).items()}
     own = config.get('jepa_text')
@@ -207,6 +201,20 @@ def read(config, family, names, tensor):
         config.get('problem_type') == 'regression' or (kind == 'sequence' and count == 1),
         own.get('kind') if isinstance(own, dict) else None,
     )
+
+
+def _params(parts, names, tensor):
+    """{part: its kernel or scale, and its bias}, where `parts` are {part: their name}."""
+    params = {}
+    for part, name in parts.items():
+        weight = tensor(f'{name}.weight')
+        leaf = 'scale' if part == 'norm' else 'kernel'
+        params[part] = {leaf: np.ascontiguousarray(weight.T)}
+        if f'{name}.bias' in names:
+            params[part]['bias'] = tensor(f'{name}.bias')
+        elif part != 'norm':
+            params[part]['bias'] = np.zeros(len(weight), np.float32)
+    return params
 
 
 def class_of(config, family):

@@ -150,6 +150,12 @@ def corrected(pairs):
     return list(zip(found, holm([one.p for one in found]).tolist()))
 
 
+def paired(first, second):
+    """[values of the first, of the second] of {seed: value}, at the seeds of both."""
+    both = sorted(first.keys() & second.keys())
+    return [[side[seed] for seed in both] for side in (first, second)]
+
+
 def sign_flip(first_N, second_N, *, resamples=10_000, seed=0):
     """p of the mean difference if every sign were a coin toss (Fisher 1935).
 

@@ -25,25 +25,8 @@ def make(tokenizer, length, steps, parts, by='rows', shares=None):
     """
     given = dict(tokenizer=tokenizer, length=length, steps=steps)
     parts = tuple(resolve.build('objectives', part, **given) for part in parts)
-    if len(parts) < 2 or not all(isinstance(part, TokenObjective) for part in parts):
-        raise ValueError(
-            'mixture: parts must be two or more sections of objectives that predict '
-            'tokens alone (mlm, clm, mntp).'
-        )
-    if len({(part.tied, part.logits_mib, part.z_weight) for part in parts}) > 1:
-        raise ValueError(
-            'mixture: all parts need the same tied, logits_mib and z_weight.'
-        )
     shares = [1] * len(parts) if shares is None else list(shares)
-    for share in shares:
-        ranges.number('mixture: shares', share, above=0)
-    if len(shares) != len(parts) or min(shares) <= 0:
-        raise ValueError(f'mixture: shares={shares} are not {len(parts)} above 0.')
-    if by not in ('rows', 'steps') or (by == 'steps' and any(s % 1 for s in shares)):
-        raise ValueError(
-            f"mixture: by={by!r} with shares={shares}; by is 'rows', or 'steps' with "
-            'whole shares.'
-        )
+    _check(parts, by, shares)
     return Mixture(
         parts=parts,
         by=by,
@@ -57,6 +40,27 @@ def make(tokenizer, length, steps, parts, by='rows', shares=None):
         z_weight=parts[0].z_weight,
         label='mixture',
     )
+
+
+def _check(parts, by, shares):
+    if len(parts) < 2 or not all(isinstance(part, TokenObjective) for part in parts):
+        raise ValueError(
+            'mixture: parts must be two or more sections of objectives that predict '
+            'tokens alone (mlm, clm, mntp).'
+        )
+    if len({(part.tied, part.logits_mib, part.z_weight) for part in parts}) > 1:
+        raise ValueError(
+            'mixture: all parts need the same tied, logits_mib and z_weight.'
+        )
+    for share in shares:
+        ranges.number('mixture: shares', share, above=0)
+    if len(shares) != len(parts):
+        raise ValueError(f'mixture: shares={shares} are not {len(parts)} above 0.')
+    if by not in ('rows', 'steps') or (by == 'steps' and any(s % 1 for s in shares)):
+        raise ValueError(
+            f"mixture: by={by!r} with shares={shares}; by is 'rows', or 'steps' with "
+            'whole shares.'
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

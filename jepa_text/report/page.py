@@ -129,24 +129,22 @@ def _table(table):
                 f'A table of the columns {", ".join(map(str, columns))} has a row of '
                 f'{len(row)} cells: {row!r}.'
             )
-    places = [decimals([row[i] for row in rows]) for i in range(len(columns))]
+    values = [[row[i] for row in rows] for i in range(len(columns))]
+    kinds, places = [*map(_kind, values)], [*map(decimals, values)]
     best = {
-        (_best(columns, rows, places, name, direction, table.get('intervals')), name)
+        name: _best(name, direction, columns, values, table.get('intervals') or {})
         for name, direction in (table.get('best') or {}).items()
     }
-    kinds = [_kind([row[i] for row in rows]) for i in range(len(columns))]
     head = ''.join(
-        f'<th scope="col"{kinds[i]}>{_escape(name)}</th>'
-        for i, name in enumerate(columns)
+        f'<th scope="col"{kind}>{_escape(name)}</th>'
+        for name, kind in zip(columns, kinds)
     )
     lines = []
-    for place, row in enumerate(rows):
-        cells = [
-            f'<td{kinds[i]}>'
-            + _cell(value, places[i], (place, columns[i]) in best)
-            + '</td>'
-            for i, value in enumerate(row)
-        ]
+    for number, row in enumerate(rows):
+        cells = (
+            f'<td{kind}>{_cell(value, place, best.get(name) == number)}</td>'
+            for name, value, kind, place in zip(columns, row, kinds, places)
+        )
         lines.append(f'<tr>{"".join(cells)}</tr>')
     note = f'<p class="note">{_inline(table["note"])}</p>' if table.get('note') else ''
     drawn = (
@@ -156,32 +154,35 @@ def _table(table):
     return _folded(table['fold'], drawn) if table.get('fold') else drawn
 
 
-def _best(columns, rows, places, name, direction, intervals):
+def _best(name, direction, columns, values, intervals):
     """The row of a column's smallest or largest number; None if another is as good."""
     if name not in columns or direction not in ('min', 'max'):
         raise ValueError(
             f'best={{{name!r}: {direction!r}}}: it must name one of {columns} and be '
             "'min' or 'max'."
         )
-    i, sign = columns.index(name), 1 if direction == 'max' else -1
-    spans = (intervals or {}).get(name) or [None] * len(rows)
-    if len(spans) != len(rows):
+    values, sign = values[columns.index(name)], 1 if direction == 'max' else -1
+    spans = intervals.get(name) or [None] * len(values)
+    if len(spans) != len(values):
         raise ValueError(
-            f'{name!r} has {len(spans)} intervals for {len(rows)} rows; give one of each '
-            'row, None where there is none.'
+            f'{name!r} has {len(spans)} intervals for {len(values)} rows; give one of '
+            'each row, None where there is none.'
         )
     found = []
-    for place, (row, span) in enumerate(zip(rows, spans)):
-        if _is_number(row[i]) and math.isfinite(row[i]):
-            low, high = sorted(sign * x for x in span or (row[i], row[i]))
-            found.append((sign * row[i], low, high, place))
+    for row, (value, span) in enumerate(zip(values, spans)):
+        if _is_number(value) and math.isfinite(value):
+            low, high = sorted(sign * x for x in span or (value, value))
+            found.append((sign * value, low, high, row))
     if not found:
         return None
+    texts = [shown(value, decimals(values)) for value in values]
     _, low, _, winner = max(found)
-    others = [(high, place) for _, _, high, place in found if place != winner]
-    text = shown(rows[winner][i], places[i])
-    is_tied = any(shown(rows[place][i], places[i]) == text for _, place in others)
-    return None if is_tied or any(high >= low for high, _ in others) else winner
+    is_tied = any(
+        high >= low or texts[row] == texts[winner]
+        for _, _, high, row in found
+        if row != winner
+    )
+    return None if is_tied else winner
 
 
 def _is_number(value):

@@ -118,11 +118,10 @@ def between(results):
         return None
     compared = []
     for pair in combinations(recipes, 2):
-        one, two = (recipes[name] for name in pair)
-        common = sorted(one.keys() & two.keys())
+        models = statistics.paired(*(recipes[name] for name in pair))
         for what in ('masked loss', *results['probes']):
-            sides = [[_value(side[seed], what) for seed in common] for side in (one, two)]
-            if common and np.isfinite(np.array(sides, float)).all():
+            sides = [[_value(model, what) for model in side] for side in models]
+            if models[0] and np.isfinite(np.array(sides, float)).all():
                 compared.append((pair, what, sides))
     verdicts = statistics.corrected([sides for _, _, sides in compared])
     rows = [

@@ -108,10 +108,9 @@ def decide(arms, questions):
             ]
         except LookupError:
             continue
-        both = sorted(sides[0].keys() & sides[1].keys())
-        pair = [np.array([side[seed] for seed in both], float) for side in sides]
-        lost = int(np.sum(~np.isfinite(np.array(pair)))) if both else 0
-        kept.append((question, [side[:0] for side in pair] if lost else pair, lost))
+        pair = np.array(statistics.paired(*sides), float)
+        lost = int(np.sum(~np.isfinite(pair)))
+        kept.append((question, pair[:, :0] if lost else pair, lost))
     found = statistics.corrected([pair for _, pair, _ in kept])
     tests = sum(bool(one.test) for one, _ in found)
     return [

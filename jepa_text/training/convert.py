@@ -42,30 +42,17 @@ def fit(params, old, shapes, new, *, head, how):
     'keep' or 'new', `how` as in `layer_rows`. Raises ValueError where a head would be
     lost, and as `layer_rows` does.
     """
-    have = len(params['encoder']['embedding'])
-    want = len(shapes['encoder']['embedding'])
+    have, want = (len(tree['encoder']['embedding']) for tree in (params, shapes))
     same = old.fingerprint == new.fingerprint and have == want
     rows_V = np.arange(want) if same else token_rows(old, new, have, want)
-    depths = _depth(params['encoder']), _depth(shapes['encoder'])
-    if depths[0] != depths[1] and 'first' in params['encoder']:
-        raise ValueError(
-            f'init_from: a modernbert of {depths[0] + 1} layers cannot become one of '
-            f'{depths[1] + 1}, as layers that see all come at regular intervals: leave '
-            'depth out of the model section.'
-        )
-    rows_N, is_copy_N = layer_rows(*depths, how)
-    # A norm after the last layer: the others stand before what they feed.
-    if is_copy_N.any() and how == 'identity' and 'norm' not in params['encoder']:
-        raise ValueError(
-            "init_from: layers='identity' would change what a BERT computes, as it norms "
-            "after each sum: take 'stack' or 'interleave'."
-        )
-    own, had = 'output' in shapes['lm_head'], 'output' in params.get('lm_head', {})
+    had_depth, depth = (_depth(tree['encoder']) for tree in (params, shapes))
+    _check_layers(params['encoder'], had_depth, depth, how)
+    rows_N, is_copy_N = layer_rows(had_depth, depth, how)
+    had, own = ('output' in tree.get('lm_head', {}) for tree in (params, shapes))
     if head == 'keep' and had and not own:
         raise ValueError(
             'init_from: its head has a kernel of its own, which tied=True would throw '
-            'away. Set tied=False in the objectives, or take '
-            "init_from.head='new'."
+            "away. Set tied=False in the objectives, or take init_from.head='new'."
         )
 
     def make(params):
@@ -84,13 +71,29 @@ def fit(params, old, shapes, new, *, head, how):
         scores = f'a new head, {"its own kernel" if own else "tied to the embedding"}'
     elif own and not had:
         scores = 'a kernel of its own, which starts as the embedding'
-    layers = 'as they are' if depths[0] == depths[1] else f'{how} of {depths[0]}'
+    layers = 'as they are' if depth == had_depth else f'{how} of {had_depth}'
     return make, [
         f'words     {want:,} rows, {int((rows_V < 0).sum()):,} of them new, at the mean '
         'of all',
-        f'layers    {depths[1]}, {layers}',
+        f'layers    {depth}, {layers}',
         f'scores    {scores}',
     ]
+
+
+def _check_layers(encoder, had, depth, how):
+    """Raises ValueError for an encoder of `had` layers that cannot become so deep."""
+    if depth != had and 'first' in encoder:
+        raise ValueError(
+            f'init_from: a modernbert of {had + 1} layers cannot become one of '
+            f'{depth + 1}, as layers that see all come at regular intervals: leave '
+            'depth out of the model section.'
+        )
+    # A norm after the last layer: the others stand before what they feed.
+    if depth > had and how == 'identity' and 'norm' not in encoder:
+        raise ValueError(
+            "init_from: layers='identity' would change what a BERT computes, as it norms "
+            "after each sum: take 'stack' or 'interleave'."
+        )
 
 
 def _depth(encoder):

@@ -96,8 +96,7 @@ def best_fit(lengths, row_length, rng=None):
     lengths = np.asarray(lengths, np.int64)
     full = lengths // row_length
     document = np.repeat(np.arange(len(lengths)), full)
-    # 0, 1, 2, ... within each document.
-    number = np.arange(len(document)) - np.repeat(np.cumsum(full) - full, full)
+    number = ranges(np.zeros_like(full), full)
     rests = np.flatnonzero(lengths % row_length)
     rests = rests[np.argsort(-(lengths[rests] % row_length), kind='stable')]
     row_of_rest = _best_fit_decreasing((lengths[rests] % row_length).tolist(), row_length)
@@ -148,16 +147,20 @@ def concat(lengths, row_length, rng=None):
     Every row is full but the last.
     """
     lengths = np.asarray(lengths, np.int64)
+    row_starts = np.arange(0, lengths.sum(), row_length)
+    document_starts = (np.cumsum(lengths) - lengths)[lengths > 0]
+    return _cut(lengths, np.union1d(row_starts, document_starts), row_starts)
+
+
+def _cut(lengths, starts, row_starts):
+    """The stream of documents cut at `starts`, some of which are those of rows."""
     ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    row_starts = np.arange(0, total, row_length)
-    starts = np.union1d(row_starts, (ends - lengths)[lengths > 0])
     # The first document that ends after the piece begins: empty ones are passed over.
     document = np.searchsorted(ends, starts, side='right')
     return Packed(
         document=document,
         start=starts - (ends - lengths)[document],
-        length=np.diff(starts, append=total),
+        length=np.diff(starts, append=lengths.sum()),
         splits=np.append(np.searchsorted(starts, row_starts), len(starts)),
     )
 
@@ -185,19 +188,10 @@ def paper(lengths, row_length, rng):
             f'row_length={row_length} must be at least {2 * SHORTEST}.'
         )
     lengths = np.asarray(lengths, np.int64)
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    rows = np.arange(0, total, row_length)
+    rows = np.arange(0, lengths.sum(), row_length)
     first = rng.integers(SHORTEST, row_length - SHORTEST, len(rows), endpoint=True)
     starts = np.stack([rows, rows + first], 1).ravel()
-    starts = starts[starts < total]
-    document = np.searchsorted(ends, starts, side='right')
-    return Packed(
-        document=document,
-        start=starts - (ends - lengths)[document],
-        length=np.diff(starts, append=total),
-        splits=np.append(np.searchsorted(starts, rows), len(starts)),
-    )
+    return _cut(lengths, starts[starts < lengths.sum()], rows)
 
 
 PACKINGS = {

@@ -49,10 +49,9 @@ def compare(chosen, *, against=None, side='test'):
             ours, theirs = theirs, ours
         _check_comparable(ours, theirs)
         first, second = ours.values(side), theirs.values(side)
-        both = sorted(first.keys() & second.keys())
+        names = ours.task, ours.model, theirs.model
         unpaired = len(first.keys() ^ second.keys())
-        values = [first[seed] for seed in both], [second[seed] for seed in both]
-        pairs.append(((ours.task, ours.model, theirs.model), values, unpaired))
+        pairs.append((names, statistics.paired(first, second), unpaired))
     found = statistics.corrected([values for _, values, _ in pairs])
     return [
         Compared(*names, one, p, unpaired, _verdict(names, one, p))

@@ -154,19 +154,18 @@ def _settings(lines):
     """(the settings that all lines share, a table of the others)."""
     grids, rows = {}, {}
     for line in lines:
-        given = {name.replace('_', ' '): line.get(name) for name in SHOWN}
-        given['trained by'] = f'{line.get("how")}, {line.get("width")} at once'
-        key = (line['model'], line['task'], *given.items())
-        grids.setdefault(key, []).append(line)
-    settings = [dict(key[2:]) for key in grids]
-    names = list(settings[0]) if settings else []
-    alike = [name for name in names if len({one[name] for one in settings}) == 1]
-    differ = [name for name in names if name not in alike]
-    for (model, task, *_), given, own in zip(grids, settings, grids.values()):
-        counts = [len({x[key] for x in own}) for key in ('learning_rate', 'seed')]
-        row = (model, f'{counts[0]} × {counts[1]}', *(given[name] for name in differ))
-        rows.setdefault(row, []).append(task)
-    said = ', '.join(f'{name} {settings[0][name]}' for name in alike)
+        trained_by = f'{line.get("how")}, {line.get("width")} at once'
+        given = *(line.get(name) for name in SHOWN), trained_by
+        grids.setdefault((line['model'], line['task'], given), []).append(line)
+    names = [*(name.replace('_', ' ') for name in SHOWN), 'trained by']
+    settings = dict(zip(names, zip(*(given for _, _, given in grids))))
+    alike = {name: of[0] for name, of in settings.items() if len(set(of)) == 1}
+    differ = [name for name in settings if name not in alike]
+    for number, ((model, task, _), own) in enumerate(grids.items()):
+        rates, seeds = (len({x[key] for x in own}) for key in ('learning_rate', 'seed'))
+        given = (settings[name][number] for name in differ)
+        rows.setdefault((model, f'{rates} × {seeds}', *given), []).append(task)
+    said = ', '.join(f'{name} {value}' for name, value in alike.items())
     return said and f'The same for all members: {said}.', {
         'columns': ['model', 'tasks', 'rates × seeds', *differ],
         'rows': [[model, ', '.join(tasks), *x] for (model, *x), tasks in rows.items()],
