@@ -208,13 +208,8 @@ def _verdicts(chosen, single, collapsed):
             continue
         verdicts = []
         for name, said in _SAID.items():
-            # Widths differ, so the geometry of TF-IDF says nothing about a model.
-            is_alike = name in (controls.UNTRAINED, controls.BAG)
-            # Its own, which reads what it reads, if there is one.
-            places = ((task, owner, name, metric, form) for owner in (model, ''))
-            other = next((chosen[place] for place in places if place in chosen), None)
-            is_missing = other is None or not math.isfinite(other['value'])
-            if is_missing or (form and not is_alike) or not between.as_many(row, other):
+            other = _control_of(row, name, chosen)
+            if other is None or not between.as_many(row, other):
                 continue
             p = _paired(single, row, other)
             sides = _interval(row), _interval(other)
@@ -226,6 +221,20 @@ def _verdicts(chosen, single, collapsed):
         if verdicts:
             made.append((row, higher, verdicts))
     return made
+
+
+def _control_of(row, name, chosen):
+    """The row of a control of this value; None without a finite one to compare with."""
+    # Widths differ, so the geometry of TF-IDF says nothing about a model.
+    if row['form'] and name not in (controls.UNTRAINED, controls.BAG):
+        return None
+    # Its own, which reads what it reads, if there is one.
+    places = [
+        (row['task'], owner, name, row['metric'], row['form'])
+        for owner in (row['model'], '')
+    ]
+    other = next((chosen[place] for place in places if place in chosen), None)
+    return other if other and math.isfinite(other['value']) else None
 
 
 def _merited(row, other, chosen, is_collapsed):

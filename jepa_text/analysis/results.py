@@ -122,9 +122,7 @@ def geometry_values(
             deviations[key] = scale * (values_R - values_R.mean())
     intervals = {}
     for key, value in values.items():
-        reach = math.nan
-        if key in deviations:
-            reach = statistics.t_reach(deviations[key])
+        reach = statistics.t_reach(deviations[key]) if key in deviations else math.nan
         intervals[key] = Interval(float(value), value - reach, value + reach)
     return intervals, deviations
 

@@ -5,6 +5,7 @@ import functools
 from typing import Any
 
 import jax
+from flax import traverse_util
 
 from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers.check import PROBE
@@ -182,12 +183,7 @@ def _params(source, section, head, anew, mesh):
     )
     flat = place.place(shapes, bound, read, mesh)
     params = {'encoder': {}} | ({'lm_head': {}} if has_head else {})
-    for path, leaf in flat.items():
-        *folders, last = path.split('/')
-        inner = params
-        for folder in folders:
-            inner = inner.setdefault(folder, {})
-        inner[last] = leaf
+    params |= traverse_util.unflatten_dict(flat, sep='/')
     if head == 'new':
         params['lm_head'] = _new_head(section, mesh)
     return params, tied, set(bound)

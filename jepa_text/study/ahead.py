@@ -91,8 +91,8 @@ def outlook(configs, folder):
         spans = [(start, stop) for start, stop, *_ in courses[name].phases]
         plans = [planned for planned, _ in parts[name]]
         one = _member(name, zip(spans, plans), origins[name][:1])
-        seen = dict(is_there=name in there, is_timed=configs[name]['baseline'] == 'time')
-        found.append(dataclasses.replace(one, **seen))
+        is_timed = configs[name]['baseline'] == 'time'
+        found.append(dataclasses.replace(one, is_there=name in there, is_timed=is_timed))
     sections = {name: one['checkpoint'] for name, one in settled.items()}
     return _on_disk(found, sections, sizes)
 

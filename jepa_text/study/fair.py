@@ -39,46 +39,43 @@ def checks(recipes, configs, logs):
     for member, (_, seed) in recipes.items():
         if member in configs:
             seeds.setdefault(seed, []).append(member)
-    return [
-        _check(
+
+    def settings(*keys):
+        return lambda member: {0: [configs[member].get(key) for key in keys]}
+
+    looks = (
+        (
             'same model and start',
             'configs: model, init_from, seed',
-            seeds,
-            lambda m: {0: [configs[m].get(k) for k in ('model', 'init_from', 'seed')]},
+            settings('model', 'init_from', 'seed'),
         ),
-        _check(
+        (
             'same numbers at the start',
             'logs: held-out losses before the first step',
-            seeds,
-            lambda m: _at_start(logs[m]),
+            lambda member: _at_start(logs[member]),
         ),
-        _check(
+        (
             'same corpus, rows a step and length',
             'configs: data',
-            seeds,
-            lambda m: {0: _rows(configs[m])},
+            lambda member: {0: _rows(configs[member])},
         ),
-        _check(
+        (
             'same rows in the same order',
             'logs: tokens of each logged step',
-            seeds,
-            lambda m: _by_step(logs[m], _READ),
+            lambda member: _by_step(logs[member], _READ),
         ),
-        _check(
+        (
             'same masks where objectives mask alike',
             'logs: masked tokens of each logged step',
-            seeds,
-            lambda m: _masked(configs[m], logs[m]),
+            lambda member: _masked(configs[member], logs[member]),
         ),
-        _check(
+        (
             'same optimizer and clipping',
             'configs: optimizer, clip_norm, accumulate',
-            seeds,
-            lambda m: {
-                0: [configs[m].get(k) for k in ('optimizer', 'clip_norm', 'accumulate')]
-            },
+            settings('optimizer', 'clip_norm', 'accumulate'),
         ),
-    ]
+    )
+    return [_check(what, how, seeds, look) for what, how, look in looks]
 
 
 def spent(arms, logs):
@@ -87,14 +84,9 @@ def spent(arms, logs):
     found = {}
     for arm, (budget, members) in arms.items():
         took = [budgets.seconds(logs[member]) for member in members if logs.get(member)]
-        steps = budget.steps
-        mean = float(np.mean(took)) if took else float('nan')
-        found[arm] = (
-            steps,
-            float(budget.tokens(steps)),
-            float(budget.flops(steps)),
-            mean,
-        )
+        steps, mean = budget.steps, float(np.mean(took)) if took else float('nan')
+        tokens, flops = float(budget.tokens(steps)), float(budget.flops(steps))
+        found[arm] = steps, tokens, flops, mean
     return found
 
 

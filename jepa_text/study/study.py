@@ -14,6 +14,7 @@ workdir/
 
 import contextlib
 import dataclasses
+import functools
 import re
 import time
 
@@ -195,24 +196,15 @@ def _given_up(failed, marks):
 def _prepare(config, place):
     """Makes the rows, once for all workers, or says that they are there."""
     rows = place.folder / 'rows'
-
-    def make():
-        return prepare.run(config, rows)
-
+    make = functools.partial(prepare.run, config, rows)
     is_there = (rows / stored.MANIFEST).is_file
     return place.once('prepare', is_there, make, config['lease']) or make()
 
 
 def _enroll(asked, place, lease):
     """As members.enroll; one worker at a time writes."""
-    folder = place.folder
-
-    def is_done():
-        return members.is_enrolled(folder, asked)
-
-    def enroll():
-        return members.enroll(folder, asked)
-
+    is_done = functools.partial(members.is_enrolled, place.folder, asked)
+    enroll = functools.partial(members.enroll, place.folder, asked)
     return place.once('enroll', is_done, enroll, lease) or enroll()
 
 

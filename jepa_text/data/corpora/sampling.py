@@ -61,16 +61,17 @@ def draw(texts, folder, size, limit=0):
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True)
-    steps, first, read, is_all = {}, 0, [0, 0], True
+    steps, first, read, is_all = {}, 0, {'documents': 0, 'bytes': 0}, True
     with _clear_disk_errors(folder), contextlib.ExitStack() as opened:
         for text in texts:
             if not text or text.isspace():
                 continue
-            if limit and read[1] >= limit:
+            if limit and read['bytes'] >= limit:
                 is_all = False
                 break
             data = text.encode('utf-8')
-            read = [read[0] + 1, read[1] + len(data)]
+            read['documents'] += 1
+            read['bytes'] += len(data)
             number = _step(data)
             if number < first:
                 continue
@@ -83,8 +84,7 @@ def draw(texts, folder, size, limit=0):
                 steps.pop(first - 1).delete()
     counts = [(step.documents, step.cut, step.bytes) for step in steps.values()]
     documents, cut, kept = map(sum, zip((0, 0, 0), *counts))
-    share, read = 2 ** (-first / STEPS), dict(zip(('documents', 'bytes'), read))
-    return Sample(folder, documents, cut, kept, share, read, is_all)
+    return Sample(folder, documents, cut, kept, 2 ** (-first / STEPS), read, is_all)
 
 
 def _step(data):

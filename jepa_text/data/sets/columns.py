@@ -42,19 +42,19 @@ def sentences(path, words=0, tags=-1):
     }
     found, width = [], 0
     for where, cells in lines:
-        if not cells:
+        if not cells or (not width and _is_about(cells, tags, usual)):
             width = 0
-        elif width or not _is_about(cells, tags, usual):
-            if width == 0:
-                found.append(Sentence(where, [], []))
-            elif len(cells) != width:
-                raise ValueError(
-                    f'{where} has {len(cells)} columns, the line before it {width}: '
-                    'each line of a sentence has as many, and a blank line ends it.'
-                )
-            width = len(cells)
-            found[-1].words.append(_cell(cells, words, where, 'words'))
-            found[-1].tags.append(_cell(cells, tags, where, 'tags'))
+            continue
+        if not width:
+            found.append(Sentence(where, [], []))
+        elif len(cells) != width:
+            raise ValueError(
+                f'{where} has {len(cells)} columns, the line before it {width}: each '
+                'line of a sentence has as many, and a blank line ends it.'
+            )
+        width = len(cells)
+        found[-1].words.append(_cell(cells, words, where, 'words'))
+        found[-1].tags.append(_cell(cells, tags, where, 'tags'))
     if all('*' in tag for one in found for tag in one.tags):
         return [one._replace(tags=_unbracketed(one.tags, one.where)) for one in found]
     return found

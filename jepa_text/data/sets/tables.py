@@ -86,7 +86,7 @@ def splits(path, reader=read, train=TRAIN, validation=VALIDATION, test=TEST):
         sides, revision = prepared.rows(str(path).removeprefix(prepared.TFDS), words), ''
     else:
         found, revision = files(path)
-        chosen = [next((w for w in names if w in found), None) for names in words]
+        chosen = [next((found[w] for w in some if w in found), None) for some in words]
         if chosen[0] is None:
             names = sorted(file.name for some in found.values() for file in some)
             raise ValueError(
@@ -94,10 +94,7 @@ def splits(path, reader=read, train=TRAIN, validation=VALIDATION, test=TEST):
                 f'{", ".join(names) or "none that can be read"}.'
             )
         sides = [
-            None
-            if word is None
-            else [row for file in found[word] for row in reader(file)]
-            for word in chosen
+            some and [row for file in some for row in reader(file)] for some in chosen
         ]
     if sides[2] is None:
         sides = (sides[0], None, sides[1])

@@ -172,17 +172,16 @@ def _scores(task, model):
             answers = [word_features.cosine(*part).tolist() for part in parts[1:]]
             yield Said(control, *answers, {})
             continue
-        best = None
-        features = [first for first, _ in parts]
+        features, found = [first for first, _ in parts], []
         if control == controls.BAG:
             features = word_features.standardized(features)
         for penalty in PENALTIES:
             ridge = base.extra('sklearn.linear_model').Ridge(penalty)
             answers = word_features.fitted(ridge, features, task.train.target)
             score = scores.measure(task.validation.target, answers[0]).standard
-            if best is None or score['spearman'] > best[0]:
-                best = score['spearman'], penalty, answers
-        yield Said(control, *(x.tolist() for x in best[2]), {'penalty': best[1]})
+            found.append((score['spearman'], penalty, answers))
+        _, penalty, answers = max(found, key=lambda one: one[0])
+        yield Said(control, *(x.tolist() for x in answers), {'penalty': penalty})
 
 
 def _tags(task, model):
@@ -239,13 +238,12 @@ def _spans(task, model):
     def answers(part, bound):
         return [text if share >= bound else '' for text, share in part]
 
-    best = None
-    for bound in np.linspace(0, 1, 11).tolist():
-        measured = spans.measure(task.validation.target, answers(found[0], bound))
-        if best is None or measured.standard['f1'] > best[0]:
-            best = measured.standard['f1'], bound
-    said_of = (answers(part, best[1]) for part in found)
-    yield Said(SENTENCE, *said_of, {'shared': best[1]})
+    def f1(bound):
+        said = answers(found[0], bound)
+        return spans.measure(task.validation.target, said).standard['f1']
+
+    best = max(np.linspace(0, 1, 11).tolist(), key=f1)
+    yield Said(SENTENCE, *(answers(part, best) for part in found), {'shared': best})
 
 
 def _sentence(question, context):

@@ -15,6 +15,7 @@ lost one is chosen only if every rate did. Collapsed ones count with the values 
 
 import dataclasses
 import math
+from collections import Counter
 
 import numpy as np
 
@@ -161,10 +162,7 @@ def _chosen(group, by, rule, rates):
                 tested.append(values[1])
     members = (_pooled if rule == 'pooled' else _per_seed)(valued)
     seeds = {line['seed'] for line in group}
-    counts = [
-        (status, [g['status'] for g in group].count(status))
-        for status in results.STATUSES
-    ]
+    counts = Counter(line['status'] for line in group)
     return Chosen(
         model=group[0]['model'],
         task=group[0]['task'],
@@ -173,7 +171,7 @@ def _chosen(group, by, rule, rates):
         rule=rule,
         members=tuple(members),
         lost=tuple(sorted(seeds - {line['seed'] for line in members})),
-        statuses=dict(counts),
+        statuses={status: counts[status] for status in results.STATUSES},
         sensitivity=float(np.std(tested, ddof=1)) if len(tested) > 1 else math.nan,
         measured=len(tested),
     )

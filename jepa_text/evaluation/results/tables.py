@@ -42,14 +42,11 @@ def table(rows, mode='standard', metrics=None, published=()):
     rows = sorted(rows, key=lambda row: bool(row['control']))
     tasks = list(dict.fromkeys(row['task'] for row in rows))
     names = {task: _metric(rows, task, mode, metrics or {}) for task in tasks}
-    lines = {}
+    lines = {row['model']: {} for row in rows}
     for row in rows:
-        found = row[mode].get(names[row['task']])
-        if found:
+        if found := row[mode].get(names[row['task']]):
             value, _, high = found
-            cell = Cell(value, high - value, row['n'])
-            lines.setdefault(row['model'], {})[row['task']] = cell
-    lines = {row['model']: lines.get(row['model'], {}) for row in rows}
+            lines[row['model']][row['task']] = Cell(value, high - value, row['n'])
     for one in published:
         if mode_of(one) == mode and names.get(one['task']) == one['metric']:
             lines.setdefault(named(one), {})[one['task']] = cell_of(one)
