@@ -21,12 +21,14 @@ set -euo pipefail
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 # shellcheck source=launch/venv.sh
 source "$ROOT/launch/venv.sh"
-case "${1:-}" in
-  -h | --help)
-    usage
-    exit 0
-    ;;
-esac
+for word in "$@"; do
+  case "$word" in
+    -h | --help)
+      usage
+      exit 0
+      ;;
+  esac
+done
 
 # Says what the device that is here needs: cpu, cuda, cuda12 or tpu.
 needed() {

@@ -222,6 +222,11 @@ def test_the_environment_of_an_accelerator_is_that_of_its_driver(
     )
 
 
+def test_help_makes_no_environment(machine):
+    code, output = machine.run('accelerator.sh', '--minutes=1', '--help')
+    assert code == 0 and '--minutes=30' in output and not machine.calls()
+
+
 def test_an_accelerator_that_is_named_is_taken(machine):
     machine.fake('nvidia-smi', 'exit 9')
     assert 'device     tpu' in accelerator(machine, ACCELERATOR='tpu')[1]

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -54,6 +55,24 @@ def test_a_kernel_is_right_or_says_why_it_cannot(one_question):
         assert found['answers'][0]['result'].startswith('cannot: it runs on')
 
 
+def test_a_backend_that_takes_no_question_is_not_counted_as_right(monkeypatch):
+    results = ['cannot: no package', 'cannot: no package']
+    answers = [{'result': words} for words in results]
+    monkeypatch.setattr(tasks, 'inside', lambda *given, **asked: {'answers': answers})
+    with pytest.raises(tasks.Cannot, match='^no package$'):
+        tasks.kernel(60, 'tokamax')
+    answers[0]['result'] = 'right'
+    assert tasks.kernel(60, 'tokamax') == {'answers': answers}
+    named = dict(right='passed', wrong='failed', absent='cannot', late='left')
+    kernels = {
+        name: dict(group='kernels', status=status, why='', found={})
+        for name, status in named.items()
+    }
+    about = dict(group='environment', status='passed', found=ABOUT)
+    found = dict(date='', commit='', results={'environment': about, **kernels})
+    assert '1 of 2 attention backends that run here' in page.paragraph(found, [])
+
+
 def test_a_wrong_kernel_and_one_that_breaks_are_told(one_question, monkeypatch):
     def breaks(*_, **__):
         raise RuntimeError('no such instruction\nmore')
@@ -95,6 +114,14 @@ def test_amd_is_refused_in_words(monkeypatch):
     device = Made(client=client, device_kind='AMD Instinct MI300X', platform='gpu')
     monkeypatch.setattr(inside.jax, 'local_devices', lambda: [device])
     with pytest.raises(RuntimeError, match='MI300X is driven by ROCm.*no.*kernels'):
+        inside.environment()
+
+
+def test_a_device_of_no_known_kind_is_refused_in_words(monkeypatch):
+    client = Made(platform_version='METAL 1')
+    device = Made(client=client, device_kind='Apple M3', platform='METAL')
+    monkeypatch.setattr(inside.jax, 'local_devices', lambda: [device])
+    with pytest.raises(RuntimeError, match="M3 is of the platform 'METAL'; .*cpu, gpu"):
         inside.environment()
 
 
@@ -346,6 +373,27 @@ def test_a_signal_leaves_what_was_found(monkeypatch, tmp_path):
     monkeypatch.setattr(tasks, 'speeds', lambda *x: [Task('speed', 'more', stops)])
     code, found, html = told(tmp_path)
     assert code == 1 and found['stopped'] and 'toy mlm' in found['results']
+    assert 'a signal stopped it' in html
+
+
+def test_a_second_signal_does_not_end_the_writing(monkeypatch, tmp_path):
+    def stops(seconds):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+
+    def summary(found):
+        for one in command.SIGNALS:
+            os.kill(os.getpid(), one)
+        return summarized(found)
+
+    answered(monkeypatch)
+    summarized = page.summary
+    monkeypatch.setattr(page, 'summary', summary)
+    monkeypatch.setattr(tasks, 'perform', lambda *given: stops(1))
+    before = [signal.getsignal(one) for one in command.SIGNALS]
+    code, found, html = told(tmp_path)
+    assert code == 1 and found['stopped'] in html
+    assert [signal.getsignal(one) for one in command.SIGNALS] == before
 
 
 def test_what_cannot_be_asked_for_is_refused(tmp_path, capsys):
@@ -353,6 +401,9 @@ def test_what_cannot_be_asked_for_is_refused(tmp_path, capsys):
         ('--minutes=0', '--minutes=0.0 is not a time above 0'),
         ('--cells=0', '--cells=0 is not a number of at least 1'),
         ('--sizes=210m,7b', "'7b' is no size; there are: 210m, 610m, 1b, tiny, toy"),
+        ('--peer-python=/no/python', '--peer-python=/no/python is no program'),
+        ('--to=found.html', '--to=found.html is no file that ends in .json'),
+        ('--to=/proc/no/found.json', 'its folder cannot be made'),
     ):
         with pytest.raises(SystemExit) as ended:
             command.main([option])

@@ -30,6 +30,7 @@ from jepa_text.planning.accelerator import page, settings, tasks
 # Seconds to find a device, and to write what was found; and of the time as a whole, in
 # how many parts no check may take more than one.
 START, PAGE, PARTS = 150, 5, 4
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def main(argv=None):
@@ -42,8 +43,7 @@ def main(argv=None):
         commit=commit(),
         results=results,
     )
-    to = Path(options.to)
-    to.parent.mkdir(parents=True, exist_ok=True)
+    to = options.to
 
     def told(name, result):
         why = f': {result["why"]}' if result['why'] else ''
@@ -51,7 +51,7 @@ def main(argv=None):
         print(line, file=sys.stderr, flush=True)
         atomic.write(to, json.dumps(found, indent=1))
 
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = {one: signal.signal(one, stop) for one in SIGNALS}
     with tempfile.TemporaryDirectory(dir=to.parent) as folder:
         try:
             run(options, found, folder, began, told)
@@ -60,18 +60,27 @@ def main(argv=None):
             for started in psutil.Process().children():
                 started.kill()
         finally:
-            signal.signal(signal.SIGTERM, before)
             found['seconds'] = time.monotonic() - began
             keep_trace(Path(folder, 'trace'), to.with_suffix('.trace'))
             found |= page.summary(found)
             atomic.write(to, json.dumps(found, indent=1))
             page.write(to.with_suffix('.html'), found)
+            for one, handler in before.items():
+                signal.signal(one, handler)
     print(found['paragraph'])
     for line in found['failed']:
         print(f'FAILED  {line}')
     print(f'{to}\n{to.with_suffix(".html")}')
     bad = found['failed'] or 'stopped' in found
     return exits.FAILED if bad else exits.DONE
+
+
+def stop(*_):
+    """Ends the checks. A second signal, as `timeout` sends, does not end the writing of
+    what was found."""
+    for one in SIGNALS:
+        signal.signal(one, lambda *_: None)
+    raise KeyboardInterrupt
 
 
 def read(argv):
@@ -81,7 +90,12 @@ def read(argv):
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument('--to', default='runs/accelerator.json', help='the JSON file')
+    parser.add_argument(
+        '--to',
+        type=Path,
+        default='runs/accelerator.json',
+        help='the JSON file; the page is beside it',
+    )
     parser.add_argument(
         '--minutes', type=float, help='in all; 10, or 3 on a CPU, if not given'
     )
@@ -101,12 +115,21 @@ def read(argv):
         parser.error(f'--minutes={options.minutes} is not a time above 0.')
     if options.cells is not None and options.cells < 1:
         parser.error(f'--cells={options.cells} is not a number of at least 1.')
-    options.sizes = tuple((options.sizes or '').split(',')) if options.sizes else ()
+    python = options.peer_python
+    if python is not None and not shutil.which(python):
+        parser.error(f'--peer-python={python} is no program.')
+    options.sizes = tuple(dict.fromkeys(filter(None, (options.sizes or '').split(','))))
     try:
         for size in options.sizes:
             settings.shapes(size)
     except ValueError as error:
         parser.error(f'--sizes: {error}')
+    if options.to.suffix != '.json' or options.to.is_dir():
+        parser.error(f'--to={options.to} is no file that ends in .json.')
+    try:
+        options.to.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f'--to={options.to}: its folder cannot be made ({error}).')
     return options
 
 

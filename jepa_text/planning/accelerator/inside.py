@@ -44,13 +44,19 @@ def answer(question):
 
 
 def environment():
-    """What computes here. RuntimeError for AMD's GPUs, of which nothing here was made."""
+    """What computes here. RuntimeError for AMD's GPUs and for platforms that are neither
+    CPU, GPU nor TPU, of which nothing here was made."""
     device = jax.local_devices()[0]
     runtime = device.client.platform_version.strip().splitlines()
     if any('rocm' in line.lower() for line in runtime):
         raise RuntimeError(
             f'{device.device_kind} is driven by ROCm. jepa_text has no kernels, no '
             'environment and no test for AMD GPUs; JAX_PLATFORMS=cpu checks the CPU.'
+        )
+    if device.platform not in attend.FASTEST:
+        raise RuntimeError(
+            f'{device.device_kind} is of the platform {device.platform!r}; those '
+            f'known are {", ".join(attend.FASTEST)}. JAX_PLATFORMS=cpu checks the CPU.'
         )
     versions = {}
     for name in (*PACKAGES, 'libtpu'):
@@ -111,7 +117,7 @@ def kernels(backend):
         'wrong': [
             f'{settings.words(one)}: {one["result"]}'
             for one in answers
-            if one['result'] != 'right' and not one['result'].startswith('cannot: ')
+            if one['result'] != 'right' and not one['result'].startswith(settings.CANNOT)
         ],
     }
 
@@ -137,7 +143,7 @@ def _asked(backend, *, dtype, length, head_width, causal, window):
     keys = jax.ShapeDtypeStruct((3, length, 2, head_width), dtype)
     request = attend.request_of(rows, keys, causal=causal, window=window)
     if reason := backend.why_not(request):
-        return {'result': f'cannot: {reason}'}
+        return {'result': f'{settings.CANNOT}{reason}'}
     try:
         off = trial.deviations(
             backend.attend,

@@ -51,13 +51,15 @@ def paragraph(found, failed):
         f'**{about["devices"]} × {about["device"]}** ({version(about)}), by `bash '
         f'launch/accelerator.sh` on {found["date"]}{_at(found["commit"])}:'
     ]
-    kernels = [one for one in results.values() if one['group'] == 'kernels']
-    right = [one for one in kernels if one['status'] == 'passed']
+    kernels = [one['status'] for one in results.values() if one['group'] == 'kernels']
+    right, wrong = (kernels.count(status) for status in ('passed', 'failed'))
     done = [_done(results, name) for name in ('arithmetic', 'curve')]
     if done[0]:
         sentences.append(f'{len(done[0]["programs"])} programs agree with numpy;')
-    if kernels:
-        sentences.append(f'{len(right)} of {len(kernels)} attention backends are right;')
+    if tried := right + wrong:
+        sentences.append(
+            f'{right} of {tried} attention backends that run here are right;'
+        )
     if done[1]:
         by = done[1]['off']['a step']
         sentences.append(f'a short run stays within {by:.3f} nats of the CPU’s.')
@@ -80,6 +82,10 @@ def version(about):
     driver = about['driver'].get('driver_version')
     driver = f', driver {driver}' if driver else ''
     return f'jax {about["versions"]["jax"]}{driver}, {about["runtime"]}'
+
+
+def _stopped(found):
+    return f'; {found["stopped"]}' if 'stopped' in found else ''
 
 
 def _at(commit):
@@ -142,7 +148,7 @@ def write(path, found):
     page.write(
         path,
         f'{about["devices"]} × {about["device"]}' if about else 'No device',
-        f'{said}, in {found["seconds"] / 60:.1f} minutes.',
+        f'{said}, in {found["seconds"] / 60:.1f} minutes{_stopped(found)}.',
         [section for section in sections if section],
         subtitle=f'{version(about) if about else ""} · {found["date"]} · '
         f'{found["commit"]}',

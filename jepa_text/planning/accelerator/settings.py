@@ -14,6 +14,8 @@ SMALL = dict(length=128, vocabulary=1024, rows={'tiny': 8, 'toy': 8})
 ON_CPU = (3, ('tiny', 'toy'))
 ON_ACCELERATOR = (10, cells.SIZES)
 REMATS = ('none', 'full', 'dots')
+# How the answer of a kernel begins that does not take a question.
+CANNOT = 'cannot: '
 
 
 def shapes(size):

@@ -11,6 +11,7 @@ import numpy as np
 from jepa_text.models.attention import attend
 from jepa_text.planning import benchmark, child
 from jepa_text.planning.accelerator import settings
+from jepa_text.planning.accelerator.settings import CANNOT
 
 # Seconds below which no check is begun.
 SHORTEST = 10
@@ -102,12 +103,12 @@ def checks(found, folder):
     platform, devices = found['platform'], found['devices']
     rows = devices * -(-8 // devices)
 
-    def kernel(name):
-        return lambda seconds: inside('kernels', seconds, SHARED, backend=name)
-
     made = [
         Task('curve', 'curve', lambda s: curve(s, rows, folder)),
-        *(Task('kernels', f'attention {x}', kernel(x)) for x in attend.FASTEST[platform]),
+        *(
+            Task('kernels', f'attention {name}', lambda s, name=name: kernel(s, name))
+            for name in attend.FASTEST[platform]
+        ),
         Task('arithmetic', 'arithmetic', lambda s: inside('arithmetic', s, SHARED)),
     ]
     return made, AT_ONCE.get(platform, 1)
@@ -128,6 +129,15 @@ def speeds(found, sizes, folder, python=None, count=None):
     run = Task('loop', 'loop', lambda s: loop(s, cases[0], folder, parts))
     # After the first size, by itself and beside transformers.
     return [*made[:2], trace, run, *made[2:]]
+
+
+def kernel(seconds, backend):
+    """What a backend of attention answers. Cannot, with why, if it takes no question."""
+    found = inside('kernels', seconds, SHARED, backend=backend)
+    said = dict.fromkeys(one['result'] for one in found['answers'])
+    if all(words.startswith(CANNOT) for words in said):
+        raise Cannot('; '.join(words.removeprefix(CANNOT) for words in said))
+    return found
 
 
 def curve(seconds, rows, folder):
