@@ -205,8 +205,9 @@ def find(name):
 
     Raises ValueError for a chip that is not in the table or a count below 1.
     """
-    kind, _, count = str(name).lower().partition(':')
-    if kind not in CHIPS or (count and not count.isdigit()) or count == '0':
+    asked = re.fullmatch(r'(\w+)(?::0*([1-9][0-9]*))?', str(name).lower())
+    kind, count = asked.groups() if asked else ('', None)
+    if kind not in CHIPS:
         raise ValueError(
             f'hardware {name!r} is not CHIP or CHIP:COUNT, as h100:8; chips: '
             f'{", ".join(CHIPS)}.'

@@ -47,10 +47,11 @@ def test_figures_are_plausible_and_have_sources(name):
 
 def test_count_after_the_colon():
     assert hardware.find('h100:8') == (hardware.CHIPS['h100'], 8)
+    assert hardware.find('h100:08') == hardware.find('H100:8')
     assert hardware.find('V5E') == (hardware.CHIPS['v5e'], 1)
 
 
-@pytest.mark.parametrize('name', ['h900:8', 'h100:0', 'h100:many', ''])
+@pytest.mark.parametrize('name', ['h900:8', 'h100:0', 'h100:00', 'h100:²', 'h100:', ''])
 def test_unknown_hardware_is_named(name):
     with pytest.raises(ValueError, match='h100:8; chips: h100, h200'):
         hardware.find(name)
