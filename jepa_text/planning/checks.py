@@ -57,7 +57,7 @@ def float32(kernels):
 
 
 def copied(kernels, vocab):
-    """Copies of arrays as long as the vocabulary and larger than a head's kernel."""
+    """Copies of arrays as long as the vocabulary and larger than COPY."""
     return [
         kernel
         for kernel in kernels

@@ -114,11 +114,18 @@ def _compiled(made, phase, text_to):
         with attend.watch() as seen:
             lowered = programs.jitted(made, phase).lower(*inputs)
         lines = [line for pair in seen.items() for line in attend.explain(*pair)]
-    program = lowered.compile()
+    lines = [line for line in lines if not line.startswith(' ')]
+    try:
+        program = lowered.compile()
+    except RuntimeError as error:
+        if not (peak := too_large(str(error))):
+            raise
+        lines.append(f'Does not compile: {str(error).splitlines()[0]}')
+        seconds = time.monotonic() - began
+        return {'peak': peak, 'kernels': [], 'notes': lines, 'seconds': seconds}
     text = program.as_text()
     if text_to:
         _write(text, Path(text_to), f'{phase.index}_{phase.name}.txt')
-    lines = [line for line in lines if not line.startswith(' ')]
     try:
         kernels = compiled.read(text, [_attended(request) for request in seen])
     except ValueError as error:
@@ -129,6 +136,23 @@ def _compiled(made, phase, text_to):
         'notes': lines,
         'seconds': time.monotonic() - began,
     }
+
+
+def too_large(words):
+    """Bytes that a program takes for which, in libtpu's words, the memory of a TPU is too
+    small; None of any other error.
+
+    >>> too_large('Ran out of memory in memory space hbm. Used 2.00G of 1.00G hbm.')
+    2147483648
+    >>> too_large('Ran out of memory on HBM, HLO temporaries (1.50G) exceed it (1.00G)')
+    1610612736
+    """
+    pattern = (
+        r'Ran out of memory (?:on|in memory space) hbm.*?(?:Used |\()([\d.]+)([KMGT])'
+    )
+    if not (found := re.search(pattern, words, re.IGNORECASE | re.DOTALL)):
+        return None
+    return int(float(found[1]) * 1024 ** ('KMGT'.index(found[2].upper()) + 1))
 
 
 def _attended(request):

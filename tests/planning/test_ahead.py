@@ -1,13 +1,16 @@
 """Compiling for hardware that is not here: what is said where it cannot be, and, where a
 compiler is installed, what comes of it."""
 
+import dataclasses
 import re
 
+import jax
 import pytest
 import test_configs
 
 from jepa_text.cost import hardware
-from jepa_text.planning import ahead, targets
+from jepa_text.parallel import sharding
+from jepa_text.planning import ahead, elsewhere, fit, targets
 from jepa_text.training import config as settings
 
 
@@ -40,6 +43,38 @@ def test_a_missing_compiler_is_named(name, extra, monkeypatch):
     monkeypatch.setattr(ahead.metadata, 'version', version)
     with pytest.raises(ValueError, match=rf"pip install 'jepa-text\[{extra}\]'"):
         ahead.compile_phases({}, name)
+
+
+LIBTPU = (
+    'RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total '
+    'memory required for HLO temporaries (49.5G) exceeds available HBM (15.75G).'
+)
+OLDER = (
+    'RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory '
+    'space hbm. Used 49.5G of 15.48G hbm.\n Exceeded hbm capacity by 34.02G.'
+)
+
+
+@pytest.mark.parametrize('words', [LIBTPU, OLDER])
+def test_a_program_that_no_tpu_has_room_for_is_one_that_does_not_fit(words, monkeypatch):
+    class Lowered:
+        def lower(self, *inputs):
+            return self
+
+        def compile(self):
+            raise RuntimeError(said)
+
+    monkeypatch.setattr(elsewhere.programs, 'jitted', lambda *given: Lowered())
+    config = small() | {'mesh': dict(data=1, fsdp=-1, tensor=1)}
+    made = fit.size(config, 'v5e:1', 1024).made
+    made = dataclasses.replace(made, mesh=sharding.make_mesh(devices=jax.devices()[:1]))
+    said = words
+    answer = elsewhere._compiled(made, made.phases[0], None)
+    assert answer['peak'] == 49.5 * 2**30 and not answer['kernels']
+    assert answer['notes'][-1] == f'Does not compile: {words.splitlines()[0]}'
+    said = 'INTERNAL: the compiler broke (49.5G)'
+    with pytest.raises(RuntimeError, match='the compiler broke'):
+        elsewhere._compiled(made, made.phases[0], None)
 
 
 @pytest.mark.parametrize('name', targets.TARGETS)
