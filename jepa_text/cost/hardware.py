@@ -19,7 +19,7 @@ class Chip:
     to the other chips of its machine. price: US dollars an hour, or None. mfu: the share
     of the peak to plan with. kind: what jax calls the device, as a regular expression.
     capability: CUDA's, of NVIDIA's. float32: the speed of its products, as a share of the
-    peak; by default they go in as tensor float 32."""
+    peak; by default they go in as tensor float 32, on TPUs as bfloat16."""
 
     peak: float
     memory: float
@@ -33,6 +33,10 @@ class Chip:
     links: float | None = None
     capability: tuple[int, int] | None = None
     float32: float = 0.5
+
+    def share(self, dtype):
+        """The share of the peak to plan with for a model of this dtype."""
+        return self.mfu * (self.float32 if dtype == 'float32' else 1)
 
 
 # Of a device's memory: the rest is what allocators waste and libraries take.
@@ -137,6 +141,7 @@ CHIPS = {
         mfu=0.3,
         kind=r'TPU v5( lite|e)',
         source='Google Cloud, TPU v5e',
+        float32=1.0,
         priced=_GOOGLE,
         assumed=_BOUND.format(0.46),
     ),
@@ -149,6 +154,7 @@ CHIPS = {
         mfu=0.33,
         kind=r'TPU v5p?$',
         source='Google Cloud, TPU v5p',
+        float32=1.0,
         priced=_GOOGLE,
         assumed=_BOUND.format(0.50),
     ),
@@ -161,6 +167,7 @@ CHIPS = {
         mfu=0.22,
         kind=r'TPU v6( lite|e)',
         source='Google Cloud, TPU v6e',
+        float32=1.0,
         priced=_GOOGLE,
         assumed=_BOUND.format(0.34),
     ),
@@ -174,6 +181,7 @@ CHIPS = {
         kind=r'MI250',
         source='AMD Instinct MI250X data sheet, one die',
         priced='',
+        float32=0.25,
         assumed='fitted to the 16,000 hours that arXiv 2507.00994 gives for 120,000 '
         'steps at 610M; by it, its 15 base models take a tenth more than it says',
     ),

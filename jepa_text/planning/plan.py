@@ -112,7 +112,9 @@ class Plan:
         or that of the chip."""
         if self.options.mfu is not None:
             return self.options.mfu
-        return hardware.REACHED * self.bound if self.bound else self.chip.mfu
+        if self.bound:
+            return hardware.REACHED * self.bound
+        return self.chip.share(self.dtype)
 
     @property
     def bound(self):

@@ -119,9 +119,8 @@ def money(plan):
     rows = [_money(plan, plan.options.hardware, plan.chip, plan.mfu, plan.price)]
     for name, chip in hardware.CHIPS.items():
         if chip is not plan.chip:
-            rows.append(
-                _money(plan, f'{name}:{plan.devices}', chip, chip.mfu, chip.price)
-            )
+            mfu, label = chip.share(plan.dtype), f'{name}:{plan.devices}'
+            rows.append(_money(plan, label, chip, mfu, chip.price))
     return columns, rows
 
 
@@ -162,8 +161,12 @@ def notes(plan):
         'Memory: the state is exact by sharding.TABLE, the rest read off the traced '
         f'step; {attention}; {USABLE:.0%} of a device are filled at most.'
     )
-    mfu = 'given' if own.mfu is not None else chip.assumed
-    if own.mfu is None and plan.bound:
+    mfu = chip.assumed
+    if chip.share(plan.dtype) != chip.mfu:
+        mfu += f'; times {chip.float32}, the speed of its products in float32'
+    if own.mfu is not None:
+        mfu = 'given'
+    elif plan.bound:
         mfu = f'{hardware.REACHED} of the bound {plan.bound:.2f} of what was compiled'
     price = 'given' if own.price is not None else chip.priced
     yield f'Peak: {chip.peak / 1e12:.4g} TFLOP/s ({chip.source}). MFU: {mfu}.'

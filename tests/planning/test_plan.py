@@ -334,6 +334,21 @@ def test_what_was_compiled_bounds_the_speed(study):
     assert given.mfu == 0.2 and study.mfu == study.chip.mfu
 
 
+def test_float32_is_planned_at_the_speed_of_its_products(study):
+    wide = dataclasses.replace(study, dtype='float32')
+    assert wide.mfu == 0.25 * study.mfu
+    shares = {
+        name: chip.share('float32') / chip.mfu for name, chip in hardware.CHIPS.items()
+    }
+    assert shares['h100'] == 0.5 and shares['t4'] == shares['v5e'] == 1
+    speeds = [tables.money(made)[1] for made in (study, wide)]
+    (before, after) = ({row[0]: row[2] for row in rows} for rows in speeds)
+    first, second = (float(x['h100:192'].replace(',', '')) for x in (before, after))
+    assert second == pytest.approx(first / 2, rel=1e-3)
+    assert any('times 0.25, the speed' in line for line in tables.notes(wide))
+    assert not any('times' in line for line in tables.notes(study))
+
+
 def test_the_command_needs_no_workdir_and_takes_flags(capsys):
     command = ['jepa-text', 'plan', f'--config={PRETRAIN}:mlm,35m']
     flags = ['--hardware=v5e:4', '--mfu=0.3', '--price=1.5']
