@@ -6,6 +6,7 @@ compiled again: the same command goes on. table.md is the table of all that is t
 """
 
 import argparse
+import importlib.util
 import json
 import sys
 import time
@@ -31,6 +32,8 @@ def main(argv=None):
     parser.add_argument('--only', default='', help='those whose name has this in it')
     parser.add_argument('--text', action='store_true', help='keep programs as text')
     options = parser.parse_args(argv)
+    if options.cells is not None and options.cells < 1:
+        parser.error(f'--cells={options.cells} is not a number of at least 1.')
     folder = Path(options.workdir)
     folder.mkdir(parents=True, exist_ok=True)
     chosen = [cell for cell in cells.cover() if options.only in name(cell)]
@@ -38,7 +41,7 @@ def main(argv=None):
     for cell in chosen[: options.cells]:
         if name(cell) in found:
             continue
-        if reason := ahead.missing(targets.topology(cells.config(*cell)[1])[0]):
+        if reason := missing(cell):
             print(f'{name(cell)}: not run: {reason}')
             continue
         began = time.monotonic()
@@ -49,6 +52,15 @@ def main(argv=None):
     atomic.write(folder / 'table.md', table(found))
     print(folder / 'table.md')
     return exits.FAILED if any('error' in one for one in found.values()) else exits.DONE
+
+
+def missing(cell):
+    """What is not installed without which a cell says nothing, and the remedy; ''."""
+    if reason := ahead.missing(targets.topology(cells.config(*cell)[1])[0]):
+        return reason
+    if 'tokamax' in cell and importlib.util.find_spec('tokamax') is None:
+        return "tokamax is not installed: pip install 'jepa-text[kernels]'"
+    return ''
 
 
 def name(cell):

@@ -152,8 +152,9 @@ def notes(plan):
         'and the masked half of attention.'
     )
     attention = (
-        'attention keeps no array of row length squared (a kernel; model.attention=xla '
-        'keeps one)'
+        'attention is taken to keep no array of row length squared, as kernels do (xla '
+        'keeps one, which auto takes where none runs: for mixtures, in float32 on GPUs, '
+        'and on those before Ampere)'
         if plan.fused
         else "XLA's attention keeps scores of row length squared"
     )

@@ -118,6 +118,22 @@ def test_cells_are_compiled_once_and_faults_are_told(small, tmp_path, monkeypatc
     assert 'memory: -' in table[2] and 'does not compile: no such kernel' in table[3]
 
 
+def test_a_cell_without_its_kernels_package_is_no_cell_that_does_not_compile(
+    small, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(suite.importlib.util, 'find_spec', lambda package: None)
+    given = [f'--workdir={tmp_path}', '--only=mntp 210m tokamax']
+    assert suite.main(given) == exits.DONE
+    assert 'not run: tokamax is not installed: pip install' in capsys.readouterr().out
+    assert not suite.read(tmp_path)
+
+
+def test_a_number_of_cells_is_above_0(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        suite.main([f'--workdir={tmp_path}', '--cells=-1'])
+    assert '--cells=-1 is not a number of at least 1' in capsys.readouterr().err
+
+
 def test_without_a_compiler_cells_are_told_as_not_run(
     small, tmp_path, monkeypatch, capsys
 ):
