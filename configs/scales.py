@@ -114,7 +114,8 @@ def _paper(config, scale):
 def _desk(config, scale):
     config.schedule = scale.wsd()
     config.plan = dict(hardware='h100')
-    config.evaluate = dict(every=100, max_rows=256, tasks=('bundled',))
+    # So often that the probe's 3,000 texts take a quarter of the time, not half of it.
+    config.evaluate = dict(every=200, max_rows=256, tasks=('bundled',))
     config.checkpoint = dict(every=500, keep=1)
 
 
