@@ -34,6 +34,12 @@ class Chip:
     capability: tuple[int, int] | None = None
     float32: float = 0.5
 
+    @property
+    def dtype(self):
+        """Of which products the peak is: bfloat16's, unless the chip has none."""
+        is_old = self.capability is not None and self.capability < (8, 0)
+        return 'float32' if is_old else 'bfloat16'
+
     def share(self, dtype):
         """The share of the peak to plan with for a model of this dtype."""
         return self.mfu * (self.float32 if dtype == 'float32' else 1)

@@ -176,6 +176,5 @@ def notes(plan):
         'Tokens are places in rows. A step takes at least the time to read and write its '
         'state; networks between devices and waits for data are in the MFU only.'
     )
-    own = 'float32' if chip.float32 == 1 else 'bfloat16'
-    if plan.dtype != own:
-        yield f'The peak is that of {own}, but model.dtype is {plan.dtype}: set it.'
+    if plan.dtype != chip.dtype:
+        yield f'The peak is that of {chip.dtype}, but model.dtype is {plan.dtype}: set it.'

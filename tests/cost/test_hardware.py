@@ -35,7 +35,7 @@ def test_a_device_of_jax_has_the_peak_of_its_chip(kind):
 def test_figures_are_plausible_and_have_sources(name):
     chip = hardware.CHIPS[name]
     # Float32 runs at an eighth of what tensor cores do.
-    narrow = chip.peak * (8 if chip.float32 == 1 else 1)
+    narrow = chip.peak * (8 if chip.dtype == 'float32' else 1)
     assert 5e13 < narrow < 3e15 and 1e10 < chip.memory < 3e11
     # Operations for each byte that memory gives in the same time.
     assert 100 < narrow / chip.bandwidth < 600
@@ -43,6 +43,11 @@ def test_figures_are_plausible_and_have_sources(name):
     assert (chip.price is None) == (chip.priced == '')
     if bound := re.search(r'of the bound ([\d.]+) ', chip.assumed):
         assert chip.mfu == round(hardware.REACHED * float(bound[1]), 2)
+
+
+def test_only_chips_without_bfloat16_have_a_peak_of_float32():
+    old = {name for name, chip in hardware.CHIPS.items() if chip.dtype == 'float32'}
+    assert old == {'t4'} and hardware.CHIPS['t4'].float32 == 1
 
 
 def test_count_after_the_colon():
