@@ -177,4 +177,5 @@ def notes(plan):
         'state; networks between devices and waits for data are in the MFU only.'
     )
     if plan.dtype != chip.dtype:
-        yield f'The peak is that of {chip.dtype}, but model.dtype is {plan.dtype}: set it.'
+        dtypes = f'{chip.dtype}, but model.dtype is {plan.dtype}'
+        yield f'The peak is that of {dtypes}: set it.'
