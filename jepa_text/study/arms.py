@@ -10,7 +10,7 @@ Metrics are called as a reader calls them, and some are means of others:
     probes                       mean balanced accuracy of all probes; `probe NAME` of one
     EXAM                         mean test score of all tasks of an exam; `EXAM TASK`
     EXAM sensitivity             deviation over learning rates and seeds of fine-tuning
-    uniformity, effective rank   of held-out vectors
+    uniformity, effective rank   of held-out vectors, mean-pooled if not said otherwise
 """
 
 import math
@@ -25,6 +25,7 @@ SENSITIVITY = 'sensitivity'
 GEOMETRY = {
     'uniformity': 'geometry/uniformity',
     'effective rank': 'geometry/effective_rank',
+    'effective rank, max pooling': 'geometry/effective_rank_max_pooled',
 }
 SPREAD = 'spread'
 _PROBE, _EXAM = 'representation/', 'exam/'

@@ -90,9 +90,10 @@ def bags_of(results):
 
 
 def geometry(results, arms):
-    """Uniformity and effective rank with intervals; None where nothing was measured."""
+    """Uniformity and effective ranks with intervals; None where nothing was measured."""
     known = {metric: of_arms.summary(arms, metric) for metric in of_arms.GEOMETRY}
-    if not any(known.values()):
+    known = {metric: of_arm for metric, of_arm in known.items() if of_arm}
+    if not known:
         return None
     columns = ['']
     for metric in known:
@@ -107,8 +108,9 @@ def geometry(results, arms):
         rows.append(row)
     return {
         'heading': 'Geometry',
-        'text': 'Of held-out rows, mean-pooled. The untrained encoder is what every row '
-        'must be read against; no number here says that vectors are useful.',
+        'text': 'Of held-out rows, mean-pooled if not said otherwise. The untrained '
+        'encoder is what every row must be read against; no number here says that '
+        'vectors are useful.',
         'table': {'columns': columns, 'rows': rows},
     }
 

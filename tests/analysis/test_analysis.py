@@ -19,6 +19,7 @@ from jepa_text.analysis import analyze, features, page, probes
 from jepa_text.analysis import results as measured
 from jepa_text.data import pipeline
 from jepa_text.evaluation.sets import task as tasks
+from jepa_text.measures import geometry
 from jepa_text.parallel import sharding
 from jepa_text.report import console
 from jepa_text.running import metrics
@@ -374,13 +375,17 @@ def test_geometry_in_training_is_that_of_the_texts(folder):
     rows = pipeline.Rows(tiny.rows(folder), 'heldout')
     mesh = sharding.make_mesh(devices=jax.devices()[:1])
     evaluator = geometry_eval.Evaluator(model.network, rows, mesh, batch_size=8, texts=10)
-    vectors_ND, lengths_N = evaluator.vectors(model.params)
-    assert len(vectors_ND) == 10
+    vectors, lengths_N = evaluator.vectors(model.params)
+    assert [len(vectors_ND) for vectors_ND in vectors.values()] == [10, 10]
     first = rows[0]
     ids = first['tokens'][first['segment_ids'] == 1]
     assert lengths_N[0] == len(ids)
-    expected = model.encode([model.tokenizer.decode(ids)])[0]
-    np.testing.assert_allclose(vectors_ND[0], expected, atol=1e-4)
+    text = model.tokenizer.decode(ids)
+    for pool, vectors_ND in vectors.items():
+        expected = model.encode([text], pool=pool)[0]
+        np.testing.assert_allclose(vectors_ND[0], expected, atol=1e-4)
+    rank = geometry.effective_rank(vectors['max'])
+    assert evaluator.run(model.params)[geometry_eval.MAX_POOLED] == pytest.approx(rank)
     broken = {'encoder': jax.tree.map(lambda x: x * np.nan, model.params['encoder'])}
     assert all(math.isnan(value) for value in evaluator.run(broken).values())
 

@@ -18,6 +18,8 @@ MEASURES = {
     for name in ('uniformity', 'mean_cosine', 'effective_rank', 'participation_ratio')
 }
 FORMS = ('raw', 'length_residualized')
+MAX_POOLED = 'geometry/effective_rank_max_pooled'
+_POOLINGS = {name: pooling.POOLINGS[name] for name in ('mean', 'max')}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,9 +47,9 @@ def make(recipe, section):
 class Evaluator:
     """Vectors of the same held-out texts at any parameters; compiled once.
 
-    A text is the first piece of a document in a row, mean-pooled as `encode` does, so
-    there is one of each of the first `texts` rows; read bidirectionally, whatever the
-    objective, so that the phases of a run compare.
+    A text is the first piece of a document in a row, pooled as `encode` does, so there is
+    one of each of the first `texts` rows; read bidirectionally, whatever the objective,
+    so that the phases of a run compare.
     """
 
     def __init__(self, network, rows, mesh, *, batch_size, texts=Config.texts, every=0):
@@ -56,35 +58,35 @@ class Evaluator:
         self._network, self._pooled = network, compiled.OfEncoder(mesh, _pooled)
 
     def run(self, params, network=None):
-        """{geometry/uniformity, ...; geometry/uniformity_length_residualized, ...}.
+        """{geometry/uniformity, ...; geometry/uniformity_length_residualized, ...} of
+        mean-pooled vectors, and MAX_POOLED, the effective rank of max-pooled ones.
 
         NaN for all of them where vectors are not finite: a run is not ended by being
         looked at.
         """
-        vectors_ND, lengths_N = self.vectors(params, network)
+        vectors, lengths_N = self.vectors(params, network)
         names = {
             (name, form): f'geometry/{name}' + ('' if form == 'raw' else f'_{form}')
             for name in MEASURES
             for form in FORMS
         }
-        if not np.isfinite(vectors_ND).all():
-            return dict.fromkeys(names.values(), float('nan'))
-        controlled_ND = forms.length_residualized(vectors_ND, lengths_N)
+        if not all(np.isfinite(vectors_ND).all() for vectors_ND in vectors.values()):
+            return dict.fromkeys((*names.values(), MAX_POOLED), float('nan'))
+        controlled_ND = forms.length_residualized(vectors['mean'], lengths_N)
         clouds = {
             form: cloud.of(rows_ND)
-            for form, rows_ND in zip(FORMS, (vectors_ND, controlled_ND))
+            for form, rows_ND in zip(FORMS, (vectors['mean'], controlled_ND))
         }
-        return {
-            key: float(MEASURES[name](clouds[form]))
-            for (name, form), key in names.items()
-        }
+        found = {key: MEASURES[name](clouds[form]) for (name, form), key in names.items()}
+        found[MAX_POOLED] = geometry.effective_rank(vectors['max'])
+        return {key: float(value) for key, value in found.items()}
 
     def why_not(self, network):
         """Any network has vectors."""
         return ''
 
     def vectors(self, params, network=None):
-        """(vectors_ND float32, lengths_N in tokens) of the texts, on every process."""
+        """({pooling: vectors_ND float32}, lengths_N in tokens), on every process."""
         pooled = self._pooled.of(network or self._network)
         index, parts = sharding.part_of_batch(self.mesh)
         batches = stream.heldout_batches(
@@ -96,16 +98,18 @@ class Evaluator:
             process_index=index,
             process_count=parts,
         )
-        found, lengths = [], []
+        found, lengths = {name: [] for name in _POOLINGS}, []
         for batch in batches:
             put = sharding.put_batch(batch, self.mesh)
             inputs = (put[key] for key in ('tokens', 'segment_ids', 'positions'))
-            pooled_BD, length_B = jax.device_get(
+            vectors, length_B = jax.device_get(
                 pooled({'encoder': params['encoder']}, *inputs)
             )
-            found.append(pooled_BD[length_B > 0])
+            for name, vectors_BD in vectors.items():
+                found[name].append(vectors_BD[length_B > 0])
             lengths.append(length_B[length_B > 0])
-        return np.concatenate(found), np.concatenate(lengths)
+        joined = {name: np.concatenate(parts) for name, parts in found.items()}
+        return joined, np.concatenate(lengths)
 
 
 def _pooled(network, params, tokens_BL, segment_ids_BL, positions_BL):
@@ -113,7 +117,8 @@ def _pooled(network, params, tokens_BL, segment_ids_BL, positions_BL):
         'encoder', params, tokens_BL, segment_ids_BL, positions_BL, causal=False
     )
     valid_BL = segment_ids_BL == 1
-    return pooling.mean(hidden_BLD, valid_BL), jnp.sum(valid_BL, axis=1)
+    pooled = {name: pool(hidden_BLD, valid_BL) for name, pool in _POOLINGS.items()}
+    return pooled, jnp.sum(valid_BL, axis=1)
 
 
 def _as_they_are(example, rng, step):
