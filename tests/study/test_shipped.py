@@ -4,7 +4,7 @@ import pytest
 from config_of import FOLDER, NAMES, shipped
 
 from jepa_text.config import config_file
-from jepa_text.study import ahead, examined, members, study, sweeps
+from jepa_text.study import ahead, arms, examined, members, papers, study, sweeps
 from jepa_text.training import config as settings
 
 SCALES = ('paper', 'desk', 'smoke')
@@ -32,6 +32,16 @@ def test_every_study_has_seeds_and_its_claims_at_every_scale(name, scale):
     examined.check(config['examine'], tasks=False)
     source = config['prepare']['source']['name']
     assert source == ('jsonl' if scale == 'paper' else 'bundled')
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_what_a_claim_is_about_is_measured_at_some_scale_of_its_study(name):
+    measured = {*arms.GEOMETRY, arms.LOSS, arms.PROBES}
+    for config in (shipped(name, scale) for scale in SCALES):
+        measured |= {f'probe {task}' for task in config['study']['tasks']}
+        for exam in config['examine']:
+            measured |= {exam, f'{exam} {arms.SENSITIVITY}'}
+    assert all(measured.intersection(claim['metrics']) for claim in papers.of(name))
 
 
 @pytest.mark.parametrize(
