@@ -3,7 +3,7 @@
 import dataclasses
 import importlib
 
-from jepa_text.config import shown
+from jepa_text.config import display
 from jepa_text.files import addresses
 
 TRAIN = 'jepa_text.training.config'
@@ -124,9 +124,9 @@ COMMANDS = {
             'Fine-tunes a model on a task with one learning rate and seed, measures it,',
             'and writes it to the workdir, from where load.load gives what predicts.',
         ),
-        'jepa_text.evaluation.keep',
+        'jepa_text.evaluation.finetune_command',
         'finetune',
-        'jepa_text.evaluation.keep',
+        'jepa_text.evaluation.finetune_command',
         '--config=configs/finetune.py:model=runs/clm_mlm,task=bundled '
         '--workdir=runs/tuned',
         'nothing was kept; the same command begins anew.',
@@ -232,10 +232,10 @@ def usage(words=()):
     config = [] if about.root is None else ['--config=FILE[:ARG]']
     said = [f'jepa-text {command} {" ".join([*config, "--workdir=DIR [FLAGS]"])}', '']
     said += [about.text.capitalize() + '.', '', *about.more, '', 'Flags:']
-    said += shown.aligned([(f'--{name}', line) for name, line in flags.items()], 16)
+    said += display.aligned([(f'--{name}', line) for name, line in flags.items()], 16)
     if about.root is not None:
         said += ['', 'Keys of the config, each with its default, as --config.KEY=VALUE:']
-        said += shown.help_lines(root(command, {}))
+        said += display.help_lines(root(command, {}))
     said += ['', 'An example that runs:', '', f'  jepa-text {command} {about.example}']
     return '\n'.join(said)
 

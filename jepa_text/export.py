@@ -1,6 +1,6 @@
 """Our model -> a folder that `transformers` and `sentence-transformers` load.
 
-    config.json                                                       outgoing.py
+    config.json                                                       to_family.py
     model.safetensors, or shards and their index                      names.py, layout.py
     tokenizer.json, tokenizer_config.json, special_tokens_map.json    vocabulary.py
     modules.json, 1_Pooling/, sentence_bert_config.json               sentence.py
@@ -20,13 +20,13 @@ import numpy as np
 
 from jepa_text import load as loading
 from jepa_text.data import section as reads
-from jepa_text.data.rows import brought, stored
+from jepa_text.data.rows import downloaded, row_folder
 from jepa_text.files import addresses, atomic, checksums, paths, transfer
-from jepa_text.hf import card, files, load, outgoing, sentence, shards, vocabulary
-from jepa_text.kinds import base, exported, kept
+from jepa_text.hf import card, files, load, sentence, shards, to_family, vocabulary
+from jepa_text.kinds import base, exported, saved
 from jepa_text.models import heads, pooling
 from jepa_text.report import frequencies
-from jepa_text.running import fetched, metrics, restore
+from jepa_text.running import download, metrics, restore
 
 INIT_FROM = 'init_from.json'
 TOLERANCE = 1e-4
@@ -43,11 +43,11 @@ def run(options, workdir):
     check_free(given['to'])
     place = addresses.place('--workdir', workdir, model=True)
     foreign = place.startswith(paths.MODEL)
-    run = None if foreign else fetched.folder('--workdir', place, given['step'])
+    run = None if foreign else download.folder('--workdir', place, given['step'])
     if foreign:
         model, facts = loading.load(place, given['step']), None
-    elif (run / kept.FILE).is_file():
-        model, facts = loading.load(run), card.Facts(tuned=kept.read(run)[-1])
+    elif (run / saved.FILE).is_file():
+        model, facts = loading.load(run), card.Facts(tuned=saved.read(run)[-1])
     else:
         model, facts = of_run(run, given['step'])
     settings = {'facts': facts, 'license_name': given['license']}
@@ -136,9 +136,10 @@ def _init_from(workdir, config):
 
 def _manifest(folder):
     """That of prepared rows, here or at an address; None where they are gone."""
-    if not brought.is_there(folder):
+    if not downloaded.is_there(folder):
         return None
-    return checksums.read_json(brought.here(folder, shards=False) / stored.MANIFEST)
+    local = downloaded.here(folder, shards=False)
+    return checksums.read_json(local / row_folder.MANIFEST)
 
 
 def _json(path):
@@ -168,7 +169,7 @@ def write(
     origin = _origin(model, facts)
     pooling.check(model.pool, model.ends()[0], (), model.tokenizer.special_ids)
     encoder = model.network.encoder
-    family = family or outgoing.usual_family(encoder, model.causal, origin)
+    family = family or to_family.usual_family(encoder, model.causal, origin)
     if task is None and model.params.get(base.HEAD):
         task = exported.head_of(model.kind, model.params[base.HEAD])
     if task is not None:
@@ -176,8 +177,8 @@ def write(
         task.fitting(family)
         params = {'encoder': model.params['encoder']}
         model = dataclasses.replace(model, params=params)
-    section, leaves = outgoing.fitted(model, model.causal, family)
-    config = outgoing.config_of(model, section, model.causal, family, origin)
+    section, leaves = to_family.fitted(model, model.causal, family)
+    config = to_family.config_of(model, section, model.causal, family, origin)
     config |= task.config(family) if task else {}
     own = task.tensors(family) if task else {}
     found = {
@@ -221,7 +222,7 @@ def compared(model, folder, task=None, own=None):
         if is_now != was:
             raise _differs(folder, f'{what} is {is_now}, not {was}')
     batch = _sample(model, ends)
-    wanted = _logits(model.network.encoder, model, outgoing.tied(model), batch)
+    wanted = _logits(model.network.encoder, model, to_family.tied(model), batch)
     found = _logits(again.encoder, again, again.tied, batch)
     difference = float(np.abs(found - wanted).max())
     # Written so that NaN fails too.

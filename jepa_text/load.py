@@ -13,11 +13,11 @@ from jepa_text.data import section, tokenizers
 from jepa_text.files import addresses, checksums, paths
 from jepa_text.hf import files as hf_files
 from jepa_text.hf import load as hf_load
-from jepa_text.kinds import exported, kept, vectors
+from jepa_text.kinds import exported, saved, vectors
 from jepa_text.models import stack
 from jepa_text.models.network import Network
 from jepa_text.pretrained import Pretrained
-from jepa_text.running import fetched, identity, restore, xla_flags
+from jepa_text.running import download, identity, restore, xla_flags
 
 
 def load(workdir, step=None, **options):
@@ -26,7 +26,7 @@ def load(workdir, step=None, **options):
     It reads as the objective of that step did: causally after CLM. To make it
     bidirectional, take `dataclasses.replace(model, causal=False)`.
     A folder of `jepa-text finetune` gives a model that can `predict`. What lies on gs://
-    or s3:// is copied to this machine once (running/fetched.py).
+    or s3:// is copied to this machine once (running/download.py).
     With 'hf:' before it, `workdir` is a folder of Hugging Face's format or a name on
     their hub, and `options` are those of hf/load.load: revision, adapt, family, mesh.
     Raises FileNotFoundError when the folder holds no run or no good checkpoint.
@@ -44,8 +44,8 @@ def load(workdir, step=None, **options):
             f'{", ".join(options)}: only for models of others, whose names begin with '
             f"'hf:'; {workdir} is a workdir."
         )
-    folder = fetched.folder('The model', workdir, step)
-    if (folder / kept.FILE).is_file() and step is None:
+    folder = download.folder('The model', workdir, step)
+    if (folder / saved.FILE).is_file() and step is None:
         return _finetuned(folder, str(workdir))
     step, model = _abstract(folder, str(workdir), step)
     names = ('encoder', 'lm_head')
@@ -61,7 +61,7 @@ def check(workdir):
     name, folder = _place(workdir)
     if folder is None:
         hf_load.sketch(name)
-    elif not (folder / kept.FILE).is_file():
+    elif not (folder / saved.FILE).is_file():
         _abstract(folder, name)
 
 
@@ -74,8 +74,8 @@ def outline(workdir):
         network = Network(encoder, vectors.Vectors())
         given = dict(name=f'{paths.MODEL}{name}', begin=begin, end=end)
         return Pretrained(network, {}, tokenizer, length, **given)
-    if (folder / kept.FILE).is_file():
-        _, network, tokenizer, reading, _ = kept.outline(folder)
+    if (folder / saved.FILE).is_file():
+        _, network, tokenizer, reading, _ = saved.outline(folder)
         return Pretrained(network, {}, tokenizer, name=name, **reading)
     return dataclasses.replace(_abstract(folder, name)[1], params={})
 
@@ -87,14 +87,14 @@ def stamp(workdir):
     if folder is None:
         return hf_files.stamp(name)
     model = outline(workdir)
-    if (folder / kept.FILE).is_file():
-        weights = kept.outline(folder)[-1]['sha256']
+    if (folder / saved.FILE).is_file():
+        weights = saved.outline(folder)[-1]['sha256']
     else:
         checkpoints = folder / 'checkpoints'
         weights = checksums.entries(
             checkpoints / str(restore.newest_good_step(checkpoints))
         )
-    reading = [getattr(model, key) for key in kept.READING]
+    reading = [getattr(model, key) for key in saved.READING]
     encoder, tokenizer = repr(model.network.encoder), model.tokenizer.fingerprint
     return checksums.checksum([encoder, tokenizer, reading, weights])
 
@@ -105,8 +105,8 @@ def check_fills(workdir):
     name, folder = _place(workdir)
     if folder is None:
         pretrained.check_fills(f'{paths.MODEL}{name}', *hf_load.head_of(name))
-    elif (folder / kept.FILE).is_file():
-        pretrained.check_fills(name, kept.outline(folder)[2], has_head=False)
+    elif (folder / saved.FILE).is_file():
+        pretrained.check_fills(name, saved.outline(folder)[2], has_head=False)
     else:
         _abstract(folder, name)[1].check_fills()
 
@@ -116,7 +116,7 @@ def abstract(workdir, step=None):
 
     Raises FileNotFoundError as `load` does.
     """
-    return _abstract(fetched.folder('The workdir', workdir, step), str(workdir), step)
+    return _abstract(download.folder('The workdir', workdir, step), str(workdir), step)
 
 
 def _abstract(workdir, name, step=None):
@@ -138,7 +138,7 @@ def _place(workdir):
     name = addresses.place('The model', workdir, model=True)
     if name.startswith(paths.MODEL):
         return name.removeprefix(paths.MODEL), None
-    return name, fetched.folder('The model', name)
+    return name, download.folder('The model', name)
 
 
 def _foreign(name, options):
@@ -169,7 +169,7 @@ def _foreign(name, options):
 
 
 def _finetuned(folder, name):
-    kind, network, params, tokenizer, reading, _ = kept.read(folder)
+    kind, network, params, tokenizer, reading, _ = saved.read(folder)
     return Pretrained(network, params, tokenizer, name=name, kind=kind, **reading)
 
 
@@ -178,7 +178,7 @@ def untrained(workdir):
 
     It reads as what the run ends with does, beside which it is looked at.
     """
-    folder = fetched.folder('The workdir', workdir)
+    folder = download.folder('The workdir', workdir)
     config, tokenizer = _read(folder, workdir)
     newest = restore.newest_good(folder / 'checkpoints')
     identity.check(workdir, config, tokenizer, newest[1] if newest else {})

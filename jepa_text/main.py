@@ -18,7 +18,7 @@ import traceback
 
 from jepa_text import commands
 from jepa_text.commands import COMMANDS
-from jepa_text.config import config_file, overrides, resolve, schema, shown, starting
+from jepa_text.config import config_file, display, new_file, overrides, resolve, schema
 from jepa_text.files import addresses
 from jepa_text.parallel import exits
 from jepa_text.running import xla_flags
@@ -84,7 +84,7 @@ def main(argv):
         if command in TOGETHER:
             _join(argv)
         if os.environ.get('JAX_PLATFORMS') and command not in TEXT_ONLY:
-            importlib.import_module('jepa_text.running.arithmetic').check_platforms()
+            importlib.import_module('jepa_text.running.self_test').check_platforms()
         own = command in LOOPING
         with contextlib.nullcontext() if own else exits.refusals():
             module = importlib.import_module(COMMANDS[command].module)
@@ -121,10 +121,10 @@ def config_lines(argv):
     root = commands.root(command, config)
     made = before = schema.read(root, config)
     if getattr(made, 'init_from', None) is not None and 'phases' in config:
-        settle = importlib.import_module('jepa_text.training.settle')
+        settle = importlib.import_module('jepa_text.training.completion')
         whole = settle.completed(schema.as_dict(made), workdir)
         made = schema.read(root, whole)
-    return shown.lines(made, file, config, before)
+    return display.lines(made, file, config, before)
 
 
 def _read(argv):
@@ -197,8 +197,8 @@ def _init(argv):
         raise ValueError(
             f'init takes the one file to write, not {files}: jepa-text init my.py'
         )
-    command, text = starting.text(preset, files[0], lambda name: commands.root(name, {}))
-    starting.write(files[0], text)
+    command, text = new_file.text(preset, files[0], lambda name: commands.root(name, {}))
+    new_file.write(files[0], text)
     workdir = f'--workdir=runs/{preset.split(",")[0]}'
     print(f'{files[0]}: written. Next: jepa-text {command} --config={files[0]} {workdir}')
     return exits.DONE

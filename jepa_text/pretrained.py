@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text.data import as_read, batching, tokenizers
-from jepa_text.kinds import base, predicting
+from jepa_text.data import batching, tokenizers, truncation
+from jepa_text.kinds import base, prediction
 from jepa_text.models import pooling
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
@@ -131,7 +131,7 @@ class Pretrained:
                 'jepa-text finetune makes such a model.'
             )
         asked = base.asked(self.kind, first, second)
-        return predicting.answers(self, self.kind, asked, max_length)
+        return prediction.answers(self, self.kind, asked, max_length)
 
     def ends(self):
         """The ids before and after a text, each a tuple."""
@@ -148,7 +148,7 @@ class Pretrained:
         calls this of texts that are cut."""
         texts = list(texts)
         ids = self.tokenizer.encode_many(texts)
-        as_read.warn(self, [len(each) for each in ids])
+        truncation.warn(self, [len(each) for each in ids])
         return [self._row(text, each) for text, each in zip(texts, ids)]
 
     def _row(self, text, ids):
@@ -161,7 +161,7 @@ class Pretrained:
     def cut_at(self, text):
         """How many characters of a text its row holds; None if it holds all tokens."""
         maximum = self.length - sum(map(len, self.ends()))
-        return as_read.stop(self.tokenizer, text, maximum)
+        return truncation.stop(self.tokenizer, text, maximum)
 
     def pad(self, rows, batch_size, length=None):
         """tokens, segment_ids, positions [B, L]; segment 1 is a row, 0 its filling.

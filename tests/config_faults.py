@@ -98,13 +98,13 @@ def build(config, folder):
     """All that is made of a config before anything is written or compiled."""
     from jepa_text.config import resolve
     from jepa_text.running import profiling, watchdog
-    from jepa_text.training import assemble, settle
+    from jepa_text.training import assemble, completion
     from jepa_text.training import config as settings
     from jepa_text.training.evals import EVALUATIONS
 
     config = settings.plain(config)
     resolve.call('watchdog', watchdog.Watchdog, config['watchdog'], path=folder / 'x')
-    config = settle.matched(config, folder / 'run')
+    config = completion.matched(config, folder / 'run')
     assemble.make(config, EVALUATIONS)
     profiling.Trace(folder / 'profile', config['profile_steps'])
 

@@ -12,7 +12,7 @@ from jepa_text import load
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.kinds import kept, labels
+from jepa_text.kinds import labels, saved
 from jepa_text.models import transformer
 from jepa_text.models.network import Network
 
@@ -32,11 +32,11 @@ def model(length=64, depth=2):
     return load.Pretrained(network, params, tokenizer, length, 'toy')
 
 
-def saved(folder):
+def saved_model(folder):
     """The same in a folder that `load.load` reads."""
     network = Network(model().network.encoder, labels.Labels(labels=('a', 'b')))
     params = model().params | {'task_head': network.init(0)['task_head']}
-    kept.write(folder, dataclasses.replace(model(), params=params), network.objective)
+    saved.write(folder, dataclasses.replace(model(), params=params), network.objective)
     return folder
 
 

@@ -30,19 +30,19 @@ def ours(folder, train, test, rate, seeds, epochs):
     from jepa_text import load
     from jepa_text.evaluation.members import grid
     from jepa_text.evaluation.sets.task import Examples
-    from jepa_text.kinds import labels, predicting
+    from jepa_text.kinds import labels, prediction
 
     model = load.load(f'hf:{folder}')
     kind = labels.Labels(labels=tuple(sorted(set(train[1]))), pool='cls', act='tanh')
-    reader = predicting.reader(model, LENGTH)
+    reader = prediction.reader(model, LENGTH)
     learned, scored = (Examples(x, None, np.array(y)) for x, y in (train, test))
     rows = kind.rows(reader, learned)
     steps = epochs * -(-len(rows) // BATCH)
     made = grid.Grid(model, kind, grid.Recipe(steps=steps, warmup=WARMUP), LENGTH)
-    run, found = predicting.program(made.network, kind), []
+    run, found = prediction.program(made.network, kind), []
     known = kind.rows(reader, scored)
     for _, params, _ in made.train(rows, [grid.Member(rate, n) for n in range(seeds)]):
-        outputs = predicting.outputs(model, kind, known, params, run)
+        outputs = prediction.outputs(model, kind, known, params, run)
         said = [answer['label'] for answer in kind.answers(outputs, known, scored)]
         found.append(float(np.mean(np.array(said) == scored.target)))
     return found

@@ -33,13 +33,13 @@ def ours(folder, members, steps, width):
     from jepa_text import load
     from jepa_text.evaluation.members import grid
     from jepa_text.evaluation.sets.task import Examples
-    from jepa_text.kinds import labels, predicting
+    from jepa_text.kinds import labels, prediction
 
     texts, told = sentences()
     model = load.load(f'hf:{folder}')
     kind = labels.Labels(labels=tuple('012345'), pool='cls', act='tanh')
     examples = Examples(texts, None, np.array(list(map(str, told))))
-    rows = kind.rows(predicting.reader(model, 128), examples)
+    rows = kind.rows(prediction.reader(model, 128), examples)
     made = grid.Grid(model, kind, grid.Recipe(steps=steps), 128)
     chosen = [grid.Member(RATES[i % 6], i // 6) for i in range(members)]
     return [float(losses[-1]) for *_, losses in made.train(rows, chosen, width)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jepa_text import commands, main
-from jepa_text.config import shown
+from jepa_text.config import display
 from jepa_text.parallel import exits
 
 ROOT = Path(__file__).parents[1]
@@ -42,7 +42,7 @@ def test_help_of_a_command_is_about_it(command, capsys):
     if about.root is None:
         assert 'Keys of the config' not in text
         return
-    for key, default, doc in shown.fields(commands.root(command, {})):
+    for key, default, doc in display.fields(commands.root(command, {})):
         assert f'  {key} = {default}' in text if default else f'  {key}  ' in text
         assert doc in text and len(doc) > 3, f'{key}: {doc}'
 

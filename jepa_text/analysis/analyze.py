@@ -20,14 +20,14 @@ import re
 import time
 
 from jepa_text import load
-from jepa_text.analysis import features, findings, measuring, page, telling
+from jepa_text.analysis import features, findings, measuring, monitor, page
 from jepa_text.config import schema
 from jepa_text.config.schema import field
 from jepa_text.evaluation import controls, tasks
 from jepa_text.evaluation.sets import task as examples
 from jepa_text.files import addresses, atomic, checksums, paths
 from jepa_text.report import console
-from jepa_text.running import compilation, fetched, mirror, xla_flags
+from jepa_text.running import compilation, download, mirror, xla_flags
 
 COLUMNS = (
     *('task', 'model', 'seed', 'control', 'layer', 'pooling', 'form', 'metric'),
@@ -115,9 +115,9 @@ def _analyze(config, place):
     )
     cache = config['cache'] or usual
     cache = compilation.private_folder(str(cache), 'features', 'cache')
-    progress = console.Progress('analysis', telling.parts(config, chosen))
-    with telling.one_thread_each(), progress:
-        tell = telling.Telling(progress)
+    progress = console.Progress('analysis', monitor.parts(config, chosen))
+    with monitor.one_thread_each(), progress:
+        tell = monitor.Telling(progress)
         found = measuring.Measured(config, chosen, cache, tell)
         for path, (name, seed) in names.items():
             tell.say(f'{name}{f" seed {seed}" if seed else ""}: {path}')
@@ -168,7 +168,7 @@ def named(paths):
 
 def _recipe(path, number):
     """What a run learns by, as text, but for its seed and the `number` of its folder."""
-    file = fetched.folder('models', path) / 'config.json'
+    file = download.folder('models', path) / 'config.json'
     config = checksums.read_json(file) if file.is_file() else {}
     # What it starts from may be a run of the same seed, and its rows be named by that.
     own = re.compile(rf'[-_](seed)?({number}|{config.get("seed", number)})$')
@@ -204,7 +204,7 @@ def _checked(config):
             raise ValueError(f'models={config["models"]}: {path} is there twice.')
         if path.startswith(paths.MODEL):
             continue
-        if not (fetched.folder('models', path) / 'config.json').is_file():
+        if not (download.folder('models', path) / 'config.json').is_file():
             raise FileNotFoundError(
                 f'{path} holds no config.json, so no run of jepa-text. Give the '
                 "--workdir of a training run, or 'hf:' and a folder or name."

@@ -3,7 +3,7 @@
 from jepa_text.analysis import charts, findings
 from jepa_text.evaluation import controls
 from jepa_text.report import plots
-from jepa_text.running import fetched, metrics
+from jepa_text.running import download, metrics
 
 # Measure, form, label: what is drawn over layers, after the probe.
 LAYERED = (
@@ -135,7 +135,7 @@ def training(results):
     """The section of lambda and collapse curves of runs that logged them, or None."""
     logs, names = {}, [name for name, _ in results['models'].values()]
     for path, (name, seed) in results['models'].items():
-        folder = None if path.startswith('hf:') else fetched.folder('models', path)
+        folder = None if path.startswith('hf:') else download.folder('models', path)
         if folder is not None and (folder / metrics.FILE).is_file():
             own = f'{name} {seed}' if names.count(name) > 1 else name
             logs[own] = metrics.read(folder)

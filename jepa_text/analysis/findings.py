@@ -1,7 +1,7 @@
 """Values of an analysis -> what may be said: over seeds, between models, of controls.
 
 over_seeds    rows of several training seeds -> their mean, with an interval
-compare       {'tests': between.py, 'warnings': what a control explains, in words,
+compare       {'tests': comparisons.py, 'warnings': what a control explains, in words,
               'examined', 'collapsed', 'worse'}
 
 What is said of a model beside its controls is over texts, of these training runs: it is
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jepa_text.analysis import between
+from jepa_text.analysis import comparisons
 from jepa_text.evaluation import controls
 from jepa_text.measures import geometry, statistics
 from jepa_text.measures.statistics import Interval
@@ -28,7 +28,7 @@ READ = {
         *('cosine_given_overlap', 'balance'),
     )
 }
-GEOMETRY = {value: value[0] == 'effective_rank' for value in between.GEOMETRY}
+GEOMETRY = {value: value[0] == 'effective_rank' for value in comparisons.GEOMETRY}
 # How near what belongs together is: drawn, and read against controls.
 NEARNESS = {
     (metric, form): False
@@ -96,7 +96,7 @@ def over_seeds(rows):
 
     The interval joins Student's t over the seeds with that over sentences, which more
     seeds do not shrink: sqrt(t^2 s^2 / S + mean half-width^2). It describes; verdicts on
-    two ways of training are in between.py.
+    two ways of training are in comparisons.py.
     """
     groups = defaultdict(list)
     for row in rows:
@@ -146,9 +146,9 @@ def compare(rows, deviations, single):
     `collapsed`, [(task, model)]; which values are `worse` than untrained."""
     rows = rows + over_seeds(rows)
     chosen = final(rows)
-    tests = between.tests(chosen, rows, single, deviations)
+    tests = comparisons.tests(chosen, rows, single, deviations)
     found = {'examined': [], 'collapsed': _collapsed(chosen), 'worse': _worse(chosen)}
-    warnings, seeds = [], between.by_seed(rows)
+    warnings, seeds = [], comparisons.by_seed(rows)
     for row, higher, verdicts in _verdicts(chosen, single, found['collapsed']):
         named = {key: row[key] for key in _NAMED}
         bad = [one for one in verdicts if one[1].kind != 'beyond']
@@ -158,7 +158,9 @@ def compare(rows, deviations, single):
         # The strongest: 'explained' before 'unclear', then by what it reaches.
         sign = -1 if higher else 1
         control, worst, reached = min(bad, key=lambda one: (one[1].kind, sign * one[2]))
-        runs = len(seeds.get((*between.result_of(row), row['form'], row['metric']), ()))
+        runs = len(
+            seeds.get((*comparisons.result_of(row), row['form'], row['metric']), ())
+        )
         over = 'Over texts, this one training run'
         if runs > 1:
             over = f'Over texts and {runs} training runs, described: '
@@ -169,7 +171,7 @@ def compare(rows, deviations, single):
             'words': f'{worst.words} ({over}.)',
         }
         warnings.append(named | said | {'found': row['value'], 'reached': reached})
-    return found | {'tests': tests, 'warnings': warnings + between.fragile(tests)}
+    return found | {'tests': tests, 'warnings': warnings + comparisons.fragile(tests)}
 
 
 def _collapsed(chosen):
@@ -201,7 +203,7 @@ def _worse(chosen):
 
 def _verdicts(chosen, single, collapsed):
     """[(row, higher, [(control, Verdict, reached)])] of values that have a control."""
-    made, single = [], between.by_result(single)
+    made, single = [], comparisons.by_result(single)
     for (task, model, control, metric, form), row in chosen.items():
         higher = (READ | GEOMETRY | NEARNESS).get((metric, form))
         if control or not model or higher is None or not math.isfinite(row['value']):
@@ -209,7 +211,7 @@ def _verdicts(chosen, single, collapsed):
         verdicts = []
         for name, said in _SAID.items():
             other = _control_of(row, name, chosen)
-            if other is None or not between.as_many(row, other):
+            if other is None or not comparisons.as_many(row, other):
                 continue
             p = _paired(single, row, other)
             sides = _interval(row), _interval(other)
@@ -273,7 +275,7 @@ def _interval(row):
 def _paired(single, row, other):
     """p of the test over the sentences of both; None where there is none."""
     sides = [
-        between.kept_of(single, one, row['metric']) if not row['form'] else ()
+        comparisons.kept_of(single, one, row['metric']) if not row['form'] else ()
         for one in (row, other)
     ]
     if not all(sides):

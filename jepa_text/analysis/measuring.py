@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jepa_text.analysis import array_cache, features, probes, results, telling
+from jepa_text.analysis import array_cache, features, monitor, probes, results
 from jepa_text.analysis.results import Result
-from jepa_text.data import as_read
+from jepa_text.data import truncation
 from jepa_text.evaluation import controls, identity
 from jepa_text.evaluation.controls import lexical
 from jepa_text.files import checksums
@@ -35,7 +35,7 @@ class Measured:
     """Rows as they come, and what comparisons need beside them."""
 
     def __init__(self, config, tasks, cache, tell=None):
-        self.tell = tell or telling.Telling()
+        self.tell = tell or monitor.Telling()
         self.config, self.tasks, self.cache = config, tasks, cache
         self._seed, self._pooling = config['seed'], config['poolings'][0]
         self.rows, self.spectra = [], []
@@ -54,7 +54,7 @@ class Measured:
         """A model, its untrained self and its bag of embeddings on every task."""
         wanted = self.config['controls']
         for task in self.tasks:
-            read, cut = as_read.task(model, task, name, seed)
+            read, cut = truncation.task(model, task, name, seed)
             self.read[name, seed, task.name] = read
             self.cuts.append(cut)
         if 'cls' in self.config['poolings'] and not model.ends()[0]:

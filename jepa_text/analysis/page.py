@@ -1,7 +1,7 @@
 """The results of an analysis as analysis.html, and as a short table on the terminal."""
 
 from jepa_text.analysis import charts, features, figures, findings, measuring, verdicts
-from jepa_text.data import as_read
+from jepa_text.data import truncation
 from jepa_text.evaluation import controls
 from jepa_text.models import pooling
 from jepa_text.report import console, page
@@ -32,7 +32,7 @@ def show(results):
     """Prints the short table, what to remember, and the warnings."""
     title = figures.deepest(results).removeprefix('the ').capitalize()
     console.table(title, list(COLUMNS), table(results))
-    for sentence in as_read.sentences(_cuts(results)):
+    for sentence in truncation.sentences(_cuts(results)):
         print(sentence)
     print(f'\n{verdicts.headline(results)}')
     for warning in results['warnings'][:SHOWN]:
@@ -113,14 +113,14 @@ def methods(config):
 
 
 def _cuts(results):
-    return [as_read.Cut(**one) for one in results['cuts']]
+    return [truncation.Cut(**one) for one in results['cuts']]
 
 
 def _read_of(results):
     """How many texts were cut, for every model and task."""
     rows = []
     for one in _cuts(results):
-        row = [one.task, one.model, one.length, one.texts, as_read.percent(one)]
+        row = [one.task, one.model, one.length, one.texts, truncation.percent(one)]
         row.append(f'{100 * one.read:.0f} %')
         rows += [] if row in rows else [row]
     text = 'No text was cut.'

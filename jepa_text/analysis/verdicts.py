@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jepa_text.analysis import between, figures
+from jepa_text.analysis import comparisons, figures
 from jepa_text.measures import statistics
 
 _REACHED = 'found', 'reached'
@@ -24,7 +24,7 @@ def headline(results):
         )
     known = [test for test in results['tests'] if test['test']]
     if known:
-        sure = sum(map(between.is_sure, known))
+        sure = sum(map(comparisons.is_sure, known))
         text += (
             f' Over training seeds, {sure} of {len(known)} differences between models '
             'remain after correction for their number.'

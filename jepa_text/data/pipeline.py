@@ -17,8 +17,8 @@ from jepa_text.config import resolve, schema
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import section, tokenizers
 from jepa_text.data.cleaning import settings as cleaning
-from jepa_text.data.corpora import faults
-from jepa_text.data.rows import brought, stored
+from jepa_text.data.corpora import invalid_text
+from jepa_text.data.rows import downloaded, row_folder
 from jepa_text.data.tokenizers import formats
 from jepa_text.files import addresses, checksums
 
@@ -71,19 +71,19 @@ class Rows:
     `rows[i]` is a dict of tokens, segment_ids (from 1; 0 is padding) and positions, int32
     [L] each. Opening checks the manifest and the sizes of the files; `verify(folder)`
     reads them whole. Those at an address are copied to this machine first
-    (rows/brought.py). Raises FileNotFoundError without a manifest, ValueError for another
-    split or a damaged folder.
+    (rows/downloaded.py). Raises FileNotFoundError without a manifest, ValueError for
+    another split or a damaged folder.
     """
 
     def __init__(self, folder, split):
-        self.folder, self.split = brought.here(folder), split
-        self.manifest = stored.read_manifest(self.folder)
+        self.folder, self.split = downloaded.here(folder), split
+        self.manifest = row_folder.read_manifest(self.folder)
         if split not in self.manifest['splits']:
             known = self.manifest['splits']
             raise ValueError(
                 f'{folder} has no split {split!r}.{resolve.nearest(str(split), known)}'
             )
-        stored.check_sizes(self.folder, self.manifest, [split])
+        row_folder.check_sizes(self.folder, self.manifest, [split])
         self.row_length = self.manifest['row_length']
         # Of a row; folders of before do not say it.
         self.max_documents = self.manifest['splits'][split].get('max_documents')
@@ -103,13 +103,13 @@ class Rows:
         except RuntimeError as error:
             raise ValueError(
                 f'{self._damaged()} cannot be opened, it is damaged ({error}). '
-                f'{stored.REMEDY}'
+                f'{row_folder.REMEDY}'
             ) from error
         if len(records) != len(self):
             raise ValueError(
                 f'{self._damaged()} is damaged: the shards of {self.split!r} hold '
                 f'{len(records)} rows, the manifest says {len(self)}. '
-                f'{stored.REMEDY}'
+                f'{row_folder.REMEDY}'
             )
         return records
 
@@ -127,7 +127,7 @@ class Rows:
     def __getitem__(self, index):
         index = range(len(self))[operator.index(index)]
         try:
-            return stored.from_record(
+            return row_folder.from_record(
                 self._records[index],
                 self.row_length,
                 self.manifest['dtype'],
@@ -137,7 +137,7 @@ class Rows:
             path = self._paths[bisect.bisect_right(self._ends, index)]
             raise ValueError(
                 f'Row {index} cannot be read: the shard {path} is damaged ({error}). '
-                f'{stored.REMEDY}'
+                f'{row_folder.REMEDY}'
             ) from error
 
 
@@ -148,20 +148,20 @@ def verify(folder):
     at an address the files there are read, not a copy.
     """
     if addresses.is_address(folder):
-        return brought.check(folder)
-    folder = brought.here(folder)
-    manifest = stored.read_manifest(folder)
-    stored.check_sums(folder, manifest)
+        return downloaded.check(folder)
+    folder = downloaded.here(folder)
+    manifest = row_folder.read_manifest(folder)
+    row_folder.check_sums(folder, manifest)
     return manifest
 
 
 def prepared_otherwise(asked, folder):
     """What the rows in a folder were prepared with, and a config's `prepare` asks for
     otherwise, each in words. What that leaves out, or leaves empty, asks for nothing."""
-    folder = brought.here(folder, shards=False)
-    manifest = stored.read_manifest(folder)
+    folder = downloaded.here(folder, shards=False)
+    manifest = row_folder.read_manifest(folder)
     before = _flat(manifest['settings'])
-    before.setdefault('bad_documents', faults.ERROR)
+    before.setdefault('bad_documents', invalid_text.ERROR)
     now = _flat(json.loads(json.dumps(asked)))
     for key in ('workers', 'engine', 'beam'):  # which change no byte
         now.pop(key, None)

@@ -16,12 +16,12 @@ import shutil
 
 from jepa_text.config import resolve, schema
 from jepa_text.data.cleaning import settings as cleaning
-from jepa_text.data.corpora import faults
+from jepa_text.data.corpora import invalid_text
 from jepa_text.data.preparing import manifest as manifests
 from jepa_text.data.preparing import processes, unit
 from jepa_text.data.preparing import work as works
 from jepa_text.data.rows import packing as packings
-from jepa_text.data.rows import shards, stored
+from jepa_text.data.rows import row_folder, shards
 from jepa_text.files import partial as partial_files
 from jepa_text.files import paths
 
@@ -55,10 +55,10 @@ class Config:
     add_eos: bool = schema.field(True, '<eos> after it')
     clean: cleaning.Config = schema.section(cleaning.Config, 'what is left out')
     bad_documents: str = schema.field(
-        faults.ERROR,
+        invalid_text.ERROR,
         "what is no text (not UTF-8, NULs, halves of surrogate pairs, null): 'skip' "
         'leaves it out, counted and named',
-        choices=(faults.ERROR, faults.SKIP),
+        choices=(invalid_text.ERROR, invalid_text.SKIP),
     )
     workers: int = schema.field(
         0, 'processes, on large corpora; 0: as many as there are cores', minimum=0
@@ -149,9 +149,10 @@ def _check(row_length, packing, shards, splits, seed, bad_documents):
         raise ValueError(f'shards={shards!r} must be a whole number from 1 to 99999.')
     if not isinstance(seed, int) or seed < 0:
         raise ValueError(f'seed={seed!r} must be a whole number from 0 on.')
-    if bad_documents not in (faults.ERROR, faults.SKIP):
+    if bad_documents not in (invalid_text.ERROR, invalid_text.SKIP):
         raise ValueError(
-            f'bad_documents={bad_documents!r}: take {faults.ERROR!r} or {faults.SKIP!r}.'
+            f'bad_documents={bad_documents!r}: take {invalid_text.ERROR!r} or '
+            f'{invalid_text.SKIP!r}.'
         )
     if not splits or isinstance(splits, str):
         raise ValueError(
@@ -163,13 +164,13 @@ def _finished(folder, settings):
     """The manifest of a finished folder of these settings; None when there is none."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return None
-    if not (folder / stored.MANIFEST).is_file():
+    if not (folder / row_folder.MANIFEST).is_file():
         raise FileExistsError(
             f'{folder} exists and holds something other than prepared rows. Name another '
             'folder, or move what is there out of the way.'
         )
-    manifest = stored.read_manifest(folder)
-    stored.check_sizes(folder, manifest)
+    manifest = row_folder.read_manifest(folder)
+    row_folder.check_sizes(folder, manifest)
     before = manifest['settings']
     changed = [
         f'{key} was {before.get(key)!r} and is now {settings.get(key)!r}'
@@ -189,7 +190,7 @@ def _unusual(commit, clean, bad_documents):
     asked = schema.as_dict(schema.read(cleaning.Config, clean, 'prepare.clean'))
     usual = schema.as_dict(cleaning.Config())
     changed = {key: value for key, value in asked.items() if value != usual[key]}
-    skips = bad_documents if bad_documents != faults.ERROR else ''
+    skips = bad_documents if bad_documents != invalid_text.ERROR else ''
     told = {'tokenizer_commit': commit, 'clean': changed, 'bad_documents': skips}
     return {key: value for key, value in told.items() if value}
 
@@ -227,4 +228,4 @@ def _write(partial, corpora, tokenizer, do, about):
     do(work, 'prepare', [n for n in numbers if n not in done])
     shutil.rmtree(partial / unit.FINGERPRINTS, ignore_errors=True)
     with shards.clear_disk_errors(partial):
-        return stored.write_manifest(partial, manifests.made(work, about))
+        return row_folder.write_manifest(partial, manifests.made(work, about))

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jepa_text.kinds import base, predicting
+from jepa_text.kinds import base, prediction
 
 MARKS = ('<mask>', '[MASK]')
 TOKENS = 1024  # of a batch, each with the whole vocabulary at its masks
@@ -69,7 +69,7 @@ class Reading:
 
     def __init__(self, model, max_length=None):
         model.check_fills()
-        self.model, self.reader = model, predicting.reader(model, max_length)
+        self.model, self.reader = model, prediction.reader(model, max_length)
         self._unknown = _unknown(model.tokenizer)
 
     def told(self, questions):
@@ -172,7 +172,7 @@ class Reading:
         pad_id = self.model.tokenizer.pad_id
         for count in sorted({len(row.notes.masks) for row in rows}):
             alike = [row for row in rows if len(row.notes.masks) == count]
-            batches = predicting.batches(alike, pad_id, self.reader.length, TOKENS)
+            batches = prediction.batches(alike, pad_id, self.reader.length, TOKENS)
             for chosen, batch in batches:
                 at_BM = np.full((len(batch['tokens']), count), self.model.shift)
                 at_BM[: len(chosen)] = [alike[i].notes.masks for i in chosen]

@@ -20,16 +20,16 @@ import jax
 from jepa_text import load
 from jepa_text.config import schema
 from jepa_text.cost import hardware
-from jepa_text.data import as_read
-from jepa_text.evaluation import examiner, telling, zero_shot
+from jepa_text.data import truncation
+from jepa_text.evaluation import examiner, progress, zero_shot
 from jepa_text.evaluation import groups as grouping
 from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.members import cost as member_cost
-from jepa_text.evaluation.results import comparing, page, published, selection, summary
+from jepa_text.evaluation.results import comparison, page, published, selection, summary
 from jepa_text.evaluation.results import lines as results
 from jepa_text.evaluation.results import tables as result_tables
 from jepa_text.files import atomic
-from jepa_text.running import claims, compilation, shared, xla_flags
+from jepa_text.running import claims, compilation, shared_workdir, xla_flags
 
 MODES = results.MODES
 FORMS = {
@@ -51,7 +51,7 @@ def evaluate(config, workdir, dry_run=False):
     xla_flags.mend()
     config = schema.read(Config, schema.plain(config))
     compilation.use_cache(config.compilation_cache)
-    with shared.opened(workdir) as place:
+    with shared_workdir.opened(workdir) as place:
         return _evaluate(config, place, dry_run)
 
 
@@ -69,13 +69,13 @@ def _evaluate(config, place, dry_run):
     once = grouping.once(groups)
     planned = planned_of(config, made, once, there, models if dry_run else None)
     if dry_run:
-        telling.show_plan(planned, config.hardware or hardware_here())
+        progress.show_plan(planned, config.hardware or hardware_here())
         return None
     by_item = {group.item: group for group in once if not group.keys <= there}
     for item in by_item.keys() & ended.keys():
         # Ended, but with lines that are missing or damaged.
         claims.reopen(place.claims, item, ended[item])
-    with telling.Telling(planned) as told:
+    with progress.Telling(planned) as told:
         exam = examiner.Examiner(config, made, folder, told)
 
         def publish(item, found):
@@ -95,7 +95,7 @@ def _evaluate(config, place, dry_run):
     place.push()
     print(result_tables.markdown(result_tables.table(summary.rows(found['chosen']))))
     for cut in cuts(found['lines']):
-        print(as_read.told(f'{cut.task}, {cut.model}', cut.length, cut.cut, cut.texts))
+        print(truncation.told(f'{cut.task}, {cut.model}', cut.length, cut.cut, cut.texts))
     print(f'{place.name}/evaluation.html')
     if worked.failed:
         item, error = next(iter(worked.failed.items()))
@@ -134,7 +134,7 @@ def hardware_here():
 
 
 def planned_of(config, made, groups, there, outlines=None):
-    """[telling.Planned] of all models and tasks; `there` are the keys of all lines.
+    """[progress.Planned] of all models and tasks; `there` are the keys of all lines.
     With {model: load.outline of it} also of how many FLOPs."""
     found = []
 
@@ -150,7 +150,7 @@ def planned_of(config, made, groups, there, outlines=None):
         steps = 0 if zero_shot.as_it_is(made[name]) else steps
         members = sum(len(group.members) for group in part)
         done = sum(len(group.keys & there) for group in part)
-        one = telling.Planned(model, name, members, steps, done=done)
+        one = progress.Planned(model, name, members, steps, done=done)
         if outlines and members > done:
             cost = cost_of(part[0].path, name)
             one = one._replace(steps=cost.steps, flops=cost.member, once=cost.once)
@@ -167,14 +167,14 @@ def said(error):
 
 
 def cuts(lines):
-    """[as_read.Cut] of each model and task some of whose texts were cut."""
+    """[truncation.Cut] of each model and task some of whose texts were cut."""
     found = {}
     for line in lines:
         cut, texts = line.get('texts_cut') or (0, 0)
         if cut and not line.get('control'):
             key = line['task'], line['model']
             sizes = line['max_length'], texts, cut
-            found.setdefault(key, as_read.Cut(*key, line['seed'], *sizes, math.nan))
+            found.setdefault(key, truncation.Cut(*key, line['seed'], *sizes, math.nan))
     return list(found.values())
 
 
@@ -190,7 +190,7 @@ def summarize(config, made, folder, groups, failed=None):
     short = results.shortened(lines)
     chosen = selection.select(short, by=config.select_by, rule=config.selection)
     models = [c for c in chosen if c.members and not c.members[0].get('control')]
-    compared = comparing.compare(
+    compared = comparison.compare(
         [one for one in models if not one.members[0].get('zero_shot')]  # no seeds
     )
     known = [row for row in published.rows() if row['task'] in made]

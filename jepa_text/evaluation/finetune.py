@@ -17,7 +17,7 @@ import numpy as np
 from jepa_text.evaluation import examination, identity
 from jepa_text.evaluation.members import fitting, grid
 from jepa_text.evaluation.metrics import classes, scores, spans, tags
-from jepa_text.kinds import kept, predicting
+from jepa_text.kinds import prediction, saved
 
 
 class Examination(examination.Examination):
@@ -30,7 +30,7 @@ class Examination(examination.Examination):
     def __init__(self, model, task, settings):
         super().__init__(model, task, settings)
         self.kind = self.kind_of()
-        reader = predicting.reader(model, settings.max_length or None)
+        reader = prediction.reader(model, settings.max_length or None)
         self.parts = {}
         rows, self.sizes = self.read(reader)
         batches = -(-len(rows) // settings.batch_size)
@@ -114,8 +114,8 @@ class Examination(examination.Examination):
         """(metrics.base.Measured, [what is said of each instance], is it the same of all
         where people said several things?)"""
         examples, rows = self.parts[split]
-        run = predicting.program(self.grid.network, self.kind)
-        made = predicting.outputs(self.model, self.kind, rows, params, run)
+        run = prediction.program(self.grid.network, self.kind)
+        made = prediction.outputs(self.model, self.kind, rows, params, run)
         answers = self.kind.answers(made, rows, examples)
         found = measure(self.task.kind, self.kind, examples, rows, answers)
         return found, list(map(_said, answers)), collapsed(examples, answers)
@@ -129,10 +129,10 @@ def _settings_of(kind):
 
 def kind_of(task, settings):
     """The kind of a task, as the settings have it: kinds/."""
-    if task.kind not in kept.KINDS:
+    if task.kind not in saved.KINDS:
         raise ValueError(
             f'{task.name} is a task of {task.kind}, which nothing can be fine-tuned to '
-            f'answer; there are: {", ".join(kept.KINDS)}.'
+            f'answer; there are: {", ".join(saved.KINDS)}.'
         )
     given = {'dropout': settings.dropout}
     if task.kind in ('labels', 'scores'):
@@ -154,7 +154,7 @@ def kind_of(task, settings):
         check_scores(task)
     if task.kind in ('labels', 'tags'):
         given |= {'labels': _labels(task)}
-    return kept.KINDS[task.kind](**given)
+    return saved.KINDS[task.kind](**given)
 
 
 def check_scores(task):

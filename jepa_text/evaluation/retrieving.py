@@ -4,7 +4,7 @@ the documents of the corpus for every query."""
 import dataclasses
 import warnings
 
-from jepa_text.data import as_read
+from jepa_text.data import truncation
 from jepa_text.evaluation import finetune, search
 from jepa_text.evaluation.metrics import ranking
 from jepa_text.kinds import base, vectors
@@ -45,7 +45,7 @@ class Examination(finetune.Examination):
             )
             with warnings.catch_warnings():
                 if self._run is not None:  # the same texts as of the first member
-                    warnings.simplefilter('ignore', as_read.Longer)
+                    warnings.simplefilter('ignore', truncation.Longer)
                 self._run = search.rank(model, self.task, DEPTH)
         qrels = self.task.qrels if split == 'test' else self.task.validation_qrels
         run = {query: self._run[query] for query in qrels}

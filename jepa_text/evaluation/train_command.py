@@ -2,9 +2,9 @@
 
 import jax
 
-from jepa_text.evaluation.beside import EVALUATIONS
+from jepa_text.evaluation.during_training import EVALUATIONS
 from jepa_text.files import addresses
-from jepa_text.running import ending, mirror
+from jepa_text.running import mirror, next_steps
 from jepa_text.training import train
 
 
@@ -14,5 +14,5 @@ def run(config, workdir, **keywords):
     away = addresses.is_address(workdir)
     folder = mirror.folder_of(workdir) if away else workdir
     address = workdir.rstrip('/') if away else None
-    if jax.process_index() == 0 and (lines := ending.lines(folder, address=address)):
+    if jax.process_index() == 0 and (lines := next_steps.lines(folder, address=address)):
         print('\n'.join(lines))

@@ -17,7 +17,7 @@ from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.metrics import base, classes, scores
 from jepa_text.evaluation.metrics import cloze as ranks
 from jepa_text.evaluation.sets import targets
-from jepa_text.kinds import predicting
+from jepa_text.kinds import prediction
 from jepa_text.measures import probes
 
 MEMBER = grid.Member(0.0, 0)
@@ -98,7 +98,7 @@ class Examination(examination.Examination):
 
     def __init__(self, model, task, settings):
         super().__init__(model, task, settings)
-        self.max_length = predicting.reader(model, settings.max_length or None).length
+        self.max_length = prediction.reader(model, settings.max_length or None).length
         self.reading = dataclasses.replace(model, length=self.max_length)
 
     @functools.cached_property

@@ -12,7 +12,7 @@ import os
 import re
 import time
 
-from jepa_text.files import clients, paths, reach
+from jepa_text.files import client_errors, paths, reachability
 
 # protocol: (package, extra)
 PACKAGES = {
@@ -115,8 +115,8 @@ def filesystem(address, was_found=False):
     """(fsspec's file system, the path in it) of an address.
 
     Unless the file `was_found` by another process, its server must answer, once in a
-    process: AddressError where it does not within reach.WITHIN seconds. Raises as `check`
-    does.
+    process: AddressError where it does not within reachability.WITHIN seconds. Raises
+    as `check` does.
     """
     import fsspec
 
@@ -125,7 +125,7 @@ def filesystem(address, was_found=False):
     protocol, _, rest = text.partition('://')
     server = protocol, rest.split('/')[0]
     if was_found:
-        reach.know(server)
+        reachability.know(server)
 
     def ask():
         system, path = fsspec.core.url_to_fs(text)
@@ -139,11 +139,11 @@ def filesystem(address, was_found=False):
 
 def answered(address, server, ask):
     """Asks a server, unless it has answered in this process before; AddressError where no
-    answer comes within reach.WITHIN seconds."""
-    if reach.is_known(server):
+    answer comes within reachability.WITHIN seconds."""
+    if reachability.is_known(server):
         return
     try:
-        reach.check(server, ask, functools.partial(_unanswered, address))
+        reachability.check(server, ask, functools.partial(_unanswered, address))
     except TimeoutError as error:
         raise AddressError(
             f'{address} cannot be reached: {error}. Look after the name, the network of '
@@ -207,8 +207,8 @@ def patiently(address, call, stop=time.sleep):
             return call()
         except Exception as raised:
             # Any client's errors pass here, and what is none of theirs goes on as it is.
-            error = clients.first_of(raised)
-            if isinstance(error, AddressError) or not clients.is_theirs(error):
+            error = client_errors.first_of(raised)
+            if isinstance(error, AddressError) or not client_errors.is_theirs(error):
                 raise
             refused = _refused(address, error)
             if refused or attempt == RETRIES:
@@ -219,14 +219,14 @@ def patiently(address, call, stop=time.sleep):
 
 def _unanswered(address, raised):
     """The error of a network that brought no answer; None for any other one."""
-    error = clients.first_of(raised)
-    known = not clients.is_theirs(error) or clients.is_answer(error)
+    error = client_errors.first_of(raised)
+    known = not client_errors.is_theirs(error) or client_errors.is_answer(error)
     return None if known or _refused(address, error) else error
 
 
 def _refused(address, error):
     """The error in words, where another attempt makes no sense; else None."""
-    status = clients.status(error)
+    status = client_errors.status(error)
     said = f'{type(error).__name__}: {error}'
     # The hub answers 401 for a name that does not exist and for one that is private.
     unknown = type(error).__name__ in ('RepositoryNotFoundError', 'RevisionNotFoundError')
@@ -241,11 +241,11 @@ def _refused(address, error):
 
 def barred(address, error):
     """The error in words, where keys are missing or do not open; else None."""
-    if not clients.is_barred(error):
+    if not client_errors.is_barred(error):
         return None
     return PermissionError(
         f'{address} does not open to the keys of this machine ({type(error).__name__}: '
-        f'{error}). {clients.login(address)}'
+        f'{error}). {client_errors.login(address)}'
     )
 
 

@@ -6,7 +6,7 @@ embedding has. What a config.json leaves out has the default of its `transformer
 
 import dataclasses
 
-from jepa_text.hf import kinds, values
+from jepa_text.hf import config_values, families
 
 # Options of a trunk that say how it computes, not what.
 _HOW = ('scan', 'remat', 'attention', 'dtype', 'name', 'parent')
@@ -19,11 +19,11 @@ def to_section(config, family=None):
     and whatever the models here compute otherwise: another activation, another scaling
     of positions.
     """
-    family, config = kinds.complete(config, family)
-    values.check(config, family)
+    family, config = families.complete(config, family)
+    config_values.check(config, family)
     read = {'transformer': _read_trunk, 'bert': _read_bert, 'modernbert': _read_modern}
     try:
-        return read[kinds.KINDS[family].model](family, config)
+        return read[families.KINDS[family].model](family, config)
     except KeyError as error:
         raise ValueError(f'The config of this {family} lacks {error}.') from error
 
@@ -36,9 +36,9 @@ def to_config(section, family, tied, causal):
 
     Raises ValueError where the family has no word for an option of the section.
     """
-    kind = kinds.KINDS[family]
+    kind = families.KINDS[family]
     if section['name'] != kind.model:
-        alike = [f for f, k in kinds.KINDS.items() if k.model == section['name']]
+        alike = [f for f, k in families.KINDS.items() if k.model == section['name']]
         raise ValueError(
             f'A {section["name"]} is no {family}; these are: {", ".join(alike)}.'
         )
@@ -89,7 +89,7 @@ def _sizes(config, keys):
 
 def _read_trunk(family, config):
     _same(config, 'hidden_act', 'silu')
-    sizes = _sizes(config, kinds.TRUNK)
+    sizes = _sizes(config, families.TRUNK)
     sizes['kv_heads'] = sizes['kv_heads'] or sizes['heads']
     sizes['head_width'] = sizes['head_width'] or sizes['width'] // sizes['heads']
     theta, scaling = _read_rope(config, config)
@@ -113,7 +113,7 @@ def _write_trunk(family, section):
     thetas = section['rope_theta']
     thetas = thetas if isinstance(thetas, tuple) else (thetas,) * section['depth']
     theta = next((t for t in thetas if t is not None), 10_000.0)
-    found = {theirs: section[ours] for ours, theirs in kinds.TRUNK.items()}
+    found = {theirs: section[ours] for ours, theirs in families.TRUNK.items()}
     found |= {
         'hidden_act': 'silu',
         'rope_parameters': _write_rope(theta, section['rope_scaling']),
@@ -134,9 +134,9 @@ def _turning(config, depth):
 def _read_window(family, config, depth):
     """Theirs counts the position itself to the left, i - j < sliding_window, and not
     bidirectional, |i - j| <= sliding_window."""
-    own = int(bool(config.get('is_causal', kinds.KINDS[family].causal)))
+    own = int(bool(config.get('is_causal', families.KINDS[family].causal)))
     # A Llama has none, whatever its config says.
-    has_windows = 'sliding_window' in kinds.KINDS[family].defaults
+    has_windows = 'sliding_window' in families.KINDS[family].defaults
     size = config['sliding_window'] if has_windows else None
     if size is None or not config.get('use_sliding_window', True):
         return None
@@ -157,7 +157,7 @@ def _write_window(family, section, causal):
     size = next((w + int(causal) for w in windows if w is not None), None)
     if family == 'mistral':
         return {'sliding_window': size}
-    if 'use_sliding_window' not in kinds.KINDS[family].defaults:
+    if 'use_sliding_window' not in families.KINDS[family].defaults:
         return {}
     slides = ['full_attention' if w is None else 'sliding_attention' for w in windows]
     return {
@@ -182,20 +182,20 @@ def _read_rope(config, whole):
         raise ValueError('config.json: rope_theta=None must be a number above 0.')
     if kind == 'default':
         return float(theta), None
-    rope = {kinds.STRETCH['length']: whole['max_position_embeddings']} | rope
-    return float(theta), {ours: rope[theirs] for ours, theirs in kinds.STRETCH.items()}
+    rope = {families.STRETCH['length']: whole['max_position_embeddings']} | rope
+    return float(theta), {ours: rope[theirs] for ours, theirs in families.STRETCH.items()}
 
 
 def _write_rope(theta, scaling=None):
     if scaling is None:
         return {'rope_type': 'default', 'rope_theta': theta}
-    stretch = {theirs: scaling[ours] for ours, theirs in kinds.STRETCH.items()}
+    stretch = {theirs: scaling[ours] for ours, theirs in families.STRETCH.items()}
     return {'rope_type': 'llama3', 'rope_theta': theta, **stretch}
 
 
 def _read_bert(family, config):
     _same(config, 'position_embedding_type', 'absolute')
-    sizes = _sizes(config, kinds.BERT)
+    sizes = _sizes(config, families.BERT)
     return {
         'name': 'bert',
         **sizes,
@@ -208,15 +208,15 @@ def _read_bert(family, config):
 
 
 def _write_bert(family, section):
-    found = {theirs: section[ours] for ours, theirs in kinds.BERT.items()}
-    found['hidden_act'] = kinds.THEIR_ACTIVATIONS[section['act']]
+    found = {theirs: section[ours] for ours, theirs in families.BERT.items()}
+    found['hidden_act'] = families.THEIR_ACTIVATIONS[section['act']]
     if family != 'bert':
         found['pad_token_id'] = section['position_offset'] - 1
     return found
 
 
 def _read_modern(family, config):
-    sizes = _sizes(config, kinds.MODERNBERT)
+    sizes = _sizes(config, families.MODERNBERT)
     rope = config['rope_parameters'] or {}
     theta, local = (
         _read_rope({'rope_theta': config[before], 'rope_parameters': rope.get(name)}, {})[
@@ -241,10 +241,10 @@ def _read_modern(family, config):
 
 
 def _write_modern(family, section):
-    found = {theirs: section[ours] for ours, theirs in kinds.MODERNBERT.items()}
+    found = {theirs: section[ours] for ours, theirs in families.MODERNBERT.items()}
     return found | {
-        'hidden_activation': kinds.THEIR_ACTIVATIONS[section['act']],
-        'classifier_activation': kinds.THEIR_ACTIVATIONS[section['head_act']],
+        'hidden_activation': families.THEIR_ACTIVATIONS[section['act']],
+        'classifier_activation': families.THEIR_ACTIVATIONS[section['head_act']],
         'local_attention': 2 * section['local_window'],
         'layer_types': _modern_layers(section['global_every'], section['depth']),
         'rope_parameters': {
@@ -286,9 +286,9 @@ def _same(config, key, wanted):
 
 
 def _activation(config, key):
-    if config[key] not in kinds.ACTIVATIONS:
-        known = ', '.join(kinds.ACTIVATIONS)
+    if config[key] not in families.ACTIVATIONS:
+        known = ', '.join(families.ACTIVATIONS)
         raise ValueError(
             f'config.json: {key}={config[key]!r} cannot be read; there are: {known}.'
         )
-    return kinds.ACTIVATIONS[config[key]]
+    return families.ACTIVATIONS[config[key]]

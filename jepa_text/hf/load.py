@@ -10,7 +10,7 @@ from flax import traverse_util
 from jepa_text.data import tokenizers
 from jepa_text.data.tokenizers.check import PROBE
 from jepa_text.hf import adapt as adapting
-from jepa_text.hf import files, layout, names, place, sentence, task_head
+from jepa_text.hf import files, layout, names, placement, sentence, task_head
 from jepa_text.hf import source as source_of
 from jepa_text.models import heads
 from jepa_text.parallel import sharding
@@ -181,7 +181,7 @@ def _params(source, section, head, anew, mesh):
         vocab_size=source.tokenizer.vocab_size,
         anew=anew,
     )
-    flat = place.place(shapes, bound, read, mesh)
+    flat = placement.place(shapes, bound, read, mesh)
     params = {'encoder': {}} | ({'lm_head': {}} if has_head else {})
     params |= traverse_util.unflatten_dict(flat, sep='/')
     if head == 'new':

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
-from jepa_text.hf import configs, files, kinds, layout, names, place, task_head
+from jepa_text.hf import configs, families, files, layout, names, placement, task_head
 from jepa_text.models import heads
 
 LM_MODELS = ('ForCausalLM', 'ForMaskedLM', 'LMHeadModel', 'ForPreTraining')
@@ -25,12 +25,12 @@ class Described:
                 f'{folder / "config.json"} has a quantization_config: its weights are '
                 'quantized. Take the folder of the whole ones.'
             )
-        self.family, self.config = kinds.complete(config, family)
+        self.family, self.config = families.complete(config, family)
         self.section = configs.to_section(self.config, self.family)
         self.names = names.FAMILIES[self.family]
-        is_causal = kinds.KINDS[self.family].causal or self.config.get('is_decoder')
+        is_causal = families.KINDS[self.family].causal or self.config.get('is_decoder')
         self.causal = bool(self.config.get('is_causal', is_causal))
-        self.shift = kinds.shift_of(config, self.causal)
+        self.shift = families.shift_of(config, self.causal)
         self.tokenizer = self._tokenizer()
         self.of_task, _ = task_head.class_of(self.config, self.family)
 
@@ -57,7 +57,7 @@ class Source(Described):
         self.shapes = shapes_of(self.section, self.tied, self.has_head)
         sizes = {new: self.shape(new) for new in self.spelt}
         bound = layout.bindings(self.names, self.shapes)
-        place.check(bound, self.shapes, sizes, self._unneeded())
+        placement.check(bound, self.shapes, sizes, self._unneeded())
 
     def _is_tied(self):
         """Whatever the config says, transformers unties a head with other values."""
@@ -71,7 +71,7 @@ class Source(Described):
             return False
         if self.names.of_head() & set(self.spelt):
             return True
-        usual = kinds.KINDS[self.family].architecture
+        usual = families.KINDS[self.family].architecture
         listed = self.config.get('architectures') or [usual]
         return self.tied and self.plain_head and listed[0].endswith(LM_MODELS)
 

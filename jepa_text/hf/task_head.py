@@ -12,7 +12,7 @@ import re
 
 import numpy as np
 
-from jepa_text.hf import kinds
+from jepa_text.hf import families
 
 _PLAIN = {'classifier': 'classifier'}
 # Their word for each of our leaves.
@@ -165,7 +165,9 @@ class TaskHead:
         return theirs
 
     def _instead(self, family):
-        ours = [name for name, kind in kinds.KINDS.items() if kind.model == 'transformer']
+        ours = [
+            name for name, kind in families.KINDS.items() if kind.model == 'transformer'
+        ]
         if family in ours and self.kind == 'question':
             return ' Say --family=mistral, which has the same layers.'
         return ''

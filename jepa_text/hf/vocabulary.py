@@ -9,7 +9,7 @@ as ours does where a word is masked.
 import json
 from pathlib import Path
 
-from jepa_text.hf import files, outgoing
+from jepa_text.hf import files, to_family
 
 # What others call the roles; an encoder's begin and end are its class and separator.
 THEIR_ROLES = {
@@ -55,7 +55,7 @@ def write(folder, model, family, template):
 def special_tokens(tokenizer):
     """{'pad_token': '<pad>', ...} of the roles that it has."""
     found = {}
-    for role in outgoing.ROLES:
+    for role in to_family.ROLES:
         number = getattr(tokenizer, f'{role}_id')
         if number is not None:
             name = tokenizer.backend.id_to_token(number)

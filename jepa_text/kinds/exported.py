@@ -3,7 +3,7 @@
 import dataclasses
 
 from jepa_text.hf import task_head
-from jepa_text.kinds import base, kept, labels, spans, tags
+from jepa_text.kinds import base, labels, saved, spans, tags
 
 # Of spans by their tokens: is a token of the answer?
 MARKS = ('outside', 'answer')
@@ -11,7 +11,7 @@ MARKS = ('outside', 'answer')
 
 def head_of(kind, params):
     """The TaskHead of a kind, `params` being those of its head."""
-    described = kept.described(kind)
+    described = saved.described(kind)
     if kind.name in ('labels', 'scores'):
         names = kind.labels if kind.name == 'labels' else ('score',)
         is_score = kind.name == 'scores'
@@ -32,7 +32,7 @@ def kind_of(head, pair=None):
     pairs the kind needs their template.
     """
     if head.described is not None:
-        return kept.kind_of(head.described)
+        return saved.kind_of(head.described)
     act = head.act if 'dense' in head.params else ''
     if head.kind == 'token':
         return tags.Tags(labels=head.labels, act=act)

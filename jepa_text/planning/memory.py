@@ -22,8 +22,8 @@ import jax
 from jepa_text.cost.hardware import USABLE
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
+from jepa_text.training import memo
 from jepa_text.training import recipe as recipes
-from jepa_text.training import remembered
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
 
@@ -125,7 +125,7 @@ def _kept_per_row(made, phase, encoder):
     return _kept(encoder, phase.objective, two) - _kept(encoder, phase.objective, one)
 
 
-@remembered.once
+@memo.once
 def _kept(encoder, objective, batch):
     """Bytes that a batch keeps between the forward and the backward pass."""
     state = states.abstract(encoder, objective)

@@ -14,10 +14,10 @@ import jax
 from jepa_text.config import resolve, schema
 from jepa_text.cost import hardware
 from jepa_text.models.network import Network
-from jepa_text.planning import ahead, fit, memory, roofline, tables
+from jepa_text.planning import aot, fit, memory, roofline, tables
+from jepa_text.training import completion
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
-from jepa_text.training import settle
 
 # What a phase without MLM is compared with.
 MLM = {'name': 'mlm'}
@@ -33,7 +33,7 @@ def plan(config, workdir=None):
     plans = {}
     for name, one in settings.of_runs(_unseeded(config)).items():
         options = schema.read(hardware.Options, one['plan'], 'plan')
-        plans[name] = made = make(settle.completed(one), options)
+        plans[name] = made = make(completion.completed(one), options)
         tables.show(name, made)
     return plans
 
@@ -65,7 +65,7 @@ class Phase:
     factor: float
     computed: float
     memory: memory.Memory
-    compiled: ahead.Compiled | None
+    compiled: aot.Compiled | None
 
     @property
     def tokens(self):
@@ -148,7 +148,7 @@ def make(config, options):
     made = sized.made
     compiled = [None] * len(made.phases)
     if options.compile:
-        compiled = ahead.compile_phases(config, options.hardware, options.vocab_size)
+        compiled = aot.compile_phases(config, options.hardware, options.vocab_size)
     held = sized.memories()
     counts = [recipes.cost(made, phase) for phase in made.phases]
     planned = Plan(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jepa_text.files import atomic
 from jepa_text.parallel import exits
-from jepa_text.planning import ahead, cells, checks, fit, roofline, targets
+from jepa_text.planning import aot, cells, checks, fit, roofline, targets
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 
@@ -56,7 +56,7 @@ def main(argv=None):
 
 def missing(cell):
     """What is not installed without which a cell says nothing, and the remedy; ''."""
-    if reason := ahead.missing(targets.topology(cells.config(*cell)[1])[0]):
+    if reason := aot.missing(targets.topology(cells.config(*cell)[1])[0]):
         return reason
     if 'tokamax' in cell and importlib.util.find_spec('tokamax') is None:
         return "tokamax is not installed: pip install 'jepa-text[kernels]'"
@@ -76,7 +76,7 @@ def run(cell, text_to=None):
     try:
         sized = fit.size(config, hardware, cells.VOCABULARY)
         to = text_to and str(text_to / name(cell).replace(' ', '_'))
-        (made,) = ahead.compile_phases(config, hardware, cells.VOCABULARY, text_to=to)
+        (made,) = aot.compile_phases(config, hardware, cells.VOCABULARY, text_to=to)
     except (ValueError, RuntimeError) as error:
         return about | {'error': str(error)}
     (phase,), planned = sized.made.phases, sized.need()

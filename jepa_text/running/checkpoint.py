@@ -22,7 +22,7 @@ import orbax.checkpoint as ocp
 from jepa_text.config import schema
 from jepa_text.files import checksums, paths
 from jepa_text.parallel import processes
-from jepa_text.running import housekeeping, restore
+from jepa_text.running import restore, retention
 
 _log = logging.getLogger(__name__)
 _HEADROOM = 1.2
@@ -77,9 +77,7 @@ class Checkpointer:
         self.folder = Path(folder).expanduser().absolute()
         self._kept, self._saved = (keep, keep_every, frozenset(keep_at)), saved
         self._thread = self._failure = self._saving = None
-        newest = processes.first(
-            lambda: housekeeping.opened(self.folder), 'the checkpoints'
-        )
+        newest = processes.first(lambda: retention.opened(self.folder), 'the checkpoints')
         self._newest = _from_first(newest)
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(restore.quiet())
@@ -230,7 +228,7 @@ class Checkpointer:
             self._orbax.wait_until_finished()
             if jax.process_index() == 0:
                 checksums.write(self.folder / str(step))
-                housekeeping.retain(self.folder, *self._kept)
+                retention.retain(self.folder, *self._kept)
                 if self._saved:
                     self._saved(*self._kept)
         except Exception as error:  # raised or told by the next call
@@ -250,7 +248,7 @@ class Checkpointer:
             self._newest = step
             return None
         if jax.process_index() == 0:
-            housekeeping.discard(self.folder, step)
+            retention.discard(self.folder, step)
         if failure is None:
             failure = RuntimeError('it failed on another process, whose log says why')
         if ended == _FULL:

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from jepa_text.files import addresses, paths
 from jepa_text.parallel import exits
-from jepa_text.running import claim_files, claim_objects, presence
+from jepa_text.running import claim_files, claim_objects, liveness
 from jepa_text.running.claim import BEATS, Claim, Lost
 
 LEASE = 60.0  # seconds
@@ -183,7 +183,7 @@ class _Claims:
         self._is_ready = is_ready or (lambda item, open_: True)
         self._progress = progress or (lambda item: 0)
         self._look = look or (lambda: None)
-        self._presence = presence.of(self._folder)
+        self._presence = liveness.of(self._folder)
         self._seen = {}  # (item, number): (heartbeat, when it was new here)
         self.open, self.failed = dict.fromkeys(items), {}
 
@@ -231,7 +231,7 @@ class _Claims:
 
     def _is_stale(self, item, number, entry):
         """Has its heartbeat been the same for a lease, by our own clock?"""
-        if presence.is_gone(self._folder, entry):
+        if liveness.is_gone(self._folder, entry):
             return True
         now, key = time.monotonic(), (item, number)
         beat, since = self._seen.get(key, (None, now))

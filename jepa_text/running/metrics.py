@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from jepa_text.files import atomic
-from jepa_text.running import lines, outlets
+from jepa_text.running import metrics_line, writers
 
 FILE = 'metrics.jsonl'
 _log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Writer:
     Neither does a machine without power that lose what was written before `sync`. What
     `sync` said then is given as `logged`: where lines up to that step are missing
     nevertheless, this is warned of. `tensorboard`, and `wandb` if it is not None, say
-    where else the metrics go (outlets.py).
+    where else the metrics go (writers.py).
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class Writer:
         self._file = open(self._path, 'ab', buffering=0)  # noqa: SIM115
         self._outlets = []
         if tensorboard:
-            self._outlets.append(outlets.TensorBoard(workdir, resume_step))
+            self._outlets.append(writers.TensorBoard(workdir, resume_step))
         if wandb:
-            self._outlets.append(outlets.Wandb(workdir, wandb))
+            self._outlets.append(writers.Wandb(workdir, wandb))
 
     def write(self, step, values):
         """Appends {name: scalar} at a step; scalars of Python, numpy or JAX.
@@ -68,12 +68,12 @@ class Writer:
         """
         if int(step) != step or step < 0:
             raise ValueError(f'A step is a whole number from 0, but {step!r} was given.')
-        for taken in values.keys() & {'step', lines.CRC}:
+        for taken in values.keys() & {'step', metrics_line.CRC}:
             raise ValueError(f'A metric cannot be named "{taken}": the line has its own.')
         line = {name: _scalar(name, value) for name, value in values.items()}
         written = {name: _to_json(value) for name, value in sorted(line.items())}
         text = json.dumps({'step': int(step), **written}, allow_nan=False)
-        data = lines.summed(text.encode())
+        data = metrics_line.summed(text.encode())
         while data:  # on a disk that is nearly full, a part is written without an error
             data = data[self._file.write(data) :]
         self._last = int(step)
@@ -166,9 +166,9 @@ def _whole_lines(path):
     found = path.read_bytes().splitlines(keepends=True)
     for number, line in enumerate(found, start=1):
         try:
-            row = lines.row_of(line)
+            row = metrics_line.row_of(line)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            is_cut = not line.endswith(b'\n') and not lines.END.search(line)
+            is_cut = not line.endswith(b'\n') and not metrics_line.END.search(line)
             if number == len(found) and is_cut:
                 return
             raise ValueError(

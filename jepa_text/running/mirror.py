@@ -30,11 +30,11 @@ import jax
 
 from jepa_text.files import addresses, cache, checksums, transfer
 from jepa_text.parallel import processes
-from jepa_text.running import fetched, housekeeping, restore, synced, workdir
+from jepa_text.running import download, restore, retention, sync, workdir
 
 _log = logging.getLogger(__name__)
 OWNER = 'owner.json'
-STEPS = fetched.STEPS
+STEPS = download.STEPS
 
 
 class Here:
@@ -105,7 +105,7 @@ class Mirror:
         self.name, self._part = address.rstrip('/'), part
         self.folder = part.folder if part else folder_of(self.name)
         known = self.folder.with_name(f'.{self.folder.name}.json') if part else None
-        self._copy = synced.Copy(self.name, self.folder, is_left_out, known)
+        self._copy = sync.Copy(self.name, self.folder, is_left_out, known)
         self._owner, self._damaged = None, set()
 
     def take(self, stack):
@@ -131,7 +131,7 @@ class Mirror:
             )
 
     def _take_steps(self, there):
-        for step in reversed(fetched.steps(there)):
+        for step in reversed(download.steps(there)):
             at = f'{STEPS}/{step}'
             files = {
                 name.removeprefix(f'{at}/'): file
@@ -182,11 +182,11 @@ class Mirror:
 
     def push(self, *kept):
         """Sends files that changed and complete steps that are not there; removes steps
-        there that are old, as housekeeping.old has it, if that is given. Raises
+        there that are old, as retention.old has it, if that is given. Raises
         RuntimeError when another process began since."""
         self._check_owner()
         there = transfer.listed(self.name)
-        complete = {*fetched.steps(there)}
+        complete = {*download.steps(there)}
         for step in self._damaged & complete:
             self._remove(step, there)
             complete.remove(step)
@@ -203,12 +203,12 @@ class Mirror:
                 transfer.folder(here, address, checksums.NAME, self._copy.send)
                 complete.add(step)
         self._copy.send()
-        for step in housekeeping.old(sorted(complete), *kept) if kept else ():
+        for step in retention.old(sorted(complete), *kept) if kept else ():
             self._remove(step, there)
 
     def _steps(self):
         """Those that are complete here, rising."""
-        return fetched.steps(
+        return download.steps(
             path.relative_to(self.folder).as_posix()
             for path in self.folder.glob(f'{STEPS}/*/{checksums.NAME}')
         )

@@ -4,8 +4,8 @@
     <folder>/<step>/leaves    path -> dtype and shape of every array
     <folder>/<step>/meta      the caller's dict: data cursor, phases
     <folder>/<step>/CHECKSUMS.json sizes and checksums; a step without it does not count
-    <folder>/<step>/away     its other files lie at an address (running/view.py), where it
-                             is whole; of them only the meta is here
+    <folder>/<step>/away     its other files lie at an address (running/shared_runs.py),
+                             where it is whole; of them only the meta is here
 
 Safe next to a run that is alive. `checkpoint.Checkpointer` writes these folders.
 """

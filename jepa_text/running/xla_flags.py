@@ -18,7 +18,7 @@ _WRONG = ('0.10.2', '0.11.0', '0.11.1', '0.11.2', '0.12.0', '0.12.0.1')
 # Versions that know the flag, of all packages that bring an XLA: each reads the same
 # variable, and ends the process at a flag that it does not know. Those of jaxlib were
 # seen to be wrong without the flag and right with it; later ones are left to
-# arithmetic.py. A plugin for GPUs is built from the XLA of the jaxlib of its version.
+# self_test.py. A plugin for GPUs is built from the XLA of the jaxlib of its version.
 MENDED = {
     'jaxlib': _WRONG,
     'jax-cuda12-pjrt': _WRONG,
@@ -32,7 +32,7 @@ def mend(environ=os.environ):
     where it acts as several devices; a second call changes nothing.
 
     XLA reads them when jax first asks for a device: call it before. Where that is too
-    late, or where the flag is not known, arithmetic.py refuses to train.
+    late, or where the flag is not known, self_test.py refuses to train.
     """
     given = environ.get('XLA_FLAGS', '')
     environ['XLA_FLAGS'] = flags(given, _installed())

@@ -1,7 +1,7 @@
 """The page of a study with seeds, and the same as Markdown: report.html and appendix.md.
 
 Every mean has its 95 % interval over seeds and stands beside its controls; verdicts are
-those of verdicts.py, claims those of papers.py, and what was alike is told by fair.py.
+those of verdicts.py, claims those of papers.py; fairness.py tells what was alike.
 """
 
 import dataclasses
@@ -16,11 +16,11 @@ from jepa_text.study import arms as of_arms
 from jepa_text.study import (
     budgets,
     curves,
-    fair,
-    judged,
+    fairness,
     papers,
     sweeps,
-    target,
+    time_to_target,
+    verdict_sections,
     verdicts,
 )
 from jepa_text.study import outcomes as tables
@@ -62,7 +62,7 @@ class Study:
         if not self.report.get('target'):
             return None
         arms = of_arms.by_seed(self.results)
-        return target.section(
+        return time_to_target.section(
             self.report['target'], self.members, self.logs, self.spent, arms
         )
 
@@ -96,15 +96,17 @@ def parts(study):
     firsts, spent = study.firsts, study.spent
     sections = [
         _facts(arms, decided),
-        judged.claims_section(ruled),
+        verdict_sections.claims_section(ruled),
         tables.section(study.results, arms, metrics),
         study.timed,
         _curves(study, spent),
         _sweeps(arms, firsts, metrics),
-        tables.spent(fair.spent(_pairs(spent, study.members), study.logs)),
-        judged.verdicts_section(decided),
+        tables.spent(fairness.spent(_pairs(spent, study.members), study.logs)),
+        verdict_sections.verdicts_section(decided),
         tables.geometry(study.results, arms),
-        tables.checked(fair.checks(study.results['recipes'], study.configs, study.logs)),
+        tables.checked(
+            fairness.checks(study.results['recipes'], study.configs, study.logs)
+        ),
         tables.published(papers.beside(name) if name else []),
         {
             'heading': 'How it was made',

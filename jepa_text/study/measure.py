@@ -13,7 +13,7 @@ from jepa_text.analysis import analyze
 from jepa_text.config import resolve
 from jepa_text.data import pipeline, tokenizers
 from jepa_text.evaluation import representation
-from jepa_text.files import checksums, kept
+from jepa_text.files import cached_result, checksums
 from jepa_text.parallel import sharding
 from jepa_text.running import restore
 from jepa_text.study import members
@@ -60,7 +60,7 @@ def question(config, workdir, name, fingerprint):
         text = (folder / str(step) / checksums.NAME).read_text(encoding='utf-8')
         return {**asked, 'checkpoint': hashlib.sha256(text.encode()).hexdigest()}
     path = members.result_path(workdir, name)
-    saved = kept.read(path)
+    saved = cached_result.read(path)
     known = (saved or {'config': {}})['config']
     if {**known, **asked} != known:
         why = 'does not answer what the study asks now' if saved else 'is damaged'
@@ -109,13 +109,13 @@ class Measuring:
 
     def is_known(self, name):
         """Is a member, or the untrained model, measured as it is asked for?"""
-        known = kept.read(members.result_path(self._workdir, name))
+        known = cached_result.read(members.result_path(self._workdir, name))
         return bool(known) and known['config'] == self._question(name)
 
     def once(self, name):
         """{'values': {metric: value}, 'answers': of each sentence, or none}; of the
         untrained model, which is that of the first member, too."""
-        return kept.once(
+        return cached_result.once(
             members.result_path(self._workdir, name),
             self._question(name),
             lambda: self._measured(name),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jepa_text.files import atomic, checksums
 from jepa_text.running import restore, workdir
-from jepa_text.training import assemble, build, extend, settle
+from jepa_text.training import assemble, build, completion, extend
 from jepa_text.training import config as settings
 
 FILE = 'study.json'
@@ -145,7 +145,7 @@ def finished(folder, config):
     newest = restore.newest_good_step(Path(folder) / 'checkpoints')
     if newest is None:
         return False
-    config = settle.extended(settle.matched(config, folder), folder)
+    config = completion.extended(completion.matched(config, folder), folder)
     is_same = not _changed(checksums.read_json(path), config)
     return is_same and newest == assemble.size(config)[1]
 

@@ -31,7 +31,7 @@ from jepa_text.evaluation.results import published
 from jepa_text.files import checksums
 from jepa_text.measures import power
 from jepa_text.study import arms as of_arms
-from jepa_text.study import target as targets
+from jepa_text.study import time_to_target as targets
 from jepa_text.study import verdicts
 
 REPRODUCED, CONTRADICTED = 'reproduced', 'contradicted'

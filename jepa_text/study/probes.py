@@ -9,7 +9,7 @@ from itertools import combinations
 
 import numpy as np
 
-from jepa_text.analysis import between as two_models
+from jepa_text.analysis import comparisons as two_models
 from jepa_text.evaluation import controls
 from jepa_text.measures import geometry, statistics
 from jepa_text.training.evals import heldout

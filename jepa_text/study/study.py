@@ -6,7 +6,7 @@ workdir/
   <run>/            one training run each: config, checkpoints, metrics; of a run with
   <run>/seed_<n>/   seeds, one for each
   evaluated/        what was measured of each model, kept as soon as it is done
-  examined/         the members at tasks, if they are to be examined: examined.py
+  examined/         the members at tasks, if they are to be examined: finetuned.py
   results.json      every number and prediction of the report
   report.html       and appendix.md, of a study with seeds: appendix.py
   claims/           which worker is at what: running/claims.py
@@ -21,24 +21,24 @@ import time
 from jepa_text.config import schema
 from jepa_text.data import prepare as prepared
 from jepa_text.data import tokenizers
-from jepa_text.data.rows import stored
+from jepa_text.data.rows import row_folder
 from jepa_text.evaluation import representation, tasks
-from jepa_text.evaluation.beside import EVALUATIONS
-from jepa_text.files import kept
+from jepa_text.evaluation.during_training import EVALUATIONS
+from jepa_text.files import cached_result
 from jepa_text.parallel import exits
-from jepa_text.running import claims, compilation, view, xla_flags
+from jepa_text.running import claims, compilation, shared_runs, xla_flags
 from jepa_text.study import (
-    ahead,
-    examined,
+    finetuned,
+    forecast,
     measure,
     members,
     papers,
     report,
-    target,
+    time_to_target,
+    training_work,
     verdicts,
-    work,
 )
-from jepa_text.training import assemble, prepare, settle, switches
+from jepa_text.training import assemble, completion, prepare, switches
 from jepa_text.training import config as settings
 
 _KIND = re.compile(r'^[\w.]+: ')
@@ -89,7 +89,7 @@ class Config(settings.Shared):
 
     def __post_init__(self):
         verdicts.check(self.report.compare, [run.get('name') for run in self.runs])
-        examined.check(self.examine, tasks=False)
+        finetuned.check(self.examine, tasks=False)
         split = measure.split_of({'split': self.study.split})
         if split not in self.prepare.splits:
             raise ValueError(
@@ -123,7 +123,7 @@ def study(config, workdir, dry_run=False):
     xla_flags.mend()
     with contextlib.ExitStack() as stack:
         with exits.refusals():
-            opened = view.opened(workdir, members.TAKEN, examined.is_left_out)
+            opened = shared_runs.opened(workdir, members.TAKEN, finetuned.is_left_out)
             place = stack.enter_context(opened)
         return (_dry_run if dry_run else _study)(config, place)
 
@@ -137,7 +137,7 @@ def _study(config, place):
         _prepare(config, place)
         # Now: what does not exist is not to be found out after training.
         probes = measure.probes(config, workdir / 'rows')
-        examined.check(config['examine'])
+        finetuned.check(config['examine'])
         configs = {name: _matched(one, workdir / name) for name, one in asked.items()}
         _check(config, configs, workdir)
         marks = _enroll(asked, place, config['lease'])
@@ -146,8 +146,8 @@ def _study(config, place):
             if measure.is_known(config, workdir, name, mark):
                 print(f'{name}: complete, by its result; its checkpoints are not here')
                 del left[name]
-    with work.Worker(place, config['lease'], config['attempts']) as worker:
-        failed = work.train_all(left, worker)
+    with training_work.Worker(place, config['lease'], config['attempts']) as worker:
+        failed = training_work.train_all(left, worker)
         trained = {name: mark for name, mark in marks.items() if name not in failed}
         if not trained:
             raise _given_up(failed, marks)
@@ -158,14 +158,14 @@ def _study(config, place):
     there = {name: mark for name, mark in trained.items() if name not in untold}
     if members.UNTRAINED in untold or not there:
         raise _given_up(failed, marks)
-    results = kept.once(
+    results = cached_result.once(
         workdir / 'results.json',
         {'study': config['study'], 'members': there},
         lambda: measuring.results([*there]),
     )
     if config['examine']:
-        results['examined'] = examined.run(config['examine'], place, there)
-    made = {name: settle.matched(configs[name], workdir / name) for name in there}
+        results['examined'] = finetuned.run(config['examine'], place, there)
+    made = {name: completion.matched(configs[name], workdir / name) for name in there}
     path = report.write(workdir, results, made, config['report'])
     place.send()
     print(f'\n{path}  (this call: {time.monotonic() - began:.0f} s)')
@@ -177,7 +177,7 @@ def _study(config, place):
 def _matched(config, folder):
     """The config of a member with its baseline; one that is matched by time stays as it
     is, as another worker may be the one to take the time."""
-    return config if config['baseline'] == 'time' else settle.matched(config, folder)
+    return config if config['baseline'] == 'time' else completion.matched(config, folder)
 
 
 def _given_up(failed, marks):
@@ -197,7 +197,7 @@ def _prepare(config, place):
     """Makes the rows, once for all workers, or says that they are there."""
     rows = place.folder / 'rows'
     make = functools.partial(prepare.run, config, rows)
-    is_there = (rows / stored.MANIFEST).is_file
+    is_there = (rows / row_folder.MANIFEST).is_file
     return place.once('prepare', is_there, make, config['lease']) or make()
 
 
@@ -209,16 +209,16 @@ def _enroll(asked, place, lease):
 
 
 def _dry_run(config, place):
-    """Prints the tree of the study, and returns it: [ahead.Member]."""
+    """Prints the tree of the study, and returns it: [forecast.Member]."""
     with exits.refusals():
         config, workdir = plain(config), place.folder
         configs = _asked(config, workdir)
         members.enroll(workdir, configs, write=False)
-        found = ahead.outlook(
+        found = forecast.outlook(
             {name: one | {'prepare': config['prepare']} for name, one in configs.items()},
             workdir,
         )
-        ahead.show(found)
+        forecast.show(found)
         if (workdir / 'rows').is_dir():
             _check(config, configs, workdir)
         else:
@@ -231,7 +231,7 @@ def _dry_run(config, place):
 def _not_there(config, configs):
     """What is wrong with tasks, whose files may be on another machine."""
     texts = [text for one in configs.values() for text in one['evaluate']['tasks']]
-    looks = [lambda: examined.check(config['examine'])]
+    looks = [lambda: finetuned.check(config['examine'])]
     looks += [lambda text=text: tasks.build(tasks.section_of(text)) for text in {*texts}]
     for look in looks:
         try:
@@ -249,7 +249,7 @@ def _asked(config, workdir):
                 raise ValueError(
                     'checkpoint.every=0 keeps no state, but a study reads the last one.'
                 )
-            target.check_run(config['report']['target'], one['evaluate'])
+            time_to_target.check_run(config['report']['target'], one['evaluate'])
         except ValueError as error:
             raise ValueError(f'run {name!r}: {error}') from error
     return configs
@@ -273,7 +273,7 @@ def _check(config, configs, workdir):
             continue
         tried.append(alike)
         try:
-            whole = settle.completed(run_config, workdir / name)
+            whole = completion.completed(run_config, workdir / name)
             switches.check(assemble.make(whole, EVALUATIONS))
         except ValueError as error:
             raise ValueError(f'run {name!r}: {error}') from error

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from jepa_text.files import checksums
-from jepa_text.training.remembered import alike
+from jepa_text.training.memo import alike
 
 # Of a config: what acts on no step, or is compared step by step.
 _APART = (

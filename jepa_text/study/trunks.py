@@ -6,7 +6,7 @@ comes later, and had it in common, trains these steps again.
 """
 
 from jepa_text.files import checksums
-from jepa_text.running import housekeeping, mirror, restore
+from jepa_text.running import mirror, restore, retention
 from jepa_text.study import tree
 
 
@@ -82,9 +82,7 @@ class Trunks:
         folder = self._folder / other / mirror.STEPS
         if not folder.is_dir():
             return False
-        spare = housekeeping.old(
-            housekeeping.complete(folder), *self._staying(other, needed)
-        )
+        spare = retention.old(retention.complete(folder), *self._staying(other, needed))
         return bool(spare or self._place.leavings(other))
 
     def _needed(self, other, is_finished):
@@ -98,7 +96,7 @@ class Trunks:
         return {_newest(self._folder / other, count) for count in counts}
 
     def _staying(self, other, needed):
-        """(keep, keep_every, keep_at) as housekeeping.old takes them."""
+        """(keep, keep_every, keep_at) as retention.old takes them."""
         section = self._configs[other]['checkpoint']
         at = {*section['keep_at'], *needed}
         return section['keep'], section.get('keep_every'), at

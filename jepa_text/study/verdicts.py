@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from jepa_text.analysis import between
+from jepa_text.analysis import comparisons
 from jepa_text.measures import power, statistics
 from jepa_text.study import arms as of_arms
 
@@ -66,7 +66,7 @@ class Verdict:
         if self.why:
             return f'no verdict: {self.why}'
         sides = [of_arms.said(side) for side in (self.asked.first, self.asked.second)]
-        return between.said(self.found, self.p, sides)
+        return comparisons.said(self.found, self.p, sides)
 
 
 def check(compare, arms):

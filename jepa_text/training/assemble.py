@@ -11,12 +11,12 @@ import jax
 
 from jepa_text.config import schema
 from jepa_text.data import section, tokenizers
-from jepa_text.data.rows import brought, stored
+from jepa_text.data.rows import downloaded, row_folder
 from jepa_text.optim import optimizers, schedules
 from jepa_text.parallel import sharding
 from jepa_text.running import budget, identity, profiling
 from jepa_text.training import config as settings
-from jepa_text.training import extend, named_tokenizer, phases, reading
+from jepa_text.training import data_position, extend, named_tokenizer, phases
 from jepa_text.training.recipe import Loop, Recipe, shapes
 
 OFFLOADED = {'': '', 'optimizer': 'opt_state'}
@@ -52,12 +52,14 @@ def make(config, evaluations=()):
     cannot work together.
     """
     asked = schema.read(settings.Config, config)
-    folder = brought.here(_first_folder(config), shards=False)
-    stored.read_manifest(folder)
+    folder = downloaded.here(_first_folder(config), shards=False)
+    row_folder.read_manifest(folder)
     tokenizer = tokenizers.load(folder / 'tokenizer.json')
     recipe = _recipe(config, asked, mesh(config), tokenizer)
-    recipe = dataclasses.replace(recipe, phases=reading.opened(recipe.phases, tokenizer))
-    reading.check(recipe.phases, asked.data.repeat)
+    recipe = dataclasses.replace(
+        recipe, phases=data_position.opened(recipe.phases, tokenizer)
+    )
+    data_position.check(recipe.phases, asked.data.repeat)
     _check_batch(recipe, asked.accumulate)
     trees = [shapes(recipe, phase).params for phase in recipe.phases]
     optimizers.check_lr_multipliers(asked.optimizer, trees)
@@ -147,8 +149,8 @@ def tokenizer_of(config, vocab_size=None):
     Raises ValueError where there is none of the three.
     """
     folder = _first_folder(config)
-    if folder and brought.is_there(folder, 'tokenizer.json'):
-        return tokenizers.load(brought.here(folder, shards=False) / 'tokenizer.json')
+    if folder and downloaded.is_there(folder, 'tokenizer.json'):
+        return tokenizers.load(downloaded.here(folder, shards=False) / 'tokenizer.json')
     wanted = (config.get('prepare') or {}).get('tokenizer', '')
     if named_tokenizer.is_there(wanted):
         return named_tokenizer.opened(wanted, config.get('init_from')).tokenizer

@@ -8,8 +8,15 @@ import jax
 from jepa_text.cost import hardware
 from jepa_text.data import stream
 from jepa_text.parallel import processes
-from jepa_text.running import anew, branch, checkpoint, profiling, reporter, signals
-from jepa_text.training import init_from, telling
+from jepa_text.running import (
+    branch,
+    checkpoint,
+    fresh_start,
+    profiling,
+    reporter,
+    signals,
+)
+from jepa_text.training import descriptions, init_from
 from jepa_text.training import recipe as recipes
 
 
@@ -26,11 +33,11 @@ class Tools:
 def begin(recipe, folder, stack, restart=False, stop=None, saved=None, trunk=None):
     """(Tools, state to go on from, meta of its checkpoint or {}) in a locked workdir.
 
-    What must be left again is entered into the stack. `restart`: as in anew.check;
+    What must be left again is entered into the stack. `restart`: as in fresh_start.check;
     `saved`: as of a Checkpointer; `trunk`: as of train.train.
     """
     loop = recipe.loop
-    processes.first(lambda: anew.check(folder, restart), 'the checkpoints')
+    processes.first(lambda: fresh_start.check(folder, restart), 'the checkpoints')
     if trunk:
         processes.first(lambda: _branch(recipe, folder, *trunk), 'the trunk')
     stop = stop or stack.enter_context(signals.Requests())
@@ -59,7 +66,7 @@ def begin(recipe, folder, stack, restart=False, stop=None, saved=None, trunk=Non
             wandb=loop.wandb,
         )
     )
-    for line in (*telling.introduction(recipe), *recipe.notes):
+    for line in (*descriptions.introduction(recipe), *recipe.notes):
         report.say(line)
     trace = profiling.Trace(f'{folder}/profile', loop.profile_steps)
     return Tools(store, report, stack.enter_context(trace), stop), state, meta

@@ -8,8 +8,8 @@ import jax
 from jepa_text.data import stream
 from jepa_text.files import paths
 from jepa_text.parallel import processes
-from jepa_text.running import arithmetic, compilation, restore, watchdog, workdir
-from jepa_text.training import assemble, init_from, prepare, settle, switches
+from jepa_text.running import compilation, restore, self_test, watchdog, workdir
+from jepa_text.training import assemble, completion, init_from, prepare, switches
 from jepa_text.training import config as settings
 
 # What a resumed run may set differently without becoming another run.
@@ -46,7 +46,7 @@ def build(config, folder, stack, evaluations=()):
     guard = stack.enter_context(_guard(folder, **config['watchdog']))
     with processes.together('the config'):
         compilation.use_cache(config['compilation_cache'])
-        config = settle.completed(config, folder)
+        config = completion.completed(config, folder)
         section, place = config.get('prepare') or {}, config['data']['folder']
         source = config.get('init_from')
         init_from.check_rows(source, section.get('tokenizer'), place, folder)
@@ -55,14 +55,14 @@ def build(config, folder, stack, evaluations=()):
         lambda: prepare.if_missing(section, place, source), 'preparing the rows'
     )
     guard.expect('compile')
-    config = settle.matched(config, folder)
+    config = completion.matched(config, folder)
     with processes.together('the recipe'):
-        config = settle.extended(config, folder)
-        may_change = (*free(config), *settle.grows(config, folder))
+        config = completion.extended(config, folder)
+        may_change = (*free(config), *completion.grows(config, folder))
         recipe = assemble.make(config, evaluations)
         switches.check(recipe)
     with processes.together('the arithmetic of this machine'):
-        arithmetic.check()
+        self_test.check()
     processes.same('The rows or the seeds', recipe.fingerprint)
     with processes.together('the workdir'):
         stack.enter_context(

@@ -18,7 +18,7 @@ from jepa_text.objectives.latent import diagnostics
 from jepa_text.optim import optimizers
 from jepa_text.parallel import sharding
 from jepa_text.running import checkpoint as checkpoints
-from jepa_text.running import compilation, outlets
+from jepa_text.running import compilation, writers
 from jepa_text.running import watchdog as watchdogs
 from jepa_text.training.evals import geometry as shapes
 from jepa_text.training.evals import heldout
@@ -92,7 +92,7 @@ class Shared:
         '', "'optimizer': its state lies on the host", choices=('', 'optimizer')
     )
     log_every: int = field(10, 'steps from one line of metrics to the next', minimum=1)
-    metrics: outlets.Config = section(outlets.Config, 'where else they are told')
+    metrics: writers.Config = section(writers.Config, 'where else they are told')
     telemetry: diagnostics.Config = section(diagnostics.Config, 'signs of collapse')
     evaluate: heldout.Config = section(heldout.Config, 'losses on held-out rows')
     geometry: shapes.Config = section(shapes.Config, 'held-out vectors as they form')

@@ -23,14 +23,14 @@ import jax.numpy as jnp
 
 from jepa_text import load
 from jepa_text.config import schema
-from jepa_text.data.rows import brought, stored
+from jepa_text.data.rows import downloaded, row_folder
 from jepa_text.files import addresses, atomic, checksums
 from jepa_text.hf import adapt as adapting
 from jepa_text.hf import load as hf_load
 from jepa_text.models import stack
 from jepa_text.optim import optimizers
 from jepa_text.parallel import processes, sharding
-from jepa_text.running import fetched, restore, workdir
+from jepa_text.running import download, restore, workdir
 from jepa_text.training import convert, named_tokenizer
 from jepa_text.training import recipe as recipes
 
@@ -178,9 +178,9 @@ def check_rows(source, wanted, place, folder):
     """
     if not source or wanted != 'init_from' or not place or asked(folder):
         return
-    if not brought.is_there(place):
+    if not downloaded.is_there(place):
         return
-    theirs = stored.read_manifest(brought.here(place, shards=False))[
+    theirs = row_folder.read_manifest(downloaded.here(place, shards=False))[
         'tokenizer_fingerprint'
     ]
     own = named_tokenizer.opened(wanted, source).tokenizer.fingerprint
@@ -282,7 +282,7 @@ def _kept(source, recipe, state):
 
 def _folder(source):
     """The folder of a run, or the copy of one at an address, with the step."""
-    return fetched.folder('init_from.path', source.path, source.step)
+    return download.folder('init_from.path', source.path, source.step)
 
 
 def _read(folder, step, mesh, shapes):

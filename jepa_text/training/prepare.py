@@ -10,7 +10,7 @@ import numpy as np
 from jepa_text.config import schema
 from jepa_text.data import pipeline
 from jepa_text.data.prepare import Config, prepare
-from jepa_text.data.rows import brought, stored
+from jepa_text.data.rows import downloaded, row_folder
 from jepa_text.files import addresses, cache, paths, transfer
 from jepa_text.report import rows_page
 from jepa_text.training import named_tokenizer
@@ -32,7 +32,7 @@ def run(config, workdir, verify=False):
 
 def _verify(folder):
     manifest = pipeline.verify(folder)
-    files = stored.files(manifest)
+    files = row_folder.files(manifest)
     size = sum(entry['bytes'] for _, entry in files)
     print(f'{folder}: {len(files):,} files, {size / 1e6:,.1f} MB, all as they were made')
     return manifest
@@ -50,7 +50,7 @@ def make(section, folder, source=None, budget=0):
         return _away(section, folder, source, budget)
     section = schema.resolved(Config, section, 'prepare')
     opened = named_tokenizer.opened(section.pop('tokenizer'), source)
-    was_there = Path(folder, stored.MANIFEST).exists()
+    was_there = Path(folder, row_folder.MANIFEST).exists()
     began = time.monotonic()
     section |= {'tokenizer': opened.tokenizer, 'tokenizer_about': opened.about()}
     manifest = prepare(folder=folder, **section)
@@ -84,7 +84,7 @@ def _away(section, address, source, budget):
     held = cache.hold(f'making-{uuid.uuid4().hex[:8]}')
     try:
         manifest = make(section, str(held / 'rows'), source, budget)
-        transfer.folder(held / 'rows', address, stored.MANIFEST)
+        transfer.folder(held / 'rows', address, row_folder.MANIFEST)
     finally:
         shutil.rmtree(held)
     print(f'{address}: copied there')
@@ -98,7 +98,7 @@ def if_missing(section, folder, source=None):
         return
     away = addresses.is_address(folder)
     folder = folder if away else paths.local('data.folder', folder)
-    if not (brought.is_there(folder) if away else Path(folder).exists()):
+    if not (downloaded.is_there(folder) if away else Path(folder).exists()):
         make(section, folder, source)
     elif changed := pipeline.prepared_otherwise(section, folder):
         print(

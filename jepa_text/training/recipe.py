@@ -12,7 +12,7 @@ from jepa_text.data import mixture as mixtures
 from jepa_text.data import stream, tokenizers
 from jepa_text.models.network import Network
 from jepa_text.parallel import sharding
-from jepa_text.running import outlets
+from jepa_text.running import writers
 from jepa_text.training import state as states
 from jepa_text.training import step as steps
 
@@ -97,7 +97,7 @@ class Loop:
     keep_at: frozenset
     threads: int
     profile_steps: tuple
-    wandb: outlets.WandbConfig | None
+    wandb: writers.WandbConfig | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import optax
 
 from jepa_text.models.network import Network, key_of
 from jepa_text.optim.optimizers import path_name
-from jepa_text.training import remembered
+from jepa_text.training import memo
 
 
 @flax.struct.dataclass
@@ -63,7 +63,7 @@ def abstract(encoder, objective):
     return _abstract(encoder.clone(**plain), objective)
 
 
-@remembered.once
+@memo.once
 def _abstract(encoder, objective):
     made = Network(encoder, objective), objective, optax.identity(), 0
     return jax.eval_shape(functools.partial(create, *made))

@@ -12,7 +12,7 @@ from einops import rearrange
 from jepa_text.cost import flops
 from jepa_text.models.network import Network
 from jepa_text.objectives.base import View
-from jepa_text.training import remembered
+from jepa_text.training import memo
 from jepa_text.training import state as states
 
 
@@ -114,7 +114,7 @@ def cost(network, objective, batch):
     return _cost(network.encoder.clone(attention='xla'), objective, shapes)
 
 
-@remembered.once
+@memo.once
 def _cost(encoder, objective, batch):
     state = states.abstract(encoder, objective)
     gradients = jax.value_and_grad(

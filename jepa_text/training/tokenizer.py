@@ -14,7 +14,7 @@ import shutil
 from jepa_text.config import resolve, schema
 from jepa_text.config.schema import field, section
 from jepa_text.data import tokenizers
-from jepa_text.data.corpora import faults, sampling
+from jepa_text.data.corpora import invalid_text, sampling
 from jepa_text.data.preparing import work as works
 from jepa_text.data.tokenizers import measures, roles, training
 from jepa_text.files import atomic
@@ -72,9 +72,9 @@ class Config:
     sample: Sample = section(Sample, 'of the source, chosen by the hash of a text')
     compare: tuple[str, ...] = field((), 'others, measured on the same text')
     bad_documents: str = field(
-        faults.ERROR,
+        invalid_text.ERROR,
         "as prepare.bad_documents: 'skip' leaves out, and counts, what is no text",
-        choices=(faults.ERROR, faults.SKIP),
+        choices=(invalid_text.ERROR, invalid_text.SKIP),
     )
 
 
@@ -183,8 +183,8 @@ def _sample(asked, partial, split, size):
     """(the sampling.Sample of a split, lines of what is left out as no text)."""
     found = resolve.build('data/sources', asked.source, split=split)
     tally = works.Tally()
-    leave = tally.leave_bad if asked.bad_documents == faults.SKIP else None
-    good = faults.good(faults.with_bad(found, asked.source['name']), leave)
+    leave = tally.leave_bad if asked.bad_documents == invalid_text.SKIP else None
+    good = invalid_text.good(invalid_text.with_bad(found, asked.source['name']), leave)
     texts, folder = (document['text'] for document in good), partial / 'sample' / split
     sample = sampling.draw(texts, folder, size, asked.sample.read_bytes)
     return sample, rows_page.left_out(tally.as_dict())

@@ -15,7 +15,14 @@ from jepa_text.data import stream
 from jepa_text.parallel import exits, processes, sharding
 from jepa_text.report import frequencies
 from jepa_text.running import metrics, mirror, xla_flags
-from jepa_text.training import begin, build, programs, reading, switches, telling
+from jepa_text.training import (
+    begin,
+    build,
+    data_position,
+    descriptions,
+    programs,
+    switches,
+)
 from jepa_text.training import recipe as recipes
 
 
@@ -26,10 +33,10 @@ def train(config, workdir, evaluations=(), restart=False, stop=None, trunk=None)
     one of it, as evals.EVALUATIONS.
     Returns the final TrainState. Raises ValueError for a config that cannot run and
     for a folder that belongs to another one, RuntimeError on a machine that computes
-    wrongly (running/arithmetic.py), both before anything is written; and exits.Stopped
+    wrongly (running/self_test.py), both before anything is written; and exits.Stopped
     when a signal asked to stop and the state is saved. In a job of several processes,
     each makes the same call (`processes.start` before it). With `restart`, a run of
-    which no checkpoint is good begins anew; else that is refused (running/anew.py).
+    which no checkpoint is good begins anew; else that is refused (fresh_start.py).
     `stop`: the signals.Requests of a caller who has more to do after the last step.
     `trunk`: (workdir, step) of a run that did the same up to that step; a run that has
     saved nothing goes on from there.
@@ -114,7 +121,7 @@ class _Run:
         # On all processes: a kernel may be tried out for the lines.
         self.report.begin(
             lambda: recipes.cost(recipe, phase).model / phase.tokens_per_step,
-            telling.attending(recipe, phase),
+            descriptions.attending(recipe, phase),
         )
         with contextlib.closing(self._batches(phase, int(state.step))) as batches:
             batch = next(batches)
@@ -147,9 +154,11 @@ class _Run:
 
     def log(self, number, values, state, phase):
         """Writes the metrics of a step, and stops a run that only skips."""
-        values = reading.told(phase, values)
+        values = data_position.told(phase, values)
         seen = {'train/total_tokens': self.recipe.tokens_until(number)}
-        self.report.step(number, {**values, **seen, **reading.epochs(phase, number)})
+        self.report.step(
+            number, {**values, **seen, **data_position.epochs(phase, number)}
+        )
         self.watch(number, values, state, phase)
         if values['train/skipped_in_row'] >= self.loop.stop_after_skips:
             self.save(state, phase, wait=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jepa_text.analysis import between, findings, verdicts
+from jepa_text.analysis import comparisons, findings, verdicts
 from jepa_text.analysis import results as measured
 from jepa_text.evaluation import controls
 from jepa_text.measures.statistics import Interval
@@ -44,7 +44,7 @@ def test_true_nulls_are_rejected_as_often_as_said_and_differences_are_found():
     """Seeds differ by 0.04: tests paired over sentences rejected 42 % of these nulls."""
     tests = findings.compare(*_with_deviations(simulated(1200, 5, gap=0.0)))['tests']
     assert len(tests) == 1200 and 0.04 <= rejected(tests) <= 0.06
-    assert np.mean([between.is_sure(test) for test in tests]) == 0  # after Holm
+    assert np.mean([comparisons.is_sure(test) for test in tests]) == 0  # after Holm
     # 2 standard deviations of the paired difference.
     gap = 2 * np.sqrt(2) * 0.04
     tests = findings.compare(*_with_deviations(simulated(300, 5, gap=gap)))['tests']

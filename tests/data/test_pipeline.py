@@ -9,7 +9,7 @@ from read_back import assert_same, joined
 
 from jepa_text.data import mixture as mixtures
 from jepa_text.data import pipeline, prepare, stream
-from jepa_text.data.rows import packing, stored
+from jepa_text.data.rows import packing, row_folder
 from jepa_text.data.tokenizers import training
 
 
@@ -106,15 +106,15 @@ def test_indexing_is_that_of_a_list(whole):
 def test_record_is_little_endian_tokens_then_lengths():
     ids = np.array([17, 4, 9, 2, 17, 5, 2], '<u2')
     packed = packing.concat([4, 3], 8)
-    (record,) = stored.records(ids, np.array([0, 4]), packed, [0], 0, 8)
+    (record,) = row_folder.records(ids, np.array([0, 4]), packed, [0], 0, 8)
     expected = [17, 4, 9, 2, 17, 5, 2, 0, 4, 3]
     assert record == b''.join(value.to_bytes(2, 'little') for value in expected)
-    row = stored.from_record(record, 8, '<u2')
+    row = row_folder.from_record(record, 8, '<u2')
     assert row['segment_ids'].tolist() == [1, 1, 1, 1, 2, 2, 2, 0]
     assert row['positions'].tolist() == [0, 1, 2, 3, 0, 1, 2, 0]
     for bad in (record[:16], b'', record + b'\xff\xff'):
         with pytest.raises(ValueError, match='not a row of 8 tokens'):
-            stored.from_record(bad, 8, '<u2')
+            row_folder.from_record(bad, 8, '<u2')
 
 
 def test_no_rows_there(tmp_path, whole):
@@ -154,7 +154,7 @@ def test_a_manifest_that_is_none(folder, content):
 
 
 def test_a_manifest_of_another_format(folder):
-    stored.write_manifest(folder, stored.read_manifest(folder) | {'format': 99})
+    row_folder.write_manifest(folder, row_folder.read_manifest(folder) | {'format': 99})
     with pytest.raises(ValueError, match='has format 99, this version .* reads 1'):
         pipeline.Rows(folder, 'train')
 
@@ -203,15 +203,15 @@ def test_a_shard_that_cannot_be_opened(folder):
 
 
 def test_shards_with_another_number_of_rows(folder):
-    manifest = stored.read_manifest(folder)
+    manifest = row_folder.read_manifest(folder)
     manifest['splits']['train']['files'][0]['rows'] += 1
-    stored.write_manifest(folder, manifest)
+    row_folder.write_manifest(folder, manifest)
     with pytest.raises(ValueError, match=r'hold \d+ rows, the manifest says \d+'):
         pipeline.Rows(folder, 'train')
 
 
 def test_verify_reads_every_byte(folder):
-    assert pipeline.verify(folder) == stored.read_manifest(folder)
+    assert pipeline.verify(folder) == row_folder.read_manifest(folder)
     for name, at in (('heldout-00000-of-00003.array_record', 40), ('tokenizer.json', 99)):
         flip(folder / name, at)
         with pytest.raises(ValueError, match=f'{name} is damaged: its sha256'):
@@ -224,7 +224,7 @@ def test_verify_reads_every_byte(folder):
 
 
 def test_the_tokenizer_must_be_that_of_the_rows(whole, ours):
-    manifest = stored.read_manifest(whole)
+    manifest = row_folder.read_manifest(whole)
     pipeline.check_tokenizer(manifest, ours)
     other = training.train(['a b a b'], 300)
     with pytest.raises(ValueError, match='another tokenizer.*2048 entries'):
@@ -232,7 +232,7 @@ def test_the_tokenizer_must_be_that_of_the_rows(whole, ours):
 
 
 def test_the_row_length_must_be_that_of_the_config(whole):
-    manifest = stored.read_manifest(whole)
+    manifest = row_folder.read_manifest(whole)
     pipeline.check_row_length(manifest, 16)
     with pytest.raises(ValueError, match='have 16 tokens, the config asks for 64'):
         pipeline.check_row_length(manifest, 64)

@@ -12,7 +12,7 @@ import read_back
 from ml_collections import ConfigDict
 
 from jepa_text.data import pipeline, prepare, tokenizers
-from jepa_text.data.rows import packing, shards, stored
+from jepa_text.data.rows import packing, row_folder, shards
 from jepa_text.data.tokenizers import training
 from jepa_text.training import prepare as preparing
 
@@ -112,7 +112,10 @@ def test_rows_are_shuffled(make, tmp_path):
 
 
 def test_wide_vocabularies_and_rows_take_four_bytes(make, tmp_path, ours):
-    assert stored.dtype_for(2048, 512) == '<u2' and stored.dtype_for(65536, 512) == '<u4'
+    assert (
+        row_folder.dtype_for(2048, 512) == '<u2'
+        and row_folder.dtype_for(65536, 512) == '<u4'
+    )
     make('narrow')
     manifest = make('wide', row_length=70_000)
     assert manifest['dtype'] == '<u4'

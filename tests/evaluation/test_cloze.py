@@ -285,7 +285,7 @@ def test_runs_fill_masks_after_mlm_and_are_refused_after_clm(tmp_path, objective
 
 @pytest.mark.slow
 def test_models_that_fill_no_masks_are_refused_before_anything(tmp_path):
-    toy = str(examined.saved(tmp_path / 'toy'))
+    toy = str(examined.saved_model(tmp_path / 'toy'))
     task = dict(name='cloze', path=written(tmp_path, hidden()))
     asked = dict(models=(toy,), tasks=(task,))
     for dry_run in (True, False):

@@ -17,14 +17,14 @@ import pytest
 
 from jepa_text import load
 from jepa_text.config import config_file
-from jepa_text.data import as_read
+from jepa_text.data import truncation
 from jepa_text.evaluation import config as settings
-from jepa_text.evaluation import evaluate, examiner, finetune, keep
+from jepa_text.evaluation import evaluate, examiner, finetune, finetune_command
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.results import lines as results
 from jepa_text.evaluation.results import published
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.kinds import kept
+from jepa_text.kinds import saved
 
 FAST = dict(steps=4, batch_size=8)
 
@@ -33,7 +33,7 @@ FAST = dict(steps=4, batch_size=8)
 def place(tmp_path_factory):
     """A folder with a model and a task."""
     folder = tmp_path_factory.mktemp('exam')
-    examined.saved(folder / 'toy')
+    examined.saved_model(folder / 'toy')
     examined.file_of(folder)
     return folder
 
@@ -193,7 +193,7 @@ def test_a_dry_run_says_what_it_would_do_and_writes_nothing(place, capsys):
 def test_a_dry_run_tells_hours_of_hardware_and_reads_no_weights(
     place, capsys, monkeypatch
 ):
-    monkeypatch.setattr(kept, 'load_file', None)
+    monkeypatch.setattr(saved, 'load_file', None)
     both = config(place, hardware='h100:8', controls=('words', 'untrained'))
     evaluate.evaluate(both, place / 'dry', dry_run=True)
     said = capsys.readouterr().out
@@ -334,7 +334,7 @@ def test_texts_that_are_cut_and_classes_that_nobody_learned_are_told(place):
         made = finetune.Examination(examined.model(), task, said)
     assert made.config['texts_cut'] == (16, 112)
     line = {**made.config, 'seed': 0, 'model': 'toy'}
-    told = as_read.told('sea', 32, *made.cut)
+    told = truncation.told('sea', 32, *made.cut)
     assert '16 of 112 texts are longer than the 32 tokens of a row' in told
     (cut,) = evaluate.cuts([line, {**line, 'control': 'untrained'}])
     assert (cut.task, cut.length, cut.texts, cut.cut) == ('sea', 32, 112, 16)
@@ -391,7 +391,7 @@ def test_a_member_is_kept_and_answers_as_it_was_measured(place, capsys):
         learning_rate=3e-3,
         finetuning=FAST | dict(steps=30, epochs=9),
     )
-    keep.finetune(given, place / 'kept')
+    finetune_command.finetune(given, place / 'kept')
     assert 'accuracy' in capsys.readouterr().out
     model = load.load(place / 'kept')
     answers = model.predict(['the old whale', 'law and tax'])
@@ -404,7 +404,7 @@ def test_a_member_is_kept_and_answers_as_it_was_measured(place, capsys):
     # It encodes as any model does, and is a start for another task.
     assert model.encode(['the old whale']).shape == (1, 64)
     with pytest.raises(FileExistsError, match='holds a fine-tuned model'):
-        keep.finetune(given, place / 'kept')
+        finetune_command.finetune(given, place / 'kept')
     with (place / 'kept' / 'model.safetensors').open('r+b') as file:
         file.seek(-1, os.SEEK_END)
         file.write(b'\x01')
@@ -415,12 +415,12 @@ def test_a_member_is_kept_and_answers_as_it_was_measured(place, capsys):
 def test_the_rate_that_an_evaluation_chose_is_taken(place, done):
     (one,) = done['chosen']
     toy = str(place / 'toy')
-    rate = keep.chosen_rate(place / 'out', toy, 'sea')
+    rate = finetune_command.chosen_rate(place / 'out', toy, 'sea')
     assert rate in one.learning_rates.values()
     with pytest.raises(ValueError, match='has no members of .* on land, but of .*sea'):
-        keep.chosen_rate(place / 'out', toy, 'land')
+        finetune_command.chosen_rate(place / 'out', toy, 'land')
     with pytest.raises(FileNotFoundError, match='holds no lines.jsonl: give'):
-        keep.chosen_rate(place, toy, 'sea')
+        finetune_command.chosen_rate(place, toy, 'sea')
 
 
 def test_a_model_that_was_not_fine_tuned_answers_nothing():
@@ -483,10 +483,10 @@ def test_an_evaluation_at_an_address_is_that_of_a_folder(place, done, monkeypatc
     again = evaluate.evaluate(given, exam)
     assert len(ran) == 1 and len(again['lines']) == 4
     tuned = dict(model='memory://shelf/toy', task=given['tasks'][0], chosen_from=exam)
-    keep.finetune(tuned | dict(finetuning=FAST), 'memory://shelf/tuned')
+    finetune_command.finetune(tuned | dict(finetuning=FAST), 'memory://shelf/tuned')
     assert load.load('memory://shelf/tuned').predict(['the old whale'])
     with pytest.raises(FileExistsError, match='holds a fine-tuned model'):
-        keep.finetune(tuned, 'memory://shelf/tuned')
+        finetune_command.finetune(tuned, 'memory://shelf/tuned')
 
 
 def test_members_are_rates_by_seeds():

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from member_lines import CONFIG, lines, outcome
 
-from jepa_text.data import as_read
+from jepa_text.data import truncation
 from jepa_text.evaluation import controls
-from jepa_text.evaluation.results import comparing, page, selection, summary
+from jepa_text.evaluation.results import comparison, page, selection, summary
 from jepa_text.evaluation.results import figures as page_figures
 from jepa_text.evaluation.results import lines as results
-from jepa_text.evaluation.results import run as page_run
+from jepa_text.evaluation.results import run_sections as page_run
 
 pytest.importorskip('matplotlib')
 RATES = (1e-5, 1e-4, 1e-3)
@@ -33,7 +33,7 @@ def examined(seeds=5, tasks=('trec',), found=None, **more):
             found.append(control(controls.TF_IDF, 0.855, task))
             found.append(control(controls.LARGEST, 0.2, task))
     chosen = selection.select(found)
-    return page.Examined(found, chosen, comparing.compare(chosen), **more)
+    return page.Examined(found, chosen, comparison.compare(chosen), **more)
 
 
 def text_of(path):
@@ -113,7 +113,7 @@ def test_shared_texts_cuts_settings_and_a_paper_stand_there(tmp_path):
     given = examined(
         tasks=('trec', 'r8'),
         shared=[('trec', 500, 12), ('r8', 100, None)],
-        cuts=[as_read.Cut('trec', 'mlm', 0, 128, 500, 50, 0.9)],
+        cuts=[truncation.Cut('trec', 'mlm', 0, 128, 500, 50, 0.9)],
         published=[theirs],
         notes='Left out: all but two.',
     )

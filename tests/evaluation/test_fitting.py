@@ -9,7 +9,7 @@ import pytest
 
 from jepa_text.evaluation import evaluate
 from jepa_text.evaluation.members import fitting, grid
-from jepa_text.kinds import labels, predicting
+from jepa_text.kinds import labels, prediction
 from jepa_text.running import compilation
 
 
@@ -62,7 +62,7 @@ def test_as_many_as_fit_are_trained_at_once_as_many_on_each_device(
 @pytest.mark.slow
 def test_a_member_more_has_its_own_parameters_moments_and_gradients():
     kind = labels.Labels(labels=('land', 'sea'))
-    rows = kind.rows(predicting.reader(examined.model()), examined.sea_or_land(20))
+    rows = kind.rows(prediction.reader(examined.model()), examined.sea_or_land(20))
     recipe = grid.Recipe(steps=2, batch_size=4)
     made = grid.Grid(examined.model(depth=1), kind, recipe)
     members = [grid.Member(1e-3, 0)]
@@ -88,7 +88,7 @@ def test_the_room_is_that_of_the_smallest_device(monkeypatch):
 
 @pytest.mark.slow
 def test_the_width_that_fits_stands_in_the_lines(tmp_path, monkeypatch):
-    examined.saved(tmp_path / 'toy')
+    examined.saved_model(tmp_path / 'toy')
     task = dict(name='labeled', path=str(examined.file_of(tmp_path)))
     given = dict(models=(str(tmp_path / 'toy'),), tasks=(task,), controls=(), width=3)
     given |= dict(learning_rates=(1e-3,), seeds=3)

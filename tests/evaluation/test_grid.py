@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jepa_text.evaluation import config
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.sets.task import Examples
-from jepa_text.kinds import base, labels, predicting, spans, tags, vectors
+from jepa_text.kinds import base, labels, prediction, spans, tags, vectors
 
 KIND = labels.Labels(labels=('land', 'sea'), dropout=0.1)
 MEMBERS = [grid.Member(rate, seed) for rate in (1e-3, 5e-3) for seed in (0, 1)]
@@ -21,7 +21,7 @@ MEMBERS = [grid.Member(rate, seed) for rate in (1e-3, 5e-3) for seed in (0, 1)]
 
 @pytest.fixture(scope='module')
 def rows():
-    return KIND.rows(predicting.reader(examined.model()), examined.sea_or_land(50))
+    return KIND.rows(prediction.reader(examined.model()), examined.sea_or_land(50))
 
 
 def trained(rows, members, width=1, kind=KIND, **changes):
@@ -80,7 +80,7 @@ def test_heads_and_dropout_are_the_seeds_own(rows):
 @pytest.mark.parametrize('kind', [labels.Labels(labels=KIND.labels), vectors.Vectors()])
 def test_microbatches_are_the_whole_batch(kind):
     """InfoNCE too, whose batch is compared with itself."""
-    examples, reader = examined.sea_or_land(24), predicting.reader(examined.model())
+    examples, reader = examined.sea_or_land(24), prediction.reader(examined.model())
     if kind.name == 'retrieval':
         examples = base.Asked(examples.first, examples.first[::-1])
     rows = kind.rows(reader, examples)
@@ -148,18 +148,18 @@ def test_features_of_a_frozen_encoder_are_made_once(kind, monkeypatch):
     if kind.name == 'spans':
         target = [[(0, text.split()[0])] for text in examples.first]
         examples = Examples(['Who?'] * 12, examples.first, target)
-    rows = kind.rows(predicting.reader(examined.model()), examples)
+    rows = kind.rows(prediction.reader(examined.model()), examples)
     made = grid.Grid(examined.model(), kind, grid.Recipe(steps=3, layers=0))
     featured = made.read(rows)
     assert all(row.features is not None for row in featured)
     ((_, params, losses_T),) = made.train(rows, MEMBERS[:1])
-    run = predicting.program(made.network, kind)
-    fast = predicting.outputs(examined.model(), kind, featured, params, run)
-    monkeypatch.setattr(predicting, 'ROOM', 0)
+    run = prediction.program(made.network, kind)
+    fast = prediction.outputs(examined.model(), kind, featured, params, run)
+    monkeypatch.setattr(prediction, 'ROOM', 0)
     assert made.read(rows) is rows
     ((_, other, wanted_T),) = made.train(rows, MEMBERS[:1])
     np.testing.assert_allclose(losses_T, wanted_T, atol=1e-5)
-    slow = predicting.outputs(examined.model(), kind, rows, other, run)
+    slow = prediction.outputs(examined.model(), kind, rows, other, run)
     for row, *both in zip(rows, fast, slow):
         real = slice(None if kind.name == 'labels' else len(row.tokens))
         np.testing.assert_allclose(both[0][real], both[1][real], atol=1e-4)

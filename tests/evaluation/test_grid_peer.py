@@ -9,7 +9,7 @@ import pytest
 
 from jepa_text import load
 from jepa_text.evaluation.members import grid
-from jepa_text.kinds import labels, predicting
+from jepa_text.kinds import labels, prediction
 
 pytestmark = pytest.mark.peer
 
@@ -37,7 +37,7 @@ def test_losses_of_fifty_steps_are_those_of_transformers(theirs):
     ours = dataclasses.replace(ours, **ends)
     kind = labels.Labels(labels=('land', 'sea'), pool='cls', act='tanh')
     examples = examined.sea_or_land(120)
-    rows = kind.rows(predicting.reader(ours), examples)
+    rows = kind.rows(prediction.reader(ours), examples)
     recipe = grid.Recipe(steps=50, batch_size=8)
     made = grid.Grid(ours, kind, recipe)
     member = grid.Member(3e-3, 0)

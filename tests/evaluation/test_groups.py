@@ -13,7 +13,7 @@ from jepa_text.config import schema
 from jepa_text.evaluation import evaluate, examiner, groups
 from jepa_text.evaluation.config import Config
 from jepa_text.evaluation.results import lines as results
-from jepa_text.kinds import kept
+from jepa_text.kinds import saved
 
 FAST = dict(steps=2, batch_size=8)
 
@@ -56,7 +56,7 @@ def test_keys_change_with_data_weights_and_settings_and_not_with_folders(tmp_pat
 
 @pytest.mark.slow
 def test_nothing_is_trained_twice_for_a_name_and_new_data_are_trained_on(tmp_path):
-    model, data = examined.saved(tmp_path / 'toy'), examined.file_of(tmp_path)
+    model, data = examined.saved_model(tmp_path / 'toy'), examined.file_of(tmp_path)
 
     def trained(*models):
         section = dict(name='labeled', path=str(data))
@@ -77,6 +77,6 @@ def test_nothing_is_trained_twice_for_a_name_and_new_data_are_trained_on(tmp_pat
     examined.file_of(tmp_path, 61)
     names, count, other = trained(moved)
     assert (names, count) == ([str(moved)], 2) and other != revision
-    said = json.loads((moved / kept.FILE).read_text())
-    (moved / kept.FILE).write_text(json.dumps(said | {'sha256': 'of other weights'}))
+    said = json.loads((moved / saved.FILE).read_text())
+    (moved / saved.FILE).write_text(json.dumps(said | {'sha256': 'of other weights'}))
     assert load.stamp(model) != load.stamp(moved)

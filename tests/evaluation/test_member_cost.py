@@ -15,7 +15,7 @@ from jepa_text.evaluation import config, finetune, retrieving
 from jepa_text.evaluation.members import cost as member_cost
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.kinds import base, labels, predicting
+from jepa_text.kinds import base, labels, prediction
 from jepa_text.models import modernbert, transformer
 from jepa_text.models.network import Network
 
@@ -41,7 +41,7 @@ def lengths_of(task):
 def shapes_read(monkeypatch):
     """Counts the shapes of all batches that are trained on and measured."""
     seen = collections.Counter()
-    batch_of, batches = grid.Grid._batch, predicting.batches
+    batch_of, batches = grid.Grid._batch, prediction.batches
 
     def trained(self, *given):
         made = batch_of(self, *given)
@@ -57,7 +57,7 @@ def shapes_read(monkeypatch):
             yield chosen, batch
 
     monkeypatch.setattr(grid.Grid, '_batch', trained)
-    monkeypatch.setattr(predicting, 'batches', measured)
+    monkeypatch.setattr(prediction, 'batches', measured)
     return seen
 
 
@@ -111,7 +111,7 @@ def test_features_count_once_and_head_steps_are_nearly_free(monkeypatch):
     assert found.once == pytest.approx(of['read'], rel=1e-4)
     assert found.member < found.once / 20
     # Where they would not fit, they are made again in every step.
-    monkeypatch.setattr(predicting, 'ROOM', 1000)
+    monkeypatch.setattr(prediction, 'ROOM', 1000)
     again = member_cost.of_member(outline, task, given)
     assert again.once == 0
     assert again.member == pytest.approx(found.once + found.member, rel=0.5)

@@ -7,12 +7,12 @@ import examined
 import numpy as np
 import pytest
 
-from jepa_text.data import as_read
+from jepa_text.data import truncation
 from jepa_text.evaluation import config as settings
 from jepa_text.evaluation import evaluate, retrieving, search
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.sets.retrieval import Retrieval
-from jepa_text.kinds import base, predicting, vectors
+from jepa_text.kinds import base, prediction, vectors
 from jepa_text.losses import info_nce
 
 WORDS = ('whale', 'law', 'ship', 'tax', 'war', 'sea', 'old', 'people', 'house', 'hand')
@@ -35,7 +35,7 @@ def test_the_loss_is_that_of_the_batch_whatever_fills_it():
     kind = vectors.Vectors()
     model = examined.model()
     pairs = base.Asked(['a whale', 'the law'], ['of whales', 'laws and taxes of war'])
-    rows = kind.rows(predicting.reader(model), pairs)
+    rows = kind.rows(prediction.reader(model), pairs)
     vectors_ND = np.random.default_rng(0).normal(size=(8, 16)).astype(np.float32)
     batch = kind.collate(rows, 4, 16, 0)
     assert batch['tokens'].shape == (8, 16)
@@ -63,7 +63,7 @@ def test_texts_that_rows_cut_are_told_once_and_not_for_each_member(monkeypatch):
     examination = retrieving.Examination(examined.model(), task(), settings.Finetuning())
 
     def rank(model, task, k):
-        as_read.warn(model, [model.length + 1])
+        truncation.warn(model, [model.length + 1])
         return {query: {'d0': 1.0} for query in task.queries}
 
     monkeypatch.setattr(search, 'rank', rank)
@@ -71,7 +71,7 @@ def test_texts_that_rows_cut_are_told_once_and_not_for_each_member(monkeypatch):
         warnings.simplefilter('always')
         for _ in range(3):
             examination.measured('validation', {})
-    assert [one.category for one in told] == [as_read.Longer]
+    assert [one.category for one in told] == [truncation.Longer]
 
 
 def test_a_set_without_pairs_or_validation_is_refused():
@@ -101,7 +101,7 @@ def test_a_folder_of_judged_documents_is_examined(tmp_path):
         lines = [f'{q}\t{d}\t{s}' for q, ds in judged.items() for d, s in ds.items()]
         text = '\n'.join(['query-id\tcorpus-id\tscore', *lines]) + '\n'
         (folder / 'qrels' / f'{name}.tsv').write_text(text)
-    examined.saved(tmp_path / 'toy')
+    examined.saved_model(tmp_path / 'toy')
     found = evaluate.evaluate(
         dict(
             models=(str(tmp_path / 'toy'),),

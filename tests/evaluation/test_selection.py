@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jepa_text.evaluation.results import comparing, selection
+from jepa_text.evaluation.results import comparison, selection
 from jepa_text.evaluation.results import lines as results
 from jepa_text.measures import statistics
 
@@ -142,7 +142,7 @@ def test_all_that_are_not_finite_are_still_there():
     (chosen,) = selection.select(lines)
     assert chosen.members == () and chosen.lost == (0, 1)
     assert math.isnan(chosen.interval().value) and chosen.statuses['not finite'] == 6
-    (found,) = comparing.compare([chosen, *selection.select(grid(model='b'))])
+    (found,) = comparison.compare([chosen, *selection.select(grid(model='b'))])
     assert found.verdict == 'no verdict' and found.unpaired == 5
 
 
@@ -177,7 +177,7 @@ def chosen_of(seeds=5, tasks=('sst2',), rises=(('a', 0.0), ('b', 0.03), ('c', -0
 @pytest.mark.parametrize('seeds', [5, 7])
 def test_models_are_compared_by_paired_t_and_holm(seeds):
     chosen = chosen_of(seeds, tasks=('sst2', 'mnli'))
-    found = comparing.compare(chosen)
+    found = comparison.compare(chosen)
     assert [one[:3] for one in found[:2]] == [('sst2', 'a', 'b'), ('sst2', 'a', 'c')]
     assert len(found) == 6
     values = {(one.task, one.model): list(one.values().values()) for one in chosen}
@@ -196,15 +196,15 @@ def test_models_are_compared_by_paired_t_and_holm(seeds):
 
 
 def test_below_five_seeds_there_is_no_verdict_and_from_eight_signs_are_flipped():
-    (few,) = comparing.compare(chosen_of(4)[:2])
+    (few,) = comparison.compare(chosen_of(4)[:2])
     assert few.verdict == 'no verdict' and math.isnan(few.p)
     assert few.found.difference == pytest.approx(-0.03, abs=0.04)
-    (many,) = comparing.compare(chosen_of(8)[1:])
+    (many,) = comparison.compare(chosen_of(8)[1:])
     assert many.found.test == 'sign flips' and many.found.p == 2 / 2**8
 
 
 def test_against_one_model_there_are_fewer_comparisons():
-    found = comparing.compare(chosen_of(), against='b')
+    found = comparison.compare(chosen_of(), against='b')
     assert [one[1:3] for one in found] == [('b', 'a'), ('b', 'c')]
     assert all(one.found.difference > 0 for one in found)
 
@@ -212,10 +212,10 @@ def test_against_one_model_there_are_fewer_comparisons():
 def test_instances_and_seeds_together():
     (chosen,) = selection.select(grid())
     values = {n: np.random.default_rng(n).random(40) for n in range(5)}
-    found = comparing.instance_interval(chosen, lambda member: values[member['seed']])
+    found = comparison.instance_interval(chosen, lambda member: values[member['seed']])
     assert found == statistics.two_level_interval([values[n] for n in range(5)])
     with pytest.raises(ValueError, match=r'\[1, 2\] instances'):
-        comparing.instance_interval(
+        comparison.instance_interval(
             chosen, lambda member: np.ones(1 + (member['seed'] > 2))
         )
 
@@ -225,22 +225,22 @@ def test_an_average_is_over_the_seeds_that_all_tasks_have():
     values = np.array([list(one.values().values()) for one in chosen])
     means = values.mean(axis=0)
     low, high = stats.t.interval(0.95, 4, means.mean(), stats.sem(means))
-    assert comparing.average(chosen) == pytest.approx((means.mean(), low, high))
+    assert comparison.average(chosen) == pytest.approx((means.mean(), low, high))
     with pytest.raises(ValueError, match='each task once'):
-        comparing.average([*chosen, chosen[0]])
+        comparison.average([*chosen, chosen[0]])
 
 
 def test_borda_counts_the_beaten():
     chosen = chosen_of(tasks=('sst2', 'mnli', 'qqp'))
-    points, left_out = comparing.borda(chosen)
+    points, left_out = comparison.borda(chosen)
     assert points == {'a': 3, 'b': 6, 'c': 0} and left_out == []
     # Lost on one task: beaten there. Never run on another: that one is left out.
     lost = selection.select([line(1e-5, 0, 0, 0, 'not finite', model='b')])
     rest = [one for one in chosen if (one.model, one.task) != ('b', 'sst2')]
     kept = [one for one in rest if (one.model, one.task) != ('a', 'qqp')]
-    points, left_out = comparing.borda([*kept, *lost])
+    points, left_out = comparison.borda([*kept, *lost])
     assert points == {'a': 2 + 1, 'b': 0 + 2, 'c': 1 + 0} and left_out == ['qqp']
-    tied, _ = comparing.borda(
+    tied, _ = comparison.borda(
         selection.select([line(1e-5, 0, 0.5, 0.5, model=model) for model in 'ab'])
     )
     assert tied == {'a': 0.5, 'b': 0.5}
@@ -268,4 +268,4 @@ def test_bad_input_says_what_is_wrong(lines, options, message):
 def test_values_of_other_data_are_not_compared():
     chosen = selection.select([*grid(), *grid(model='b', data_revision='r2')])
     with pytest.raises(ValueError, match='sst2: a has .*r1.*, b .*r2'):
-        comparing.compare(chosen)
+        comparison.compare(chosen)

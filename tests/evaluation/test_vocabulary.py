@@ -7,7 +7,7 @@ import pytest
 
 from jepa_text.evaluation.members import grid, vocabulary
 from jepa_text.evaluation.sets.task import Examples
-from jepa_text.kinds import labels, predicting, vectors
+from jepa_text.kinds import labels, prediction, vectors
 
 MEMBERS = [grid.Member(rate, seed) for rate in (1e-2, 1e-3) for seed in (0, 1)]
 
@@ -19,7 +19,7 @@ def kind_and_rows(name):
         texts = Examples(texts.first, texts.first[::-1], np.ones(40))
     else:
         kind = labels.Labels(labels=('land', 'sea'))
-    return kind, kind.rows(predicting.reader(examined.model()), texts)
+    return kind, kind.rows(prediction.reader(examined.model()), texts)
 
 
 @pytest.mark.slow

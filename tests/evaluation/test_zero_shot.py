@@ -11,11 +11,11 @@ from scipy import stats
 
 from jepa_text import export, load
 from jepa_text.evaluation import config as settings
-from jepa_text.evaluation import evaluate, examiner, finetune, keep, zero_shot
+from jepa_text.evaluation import evaluate, examiner, finetune, finetune_command, zero_shot
 from jepa_text.evaluation.members import cost as member_cost
 from jepa_text.evaluation.results import selection
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.kinds import kept
+from jepa_text.kinds import saved
 
 NOUNS = ('whale', 'law', 'ship', 'tax', 'war', 'sea', 'old', 'people', 'house', 'hand')
 
@@ -108,7 +108,7 @@ def test_a_plan_counts_each_text_once(tmp_path):
 
 @pytest.mark.slow
 def test_it_is_examined_beside_its_controls_and_a_task_that_is_trained(tmp_path, capsys):
-    toy = str(examined.saved(tmp_path / 'toy'))
+    toy = str(examined.saved_model(tmp_path / 'toy'))
     asked = dict(
         models=(toy,),
         tasks=(section(tmp_path), section(tmp_path, zero_shot=False)),
@@ -146,10 +146,10 @@ def test_it_is_examined_beside_its_controls_and_a_task_that_is_trained(tmp_path,
 
 @pytest.mark.slow
 def test_two_models_have_intervals_over_texts_and_no_verdict(tmp_path):
-    toys = [str(examined.saved(tmp_path / name)) for name in ('one', 'two')]
+    toys = [str(examined.saved_model(tmp_path / name)) for name in ('one', 'two')]
     model, kind = load.load(toys[1]), load.load(toys[1]).kind
-    (tmp_path / 'two' / kept.FILE).unlink()
-    kept.write(toys[1], dataclasses.replace(model, pool='max', length=32), kind)
+    (tmp_path / 'two' / saved.FILE).unlink()
+    saved.write(toys[1], dataclasses.replace(model, pool='max', length=32), kind)
     asked = dict(models=toys, tasks=(section(tmp_path),), controls=())
     assert len(evaluate.evaluate(asked, tmp_path / 'out')['chosen']) == 2
     page = (tmp_path / 'out' / 'evaluation.html').read_text()
@@ -176,9 +176,11 @@ def test_what_cannot_be_answered_so_is_refused(tmp_path):
     path.write_text(path.read_text().replace('"score": 0', '"score": 2'))
     with pytest.raises(ValueError, match='of the train set are 2.0, which nothing'):
         examiner.task_of(dict(name='pairs', path=str(path), zero_shot=True))
-    toy = str(examined.saved(tmp_path / 'toy'))
+    toy = str(examined.saved_model(tmp_path / 'toy'))
     with pytest.raises(ValueError, match='without training: leave zero_shot out'):
-        keep.finetune(dict(model=toy, task=section(tmp_path)), tmp_path / 'kept')
+        finetune_command.finetune(
+            dict(model=toy, task=section(tmp_path)), tmp_path / 'kept'
+        )
     assert not (tmp_path / 'kept').exists() and load.load(toy)
 
 

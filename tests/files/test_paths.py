@@ -13,7 +13,7 @@ from jepa_text.analysis import analyze
 from jepa_text.data import pipeline, prepare, tokenizers
 from jepa_text.data.sets import tables
 from jepa_text.data.sources import jsonl, parquet, text, tfds
-from jepa_text.evaluation import evaluate, keep
+from jepa_text.evaluation import evaluate, finetune_command
 from jepa_text.files import paths
 from jepa_text.hf import files
 from jepa_text.planning import benchmark, plan
@@ -100,8 +100,8 @@ DOORS = {
     'analyze, models': lambda p: analyze.analyze(analysis(models=[str(p)]), 'x'),
     'evaluate, workdir': lambda p: evaluate.evaluate(exam(), p),
     'evaluate, models': lambda p: evaluate.evaluate(exam(models=[str(p)]), 'x'),
-    'finetune, workdir': lambda p: keep.finetune(tuning(), p),
-    'finetune, chosen_from': lambda p: keep.chosen_rate(p, 'model', 'task'),
+    'finetune, workdir': lambda p: finetune_command.finetune(tuning(), p),
+    'finetune, chosen_from': lambda p: finetune_command.chosen_rate(p, 'model', 'task'),
     'tokenizer, workdir': lambda p: tokenizer.run(dict(source=BUNDLED), p),
     'benchmark, workdir': lambda p: benchmark.benchmark(
         test_configs.module('benchmark').get_config(), p

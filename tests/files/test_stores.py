@@ -20,7 +20,7 @@ from pyarrow import parquet
 from jepa_text import main
 from jepa_text.data import pipeline
 from jepa_text.data.corpora import row_groups
-from jepa_text.files import addresses, listing, reach, streams, transfer
+from jepa_text.files import addresses, listing, reachability, streams, transfer
 from jepa_text.parallel import exits
 from jepa_text.training import prepare
 
@@ -223,7 +223,7 @@ def test_an_address_that_nobody_answers_at_is_given_up(kind, nobody, fresh, monk
     url = f'http://127.0.0.1:{nobody}'
     for name, value in stores.environments(url)[kind].items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(reach, 'WITHIN', 1.0)
+    monkeypatch.setattr(reachability, 'WITHIN', 1.0)
     address = url if kind == 'http' else f'{kind}://nobody-{nobody}'
     for ask in (streams.open_bytes, transfer.listed):
         began = time.monotonic()

@@ -23,9 +23,9 @@ from jepa_text.hf import (
     files,
     layout,
     names,
-    outgoing,
     shards,
     task_head,
+    to_family,
     vocabulary,
 )
 from jepa_text.models import transformer
@@ -108,7 +108,7 @@ def test_an_encoder_of_ours_becomes_eurobert(tmp_path, scan):
     texts = ['Call me Ishmael.', 'My fellow Americans:']
     assert_allclose(again.encode(texts), model.encode(texts), atol=1e-5)
     config = config_of(tmp_path / 'out')
-    ids = [config[f'{r}_token_id'] for r in outgoing.ROLES]
+    ids = [config[f'{r}_token_id'] for r in to_family.ROLES]
     assert ids == [0, 1, 2, 3] and config['max_position_embeddings'] == 32
 
 
@@ -563,7 +563,7 @@ def test_transformers_scores_models_of_ours_as_a_family_that_is_named(tmp_path, 
     other = reading(tmp_path / 'out', kind)
     assert other.config.model_type == family
     batch = export._sample(model, model.ends())
-    wanted = export._logits(model.network.encoder, model, outgoing.tied(model), batch)
+    wanted = export._logits(model.network.encoder, model, to_family.tied(model), batch)
     tokens, real = torch.tensor(batch[0]).long(), torch.tensor(batch[1] > 0)
     found = called(other, {'input_ids': tokens, 'attention_mask': real.long()}).logits
     assert_allclose(found[real].numpy(), wanted, atol=1e-4)
@@ -583,7 +583,7 @@ def test_decoders_attend_bidirectionally_in_transformers_too(tmp_path, case, win
     tokens, segments = (torch.tensor(x[:2]).long() for x in batch[:2])
     found = called(other, {'input_ids': tokens, 'attention_mask': (segments > 0).long()})
     first = tuple(x[:2] for x in batch)
-    wanted = export._logits(model.network.encoder, model, outgoing.tied(model), first)
+    wanted = export._logits(model.network.encoder, model, to_family.tied(model), first)
     assert_allclose(found.logits[segments > 0].numpy(), wanted, atol=1e-4)
 
 

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 
 from jepa_text import load as of_any
 from jepa_text.config import resolve
-from jepa_text.hf import configs, files, kinds, layout, load, names
+from jepa_text.hf import configs, families, files, layout, load, names
 from jepa_text.models import heads
 from jepa_text.parallel import sharding
 
@@ -99,8 +99,8 @@ def test_config_and_section_undo_each_other(case):
     config, _ = CASES[case]
     family = config['model_type']
     section = configs.to_section(config)
-    tied = kinds.complete(config)[1]['tie_word_embeddings']
-    causal = kinds.KINDS[family].causal
+    tied = families.complete(config)[1]['tie_word_embeddings']
+    causal = families.KINDS[family].causal
     again = configs.to_config(section, family, tied, causal)
     assert configs.to_section(again) == section
     assert configs.to_config(configs.to_section(again), family, tied, causal) == again

@@ -16,7 +16,16 @@ from jepa_text import export, load, main
 from jepa_text.config import resolve
 from jepa_text.data import tokenizers
 from jepa_text.hf import load as hf_load
-from jepa_text.kinds import base, exported, kept, labels, predicting, spans, tags, vectors
+from jepa_text.kinds import (
+    base,
+    exported,
+    labels,
+    prediction,
+    saved,
+    spans,
+    tags,
+    vectors,
+)
 from jepa_text.models.network import Network
 
 TEXTS = ['Call me Ishmael.', 'Some years ago, never mind how long precisely!', 'a']
@@ -60,7 +69,7 @@ def tuned(family, name, **options):
     """A tiny model with a head, all of it far from zero."""
     tokenizer = tokenizers.load(tokenizers.BUNDLED)
     own = dict(labels=NAMES) if name in ('labels', 'tags') else {}
-    kind = kept.KINDS[name](**own, **options)
+    kind = saved.KINDS[name](**own, **options)
     encoder = resolve.build('models', ENCODERS[family], vocab_size=tokenizer.vocab_size)
     network = Network(encoder, kind)
     params = jax.jit(functools.partial(network.init, 0))()
@@ -199,7 +208,7 @@ def test_spans_by_their_tokens_are_classes_of_tokens(tmp_path):
 def test_the_command_exports_what_finetune_kept(tmp_path, capsys):
     model = tuned('eurobert', 'labels')
     made = dict(model='runs/a', task='sea', test={'standard': {'accuracy': 0.75}})
-    kept.write(tmp_path / 'tuned', model, model.kind, made)
+    saved.write(tmp_path / 'tuned', model, model.kind, made)
     out = tmp_path / 'out'
     main.main(['jepa-text', 'export', f'--workdir={tmp_path / "tuned"}', f'--to={out}'])
     assert 'EuroBertForSequenceClassification' in capsys.readouterr().out
@@ -259,12 +268,12 @@ def test_transformers_has_the_same_logits(tmp_path, family, name):
     other, said = loader.from_pretrained(tmp_path / 'out', output_loading_info=True)
     assert not said['missing_keys'] and not said['unexpected_keys']
     rows = model.kind.rows(
-        predicting.reader(model), examined.tasks.Examples(*asked(name))
+        prediction.reader(model), examined.tasks.Examples(*asked(name))
     )
     texts = [tokenizer.decode(row.tokens, skip_special_tokens=True) for row in rows]
     batch = tokenizer(texts, return_tensors='pt', padding=True)
     batch.pop('token_type_ids', None)
-    wanted = predicting.outputs(model, model.kind, rows)
+    wanted = prediction.outputs(model, model.kind, rows)
     with torch.no_grad():
         found = other.eval()(**batch)
     if name == 'spans':
@@ -320,7 +329,7 @@ def test_a_model_of_transformers_predicts_as_there(tmp_path, family, kind):
     assert isinstance(model.kind, tags.Tags if is_tags else labels.Labels)
     for text, words in zip(TEXTS, WORDS):
         (row,) = model.kind.rows(
-            predicting.reader(model),
+            prediction.reader(model),
             examined.tasks.Examples([words if is_tags else text]),
         )
         with torch.no_grad():
@@ -382,8 +391,8 @@ def test_a_model_of_transformers_finds_spans_as_there(tmp_path, family):
     other.save_pretrained(tmp_path)
     with_template(tmp_path, PAIRS[family], INPUTS[family == 'Bert'])
     model = load.load(f'hf:{tmp_path}')
-    rows = model.kind.rows(predicting.reader(model), base.Asked(TEXTS, CONTEXTS))
-    ours = predicting.outputs(model, model.kind, rows)
+    rows = model.kind.rows(prediction.reader(model), base.Asked(TEXTS, CONTEXTS))
+    ours = prediction.outputs(model, model.kind, rows)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     said = model.predict(TEXTS, CONTEXTS)
     for number, row in enumerate(rows):

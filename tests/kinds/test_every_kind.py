@@ -10,7 +10,7 @@ from jepa_text import load
 from jepa_text.evaluation import config, finetune
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.kinds import kept
+from jepa_text.kinds import saved
 
 TEXTS = ['the old sea', 'a law \U0001f469\u200d\U0001f467 of e\u0301', 'x', 'war and tax']
 METRICS = {
@@ -53,7 +53,7 @@ def test_a_kind_is_trained_and_kept_and_answers_as_it_was_measured(tmp_path, kin
     tuned = dataclasses.replace(
         model, network=made.grid.network, params=found.params, kind=made.kind
     )
-    kept.write(tmp_path / 'kept', tuned, made.kind)
+    saved.write(tmp_path / 'kept', tuned, made.kind)
     part = made.task.test
     answers = load.load(tmp_path / 'kept').predict(part.first, part.second)
     said = [finetune._said(answer) for answer in answers]

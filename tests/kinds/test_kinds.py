@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.kinds import base, labels, predicting, spans, tags
+from jepa_text.kinds import base, labels, prediction, spans, tags
 
 WORDS = st.text('abcdefgh-.,\u00e9', min_size=1, max_size=9)
 
@@ -211,7 +211,7 @@ def test_batches_hold_every_row_once_in_few_shapes():
         for i, n in enumerate(rng.integers(1, 200, 300))
     ]
     seen, shapes, read = [], set(), 0
-    for chosen, batch in predicting.batches(rows, 0, 512, tokens=1024):
+    for chosen, batch in prediction.batches(rows, 0, 512, tokens=1024):
         read += batch['tokens'].size
         seen.extend(chosen)
         shapes.add(batch['tokens'].shape)
@@ -223,5 +223,5 @@ def test_batches_hold_every_row_once_in_few_shapes():
     assert len({length for _, length in shapes}) == len(shapes) <= 15
     assert read < 1.2 * sum(len(row.tokens) for row in rows)
     # A few rows are few, whatever the budget.
-    ((_, batch),) = predicting.batches(rows[:3], 0, 512, tokens=8192)
+    ((_, batch),) = prediction.batches(rows[:3], 0, 512, tokens=8192)
     assert len(batch['tokens']) == 4

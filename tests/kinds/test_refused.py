@@ -9,17 +9,17 @@ import pytest
 
 from jepa_text import load
 from jepa_text.config import resolve, schema
-from jepa_text.evaluation import config, finetune, keep
+from jepa_text.evaluation import config, finetune, finetune_command
 from jepa_text.evaluation.members import grid
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.kinds import labels, predicting, spans, tags
+from jepa_text.kinds import labels, prediction, spans, tags
 from jepa_text.models.network import Network
 
 LABELS = labels.Labels(labels=('land', 'sea'))
 
 
 def reader(length=64):
-    return predicting.reader(examined.model(), length)
+    return prediction.reader(examined.model(), length)
 
 
 @pytest.mark.parametrize('pool', ['maen', 'mean-specials', ''])
@@ -138,11 +138,11 @@ def test_of_modernbert_the_last_layers_are_trained_the_first_too(layers, scan):
 
 @pytest.mark.slow
 def test_what_is_kept_reads_rows_as_long_as_those_it_was_measured_with(tmp_path):
-    examined.saved(tmp_path / 'toy')
+    examined.saved_model(tmp_path / 'toy')
     task = dict(name='labeled', path=str(examined.file_of(tmp_path)))
     given = dict(model=str(tmp_path / 'toy'), task=task)
     settings = dict(steps=1, batch_size=4, layers=0, max_length=5)
-    keep.finetune({**given, 'finetuning': settings}, tmp_path / 'out')
+    finetune_command.finetune({**given, 'finetuning': settings}, tmp_path / 'out')
     model = load.load(tmp_path / 'out')
     assert model.length == 5
     one, other = model.predict(['the sea and more words', 'the sea and no law'])

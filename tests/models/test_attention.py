@@ -20,12 +20,12 @@ from jepa_text.models.attention import attend as attention
 from jepa_text.models.attention import (
     blockwise,
     cudnn,
+    masks,
     pallas,
     splash,
     split,
     tokamax,
     trial,
-    visible,
     xla,
 )
 from jepa_text.parallel import sharding
@@ -211,7 +211,7 @@ def test_padding_alone_gives_no_nan(name):
 
 def test_a_prefix_is_read_bidirectionally_and_the_rest_causally():
     one = jnp.ones((1, 5), jnp.int32)
-    mask = visible.visible(one, False, jnp.array([[0, 0, 0, 1, 2]]))[0]
+    mask = masks.visible(one, False, jnp.array([[0, 0, 0, 1, 2]]))[0]
     expected = np.tril(np.ones((5, 5), bool))
     expected[:3, :3] = True
     assert_array_equal(mask, expected)
@@ -222,7 +222,7 @@ def test_ranges_are_what_is_visible(causal, window):
     first, end = tokamax.ranges(jnp.asarray(SEGMENTS), causal, window)
     index = np.arange(L)
     seen = (index >= np.asarray(first)[..., None]) & (index < np.asarray(end)[..., None])
-    assert_array_equal(seen, visible.visible(SEGMENTS, causal, None, window))
+    assert_array_equal(seen, masks.visible(SEGMENTS, causal, None, window))
 
 
 # cuDNN ------------------------------------------------------------------------------

@@ -33,9 +33,9 @@ def test_our_own_refusal_is_a_config_error_and_stays_what_it_was():
 
 
 def missing_rows():
-    from jepa_text.data.rows import stored
+    from jepa_text.data.rows import row_folder
 
-    stored.read_manifest('nowhere')
+    row_folder.read_manifest('nowhere')
 
 
 def test_a_package_that_is_missing_is_a_refusal_in_our_words_alone():

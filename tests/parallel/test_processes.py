@@ -21,7 +21,7 @@ import tiny
 from jepa_text.files import transfer
 from jepa_text.parallel import exits
 from jepa_text.parallel import processes as distributed
-from jepa_text.running import fetched, metrics, mirror
+from jepa_text.running import download, metrics, mirror
 
 PROGRAM = tiny.__file__
 STEPS = 24
@@ -153,7 +153,7 @@ def test_two_processes_share_a_run_at_an_address(folder, tmp_path, shelf, monkey
         for process in killed:
             process.kill()
         ends(killed)
-    assert fetched.steps(transfer.listed(f'{shelf}/run'))[-1:] != [steps]
+    assert download.steps(transfer.listed(f'{shelf}/run'))[-1:] != [steps]
     monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'second'))
     codes, said = ends(pair(folder, PROGRAM, folder, f'{shelf}/run'))
     assert codes == [0, 0], said

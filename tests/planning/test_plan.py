@@ -15,7 +15,7 @@ import tiny
 from jepa_text import main
 from jepa_text.cost import hardware
 from jepa_text.parallel import sharding
-from jepa_text.planning import ahead, fit, memory, plan, tables
+from jepa_text.planning import aot, fit, memory, plan, tables
 from jepa_text.planning import compiled as compiled_programs
 from jepa_text.training import assemble, programs, recipe
 from jepa_text.training import config as settings
@@ -310,7 +310,7 @@ def test_what_fits_is_not_told_what_would(study):
     assert not list(tables.verdict(study))
     # What the compiler says counts more than the estimate.
     (phase,) = study.phases
-    made = ahead.Compiled(peak=10**12, kernels=(), notes=(), seconds=1.0)
+    made = aot.Compiled(peak=10**12, kernels=(), notes=(), seconds=1.0)
     compiled = dataclasses.replace(phase, compiled=made)
     assert not dataclasses.replace(study, phases=(compiled,)).fits(study.chip)
 
@@ -324,7 +324,7 @@ def test_what_was_compiled_bounds_the_speed(study):
         **dict(kind='pass', name='slow', op='fusion', times=2, shape='', dtype='f32'),
         bytes=seconds * study.chip.bandwidth,
     )
-    made = ahead.Compiled(peak=1, kernels=(slow,), notes=(), seconds=1.0)
+    made = aot.Compiled(peak=1, kernels=(slow,), notes=(), seconds=1.0)
     phases = (dataclasses.replace(phase, compiled=made),)
     plan_ = dataclasses.replace(study, phases=phases)
     assert plan_.bound == pytest.approx(0.5)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jepa_text.parallel import exits
-from jepa_text.planning import ahead, cells, checks, compiled, fit, suite
+from jepa_text.planning import aot, cells, checks, compiled, fit, suite
 from jepa_text.training import config as settings
 
 CELL = ('mlm', '210m', 'cudnn', 'fsdp 8')
@@ -28,7 +28,7 @@ MAKE = cells.config
 def small(monkeypatch):
     monkeypatch.setattr(cells, 'config', config)
     monkeypatch.setattr(cells, 'VOCABULARY', 512)
-    monkeypatch.setattr(ahead, 'missing', lambda kind: '')
+    monkeypatch.setattr(aot, 'missing', lambda kind: '')
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def kernel(kind='pass', **about):
 
 
 def program(*kernels, peak=1000):
-    return ahead.Compiled(peak=peak, kernels=kernels, notes=(), seconds=1.0)
+    return aot.Compiled(peak=peak, kernels=kernels, notes=(), seconds=1.0)
 
 
 def test_what_is_outside_is_named(sized):
@@ -102,7 +102,7 @@ def test_cells_are_compiled_once_and_faults_are_told(small, tmp_path, monkeypatc
             raise ValueError('no such kernel')
         return [program(kernel('product', flops=1e9))]
 
-    monkeypatch.setattr(ahead, 'compile_phases', compile_phases)
+    monkeypatch.setattr(aot, 'compile_phases', compile_phases)
     given = [f'--workdir={tmp_path}', '--cells=2']
     assert suite.main(given) == exits.FAILED
     assert calls == ['cudnn', 'pallas']
@@ -137,7 +137,7 @@ def test_a_number_of_cells_is_above_0(tmp_path, capsys):
 def test_without_a_compiler_cells_are_told_as_not_run(
     small, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(ahead, 'missing', lambda kind: 'no plugin: pip install it')
+    monkeypatch.setattr(aot, 'missing', lambda kind: 'no plugin: pip install it')
     assert suite.main([f'--workdir={tmp_path}', '--cells=3']) == exits.DONE
     out = capsys.readouterr().out
     assert out.count('not run: no plugin: pip install it') == 3

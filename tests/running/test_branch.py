@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jepa_text.files import checksums
-from jepa_text.running import branch, checkpoint, housekeeping, metrics, restore
+from jepa_text.running import branch, checkpoint, metrics, restore, retention
 
 
 class Killed(BaseException):
@@ -58,7 +58,7 @@ def test_a_branch_has_the_state_the_metrics_and_a_meta_of_its_own(source, tmp_pa
     # What is removed of one is none of the other's.
     shutil.rmtree(source)
     assert checksums.verify(path) is None
-    assert housekeeping.opened(path.parent) == 2
+    assert retention.opened(path.parent) == 2
 
 
 def test_where_files_have_one_name_they_are_copied(source, tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ from jepa_text import load, main
 from jepa_text.data import tokenizers
 from jepa_text.files import checksums
 from jepa_text.parallel import exits
-from jepa_text.running import anew, metrics, restore
+from jepa_text.running import fresh_start, metrics, restore
 
 TOY = Path(__file__).parents[2] / 'configs' / 'toy.py'
 CHANGES = dict(
@@ -85,7 +85,7 @@ def test_restart_begins_anew_and_keeps_the_old_files(run, capsys):
     damage_all(workdir)
     before = files(workdir)
     tiny.train(config, workdir, restart=True)
-    aside = workdir / anew.ASIDE
+    aside = workdir / fresh_start.ASIDE
     assert str(aside) in capsys.readouterr().out
     assert restore.steps(aside / 'checkpoints') == [2, 4]
     kept = files(aside)
@@ -95,7 +95,7 @@ def test_restart_begins_anew_and_keeps_the_old_files(run, capsys):
     # Said again, as a launcher does that repeats its command: it goes on.
     tiny.train(config, workdir, restart=True)
     assert 'not needed' in capsys.readouterr().out
-    assert not (workdir / f'{anew.ASIDE}-2').exists()
+    assert not (workdir / f'{fresh_start.ASIDE}-2').exists()
 
 
 def test_a_run_that_saved_nothing_yet_begins_again_by_itself(run):

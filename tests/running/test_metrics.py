@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jepa_text.running import metrics, outlets
+from jepa_text.running import metrics, writers
 
 
 def log(folder):
@@ -293,7 +293,7 @@ def test_wandb_gets_the_same_values_and_a_resumed_run_keeps_its_id(tmp_path, mon
     told = StandIn()
     monkeypatch.setitem(sys.modules, 'wandb', told)
     (tmp_path / 'config.json').write_text('{"steps": 3}')
-    settings = outlets.WandbConfig(project='whales', mode='offline')
+    settings = writers.WandbConfig(project='whales', mode='offline')
     for resume_step, step in ((None, 1), (1, 2)):
         with metrics.Writer(tmp_path, resume_step, wandb=settings) as writer:
             writer.write(step, {'train/loss': 0.5, 'train/odd': math.inf})
@@ -314,7 +314,7 @@ def test_without_wandb_the_error_names_the_extra_and_nothing_asks_unless_told(
     monkeypatch.setitem(sys.modules, 'wandb', None)
     metrics.Writer(tmp_path).close()
     with pytest.raises(ImportError, match=r"project='x'.*jepa-text\[wandb\]"):
-        metrics.Writer(tmp_path, wandb=outlets.WandbConfig(project='x'))
+        metrics.Writer(tmp_path, wandb=writers.WandbConfig(project='x'))
 
 
 def test_importing_needs_none_of_the_rare_packages():

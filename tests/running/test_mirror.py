@@ -18,7 +18,14 @@ import tiny
 
 from jepa_text.files import addresses, cache, checksums, transfer
 from jepa_text.parallel import exits
-from jepa_text.running import anew, checkpoint, fetched, mirror, restore, view
+from jepa_text.running import (
+    checkpoint,
+    download,
+    fresh_start,
+    mirror,
+    restore,
+    shared_runs,
+)
 
 ADDRESS = 'memory://shelf/runs/one'
 
@@ -68,7 +75,7 @@ def run(steps, begin=True, keep=2, keep_every=None, address=ADDRESS):
 
 def there(address=ADDRESS):
     """The complete steps at an address."""
-    return fetched.steps(transfer.listed(address))
+    return download.steps(transfer.listed(address))
 
 
 def test_another_machine_goes_on(tmp_path, monkeypatch):
@@ -165,7 +172,7 @@ def test_a_kill_in_the_first_save_costs_no_run(monkeypatch, tmp_path):
         elsewhere(monkeypatch, tmp_path, f'cache {number}')
         with mirror.opened(address) as place:
             place.folder.mkdir(parents=True, exist_ok=True)
-            anew.check(place.folder)
+            fresh_start.check(place.folder)
             assert restore.newest_good_step(place.folder / mirror.STEPS) is None
 
 
@@ -232,7 +239,7 @@ def test_a_workdir_may_hold_several_runs(store, tmp_path, monkeypatch):
     def both(steps):
         """Saves steps of two runs; which step each went on from."""
         found = {}
-        with view.opened(ADDRESS, ('results.json',)) as whole:
+        with shared_runs.opened(ADDRESS, ('results.json',)) as whole:
             (whole.folder / 'results.json').write_text(str(steps))
             whole.send()
             for name in ('a', 'b/seed_1'):
@@ -242,12 +249,12 @@ def test_a_workdir_may_hold_several_runs(store, tmp_path, monkeypatch):
 
     assert both([1, 2]) == {'a': None, 'b/seed_1': None}
     names = transfer.listed(ADDRESS)
-    assert fetched.runs(names) == {'a/': [2], 'b/seed_1/': [2]}
+    assert download.runs(names) == {'a/': [2], 'b/seed_1/': [2]}
     # On another machine, where one of them is damaged.
     store.rm(f'/shelf/runs/one/a/checkpoints/2/{checksums.NAME}')
     elsewhere(monkeypatch, tmp_path, 'second')
     assert both([3]) == {'a': None, 'b/seed_1': 2}
-    assert fetched.runs(transfer.listed(ADDRESS)) == {'a/': [3], 'b/seed_1/': [3]}
+    assert download.runs(transfer.listed(ADDRESS)) == {'a/': [3], 'b/seed_1/': [3]}
     assert transfer.read(f'{ADDRESS}/results.json') == b'[3]'
     assert transfer.read(f'{ADDRESS}/b/seed_1/metrics.jsonl') == b'1\n2\n3\n'
 

@@ -16,8 +16,8 @@ import tiny
 
 from jepa_text.files import checksums
 from jepa_text.parallel import exits
-from jepa_text.running import view
-from jepa_text.study import work
+from jepa_text.running import shared_runs
+from jepa_text.study import training_work
 
 ASKED = SimpleNamespace(asked=True)
 
@@ -60,11 +60,14 @@ def test_a_study_stops_after_the_run_in_whose_last_step_it_was_asked(
         while not stop.asked and time.monotonic() < deadline:
             time.sleep(0.005)
 
-    monkeypatch.setattr(work, 'train_one', last_step)
-    monkeypatch.setattr(work, 'Trunks', mock.MagicMock())
-    monkeypatch.setattr(work, 'courses', lambda *_: {})
-    with work.Worker(view.Here(tmp_path), 60, 3) as worker, pytest.raises(exits.Stopped):
-        work.train_all({'first': {}, 'second': {}}, worker)
+    monkeypatch.setattr(training_work, 'train_one', last_step)
+    monkeypatch.setattr(training_work, 'Trunks', mock.MagicMock())
+    monkeypatch.setattr(training_work, 'courses', lambda *_: {})
+    with (
+        training_work.Worker(shared_runs.Here(tmp_path), 60, 3) as worker,
+        pytest.raises(exits.Stopped),
+    ):
+        training_work.train_all({'first': {}, 'second': {}}, worker)
     assert trained == ['first']
 
 

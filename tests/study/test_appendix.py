@@ -10,7 +10,7 @@ from jepa_text.study import (
     appendix,
     arms,
     curves,
-    examined,
+    finetuned,
     outcomes,
     papers,
     sweeps,
@@ -196,7 +196,7 @@ def test_an_exam_says_what_evaluation_chose():
         def interval(self):
             return arms.mean([self._value])
 
-    found, beside = examined.taken(
+    found, beside = finetuned.taken(
         'SC',
         [
             Chosen('/x/a', 'sst2', 0.8, 0.02),

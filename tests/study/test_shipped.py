@@ -4,7 +4,7 @@ import pytest
 from config_of import FOLDER, NAMES, shipped
 
 from jepa_text.config import config_file
-from jepa_text.study import ahead, arms, examined, members, papers, study, sweeps
+from jepa_text.study import arms, finetuned, forecast, members, papers, study, sweeps
 from jepa_text.training import config as settings
 
 SCALES = ('paper', 'desk', 'smoke')
@@ -29,7 +29,7 @@ def test_every_study_has_seeds_and_its_claims_at_every_scale(name, scale):
     assert len(members.configs(config, 'rows')) == len(config['runs']) * len(
         config['seeds']
     )
-    examined.check(config['examine'], tasks=False)
+    finetuned.check(config['examine'], tasks=False)
     source = config['prepare']['source']['name']
     assert source == ('jsonl' if scale == 'paper' else 'bundled')
 
@@ -52,7 +52,7 @@ def test_what_a_claim_is_about_is_measured_at_some_scale_of_its_study(name):
 def test_every_run_of_every_study_can_be_planned(name, scale, tmp_path):
     """Splits, schedules, balances and baselines fit together: a study fails before
     anything trains."""
-    found = ahead.outlook(runs(name, scale), tmp_path)
+    found = forecast.outlook(runs(name, scale), tmp_path)
     assert all(one.trained > 0 for one in found)
     if name == 'data_efficiency':
         # Two trunks, one an objective: all else is a checkpoint of it but for a step.
@@ -64,18 +64,18 @@ def test_every_run_of_every_study_can_be_planned(name, scale, tmp_path):
 def test_the_grid_of_the_paper_takes_122_thousand_steps_beside_its_two_base_runs(
     tmp_path,
 ):
-    found = ahead.outlook(runs('pfs', 'paper'), tmp_path)
+    found = forecast.outlook(runs('pfs', 'paper'), tmp_path)
     assert sum(one.steps for one in found) == 380_000
     trained = {one.name: one.trained for one in found}
     # Its runs of 42,000 steps of one objective were there.
     first = runs('pfs', 'paper')
-    base = ahead.outlook({k: first[k] for k in ('mlm_42k', 'clm_42k')}, tmp_path)
+    base = forecast.outlook({k: first[k] for k in ('mlm_42k', 'clm_42k')}, tmp_path)
     assert sum(trained.values()) - sum(one.trained for one in base) == 122_000
 
 
 @pytest.mark.slow
 def test_continued_pretraining_of_the_paper_takes_26_thousand_steps_a_start(tmp_path):
-    found = ahead.outlook(runs('cpt', 'paper'), tmp_path)
+    found = forecast.outlook(runs('cpt', 'paper'), tmp_path)
     trained = {one.name: one.trained for one in found}
     for name in ('mlm', 'clm'):
         assert trained[f'{name}_0'] == 42_000

@@ -10,8 +10,8 @@ import pytest
 import tiny
 
 from jepa_text.files import transfer
-from jepa_text.running import fetched
-from jepa_text.study import measure, probes, report, study, work
+from jepa_text.running import download
+from jepa_text.study import measure, probes, report, study, training_work
 
 SHAPE = {'geometry/uniformity': -1.5, 'geometry/effective_rank': 40.0}
 
@@ -278,7 +278,7 @@ def test_a_study_at_an_address_is_that_of_a_folder(own_text, monkeypatch, capsys
     config, folder = own_text
     config = config | {'seeds': (0, 1), 'study': {'tasks': [], 'sentences': []}}
     here = study.study(config, folder / 'here')
-    address, ended, train = 'memory://shelf/study', [], work.train.train
+    address, ended, train = 'memory://shelf/study', [], training_work.train.train
     fsspec.filesystem('memory').store.clear()
 
     def stopping(config, *given, **options):
@@ -288,13 +288,13 @@ def test_a_study_at_an_address_is_that_of_a_folder(own_text, monkeypatch, capsys
             raise KeyboardInterrupt
         return state
 
-    monkeypatch.setattr(work.train, 'train', stopping)
+    monkeypatch.setattr(training_work.train, 'train', stopping)
     monkeypatch.setenv('JEPA_TEXT_CACHE', str(folder / 'first'))
     study.study(config, address, dry_run=True)
     assert not transfer.listed(address)
     with pytest.raises(KeyboardInterrupt):
         study.study(config, address)
-    assert fetched.runs(transfer.listed(address)) == {'a/seed_0/': [2]}
+    assert download.runs(transfer.listed(address)) == {'a/seed_0/': [2]}
     for machine in ('second', 'third'):
         monkeypatch.setenv('JEPA_TEXT_CACHE', str(folder / machine))
         capsys.readouterr()
@@ -302,7 +302,7 @@ def test_a_study_at_an_address_is_that_of_a_folder(own_text, monkeypatch, capsys
     assert ended == [0, 1] and 'evaluating' not in capsys.readouterr().out
     names = transfer.listed(address)
     assert {'report.html', 'results.json', 'rows/manifest.json'} <= set(names)
-    assert fetched.runs(names) == {'a/seed_0/': [2], 'a/seed_1/': [2]}
+    assert download.runs(names) == {'a/seed_0/': [2], 'a/seed_1/': [2]}
 
 
 SENTENCE = ['The whale saw the <mask>.', 'captain']

@@ -8,8 +8,8 @@ import pytest
 import tiny
 
 from jepa_text.files import checksums
-from jepa_text.running import restore, view
-from jepa_text.study import ahead, members, study, tree, work
+from jepa_text.running import restore, shared_runs
+from jepa_text.study import forecast, members, study, training_work, tree
 
 CLM, MLM = dict(name='clm'), dict(name='mlm', rate=0.4)
 STEADY = dict(name='hybrid', latent=dict(momentum=0.99), balance=0.5, predictor_width=16)
@@ -41,7 +41,7 @@ def courses(folder, *runs, **changes):
     configs = members.configs(config, folder / 'rows')
     for one in configs.values():
         one['prepare'] = config['prepare']
-    return work.courses(configs, folder)
+    return training_work.courses(configs, folder)
 
 
 BASE = run(40, phase(CLM, 20), phase(MLM))
@@ -194,20 +194,20 @@ def test_a_dry_run_counts_seeds_money_and_disk(tmp_path, capsys):
     gigabytes = [f'{n * one.bytes / 1e9:.3g} GB' for n in (4.5, 4)]
     assert f'fill up to {gigabytes[0]}, and {gigabytes[1]} in the end' in said
     every = checkpoint | {'keep_at': [], 'keep_every': 20}
-    assert ahead._stay(every, 70, ()) == {20, 40, 60, 70}
+    assert forecast._stay(every, 70, ()) == {20, 40, 60, 70}
     # One that was lent, but is among the newest, stays in the place of another.
     every = checkpoint | {'keep_at': []}
-    assert ahead._stay(every, 40, [36]) == {36, 40}
-    assert ahead._stay(every, 40, [16]) == {30, 40}
+    assert forecast._stay(every, 40, [36]) == {36, 40}
+    assert forecast._stay(every, 40, [16]) == {30, 40}
 
 
 def test_an_outlook_says_how_sure_its_hours_are():
     whole = dict(begins=0, other='', flops=1.0, alone=1.0, hardware='h100', devices=1)
-    one = ahead.Member(name='a', steps=100, seconds=100.0, price=None, **whole)
+    one = forecast.Member(name='a', steps=100, seconds=100.0, price=None, **whole)
     brief = dataclasses.replace(one, seconds=1e-3)
 
     def said(*members):
-        return ' '.join(ahead.sums(members))
+        return ' '.join(forecast.sums(members))
 
     assert 'microseconds' not in said(one) and 'Left' in said(one)
     assert 'These are 10 microseconds a step' in said(brief)
@@ -231,7 +231,7 @@ def test_a_baseline_that_is_timed_is_planned_as_trained_whole(tmp_path):
     configs = members.configs(config, tmp_path / 'rows')
     for one in configs.values():
         one['prepare'] = config['prepare']
-    hybrid, flops, timed = ahead.outlook(configs, tmp_path)
+    hybrid, flops, timed = forecast.outlook(configs, tmp_path)
     assert timed.steps == flops.steps > hybrid.steps
     assert [one.trained for one in (flops, timed)] == [flops.steps] * 2
     assert [one.is_timed for one in (hybrid, flops, timed)] == [False, False, True]
@@ -242,8 +242,8 @@ def test_a_baseline_that_is_timed_begins_by_itself(tmp_path):
     config = of_one_start(evaluate=dict(every=0), checkpoint=dict(every=2))
     configs = members.configs(config, tiny.rows(tmp_path))
     configs = {name: configs[name] for name in ('hybrid', 'time')}
-    with work.Worker(view.Here(tmp_path / 'study'), 60, 1) as worker:
-        assert work.train_all(configs, worker) == {}
+    with training_work.Worker(shared_runs.Here(tmp_path / 'study'), 60, 1) as worker:
+        assert training_work.train_all(configs, worker) == {}
     saved = checksums.read_json(tmp_path / 'study' / 'time' / 'config.json')
     assert saved['baseline']['by'] == 'time'
     assert saved['phases'][0]['objective']['name'] == 'mlm'
@@ -283,8 +283,8 @@ def test_a_run_that_goes_on_from_another_is_the_run_alone(tmp_path):
     )
     base['runs'] = [{'name': name, **one} for name, one in runs.items()]
     configs = members.configs(study.plain(base), tiny.rows(tmp_path))
-    with work.Worker(view.Here(tmp_path / 'study'), 60, 1) as worker:
-        assert work.train_all(configs, worker) == {}
+    with training_work.Worker(shared_runs.Here(tmp_path / 'study'), 60, 1) as worker:
+        assert training_work.train_all(configs, worker) == {}
     # Where another branches off there is an evaluation more, and its copies.
     more = {'clm': {5}, 'short': {5}, 'split': set(), 'jepa': {9}, 'late': set()}
     for name, config in configs.items():

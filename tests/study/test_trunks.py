@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jepa_text.files import addresses, checksums, transfer
-from jepa_text.running import fetched, housekeeping, mirror, restore, view, workdir
+from jepa_text.running import download, mirror, restore, retention, shared_runs, workdir
 from jepa_text.study import tree, trunks
 
 
@@ -42,7 +42,7 @@ def states(folder, name='m'):
 
 
 def of(place, courses=COURSES, ended=(), **checkpoint):
-    place = view.Here(place) if isinstance(place, Path) else place
+    place = shared_runs.Here(place) if isinstance(place, Path) else place
     section = dict(keep=1, keep_at=[]) | checkpoint
     configs = {name: {'checkpoint': section} for name in courses}
     return trunks.Trunks(place, configs, courses, set(ended))
@@ -81,7 +81,7 @@ def test_killed_between_nothing_is_lost_and_nothing_is_left(tmp_path, monkeypatc
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(housekeeping.shutil, 'rmtree', killed)
+        patch.setattr(retention.shutil, 'rmtree', killed)
         release(tmp_path, 'm', 'n')
     assert states(tmp_path) == [30, 50]
     assert (tmp_path / 'm' / mirror.STEPS / 'deleting-16').is_dir()
@@ -124,16 +124,16 @@ def test_at_an_address_it_goes_there_too(tmp_path, monkeypatch):
     monkeypatch.setattr(addresses, 'PAUSE', 0.0)
     fsspec.filesystem('memory').store.clear()
     address = 'memory://shelf/study'
-    with view.opened(address, ()) as place:
+    with shared_runs.opened(address, ()) as place:
         saved(tmp_path / 'made', 'm', 16, 30, 50)
         transfer.folder(tmp_path / 'made', address, f'm/{mirror.STEPS}/50/state')
         place.look()
-        assert fetched.runs(transfer.listed(address)) == {'m/': [16, 30, 50]}
+        assert download.runs(transfer.listed(address)) == {'m/': [16, 30, 50]}
         assert release(place, 'm', 'n') == [30, 50]
-    assert fetched.runs(transfer.listed(address)) == {'m/': [30, 50]}
+    assert download.runs(transfer.listed(address)) == {'m/': [30, 50]}
     # On another machine nothing is trained again.
     monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'second'))
-    with view.opened(address, ()) as place:
+    with shared_runs.opened(address, ()) as place:
         assert of(place, ended='m').of('k') == ('m', 30) and place.bring('m', 30)
         assert not of(place, ended='m').again('k')
         assert (place.folder / 'm' / mirror.STEPS / '30' / 'state').is_file()

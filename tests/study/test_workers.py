@@ -20,8 +20,8 @@ import tiny
 
 from jepa_text import load
 from jepa_text.parallel import exits
-from jepa_text.running import view, workdir
-from jepa_text.study import study, work
+from jepa_text.running import shared_runs, workdir
+from jepa_text.study import study, training_work
 
 PROGRAM = """
 import json, sys
@@ -92,7 +92,7 @@ def outcome(out, names=tuple(RUNS)):
 
 def kinds(out, name):
     """The kinds of the entries of the training of a member, as claims have them."""
-    found = (out / 'claims').glob(f'{work.item_of("train", name)}@*')
+    found = (out / 'claims').glob(f'{training_work.item_of("train", name)}@*')
     return Counter(json.loads(path.read_text())['kind'] for path in found)
 
 
@@ -142,7 +142,7 @@ def train(monkeypatch, does):
         order.append(name)
         does(name)
 
-    monkeypatch.setattr(work, 'train_one', one)
+    monkeypatch.setattr(training_work, 'train_one', one)
     return order
 
 
@@ -212,7 +212,9 @@ def test_a_member_is_not_trained_beside_a_worker_that_still_is_at_it(
             ended.wait(20)
             order.append('left')
 
-    monkeypatch.setattr(work.train, 'train', lambda *_, **__: order.append('trained'))
+    monkeypatch.setattr(
+        training_work.train, 'train', lambda *_, **__: order.append('trained')
+    )
     thread = threading.Thread(target=other)
     thread.start()
     while not order:
@@ -221,7 +223,7 @@ def test_a_member_is_not_trained_beside_a_worker_that_still_is_at_it(
     trunks = SimpleNamespace(
         of=lambda name: None, again=lambda name: '', milestones={'a': {3}}
     )
-    with work.Worker(view.Here(tmp_path), 60, 1) as worker:
-        work.train_one('a', {'checkpoint': {'keep_at': []}}, trunks, worker)
+    with training_work.Worker(shared_runs.Here(tmp_path), 60, 1) as worker:
+        training_work.train_one('a', {'checkpoint': {'keep_at': []}}, trunks, worker)
     thread.join()
     assert order == ['held', 'left', 'trained']

@@ -11,7 +11,7 @@ import tiny
 
 from jepa_text.parallel import sharding
 from jepa_text.study import members
-from jepa_text.training import assemble, baseline, settle
+from jepa_text.training import assemble, baseline, completion
 from jepa_text.training import config as settings
 from jepa_text.training import recipe as recipes
 
@@ -45,7 +45,7 @@ def total_flops(config):
 def test_flops_are_equal_within_a_step(name, folder, tmp_path):
     model = dict(name='transformer', preset='tiny', depth=3)
     given = config(folder, phases=PRESETS[name], steps=1000, model=model)
-    matched = settle.matched(given | {'baseline': 'flops'}, tmp_path)
+    matched = completion.matched(given | {'baseline': 'flops'}, tmp_path)
     mine, _ = total_flops(given)
     its, step = total_flops(matched)
     assert abs(mine - its) <= step
@@ -58,9 +58,9 @@ def test_flops_are_equal_within_a_step(name, folder, tmp_path):
 
 def test_none_and_what_is_matched_already_stay_as_they_are(folder, tmp_path):
     given = config(folder)
-    assert given['baseline'] == 'none' and settle.matched(given, tmp_path) is given
-    matched = settle.matched(given | {'baseline': 'flops'}, tmp_path)
-    assert settle.matched(matched, tmp_path) is matched
+    assert given['baseline'] == 'none' and completion.matched(given, tmp_path) is given
+    matched = completion.matched(given | {'baseline': 'flops'}, tmp_path)
+    assert completion.matched(matched, tmp_path) is matched
     assert matched['baseline']['by'] == 'flops'
     assert matched['baseline']['ratios'][0] == 1.0
 
@@ -69,11 +69,11 @@ def test_none_and_what_is_matched_already_stay_as_they_are(folder, tmp_path):
 def test_the_schedule_stretches(folder, tmp_path):
     by_steps = dict(name='wsd', peak=1e-3, warmup=4, decay=0.5)
     given = config(folder, schedule=by_steps, baseline='flops')
-    matched = settle.matched(given, tmp_path)
+    matched = completion.matched(given, tmp_path)
     factor = matched['steps'] / 24
     assert factor > 1.05
     assert matched['schedule'] == by_steps | {'warmup': round(4 * factor)}
-    constant = settle.matched(given | {'schedule': 1e-3}, tmp_path)
+    constant = completion.matched(given | {'schedule': 1e-3}, tmp_path)
     assert constant['schedule'] == 1e-3
 
 
@@ -88,7 +88,7 @@ def test_what_is_told_in_steps_of_a_phase_stretches_with_it(
     given = config(folder, steps=24)
     given['phases'][1]['objective']['mlm'] = dict(rate=rate)
     given['phases'][1]['at_switch'] = dict(rewarm=rewarm, reset='.*')
-    matched = settle.matched(given | {'baseline': kind}, tmp_path)
+    matched = completion.matched(given | {'baseline': kind}, tmp_path)
     first, second = matched['phases']
     ratio = matched['baseline']['ratios'][1]
     assert ratio > 1.05 and 'at_switch' not in first
@@ -100,8 +100,8 @@ def test_what_is_told_in_steps_of_a_phase_stretches_with_it(
 
 def test_a_budget_of_tokens_becomes_steps(folder, tmp_path):
     given = config(folder, steps=0, tokens=24 * 8 * tiny.LENGTH, baseline='flops')
-    by_steps = settle.matched(config(folder, baseline='flops'), tmp_path)
-    matched = settle.matched(given, tmp_path)
+    by_steps = completion.matched(config(folder, baseline='flops'), tmp_path)
+    matched = completion.matched(given, tmp_path)
     assert matched['steps'] == by_steps['steps'] and matched['tokens'] == 0
 
 
@@ -125,13 +125,13 @@ def test_time_is_measured_once_and_a_resumed_run_takes_it_again(
     again = tiny.train(given, tmp_path / 'run')
     assert tiny.fingerprint(again) == tiny.fingerprint(straight)
     with pytest.raises(AssertionError, match='measured again'):
-        settle.matched(settings.plain(given), tmp_path / 'another')
+        completion.matched(settings.plain(given), tmp_path / 'another')
     with pytest.raises(ValueError, match='belongs to a run with another config'):
         tiny.train(given | {'seed': 1}, tmp_path / 'run')
     # Before its first checkpoint a run may still become another.
     shutil.rmtree(tmp_path / 'run' / 'checkpoints')
     with pytest.raises(AssertionError, match='measured again'):
-        settle.matched(settings.plain(given), tmp_path / 'run')
+        completion.matched(settings.plain(given), tmp_path / 'run')
 
 
 @pytest.mark.slow
@@ -174,7 +174,7 @@ def test_runs_of_a_study_may_have_a_baseline(folder, tmp_path):
         dict(name='mlm', phases=phases, baseline='flops'),
     ]
     made = members.configs(shared | {'runs': runs}, tiny.rows(folder))
-    plain, matched = (settle.matched(made[run['name']], tmp_path) for run in runs)
+    plain, matched = (completion.matched(made[run['name']], tmp_path) for run in runs)
     assert plain['phases'] == phases
     assert matched['phases'][1]['objective']['name'] == 'mlm'
     assert matched['steps'] > plain['steps']
@@ -182,14 +182,14 @@ def test_runs_of_a_study_may_have_a_baseline(folder, tmp_path):
 
 def test_what_cannot_be_matched_is_explained(folder, tmp_path):
     with pytest.raises(ValueError, match="baseline='flop'; there are: none, flops, time"):
-        settle.matched(config(folder, baseline='flop'), tmp_path)
+        completion.matched(config(folder, baseline='flop'), tmp_path)
     alone = config(folder, phases=[dict(objective=dict(name='clm'))], baseline='flops')
     with pytest.raises(ValueError, match='no phase has a latent term: clm'):
-        settle.matched(alone, tmp_path)
+        completion.matched(alone, tmp_path)
 
 
 def test_devices_are_those_of_the_mesh(folder, tmp_path):
     per_device = config(folder, baseline='flops')
     per_device['data'] = per_device['data'] | {'batch_size': 0, 'batch_per_device': 2}
     assert jax.device_count() == 4
-    assert settle.matched(per_device, tmp_path)['steps'] > 24
+    assert completion.matched(per_device, tmp_path)['steps'] > 24

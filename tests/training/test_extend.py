@@ -8,7 +8,7 @@ import tiny
 
 from jepa_text.optim import schedules
 from jepa_text.running import metrics
-from jepa_text.training import extend, settle
+from jepa_text.training import completion, extend
 
 MLM = dict(objective=dict(name='mlm'))
 WSD = dict(name='wsd', peak=1e-2, warmup=0.25, decay=0.5)
@@ -83,7 +83,7 @@ def extended(folder, steps, at, config):
     (folder / 'checkpoints' / str(at) / 'meta' / 'metadata').write_text('{}')
     (folder / 'checkpoints' / str(at) / 'CHECKSUMS.json').write_text('{}')
     (folder / 'config.json').write_text(json.dumps(config))
-    return settle.extended(config | {'steps': steps, 'extended': []}, folder)
+    return completion.extended(config | {'steps': steps, 'extended': []}, folder)
 
 
 def made(steps, schedule=WSD, phases=(MLM,)):
@@ -98,7 +98,7 @@ def newest(monkeypatch):
     def step(folder):
         return max(int(path.name) for path in folder.iterdir())
 
-    monkeypatch.setattr(settle.restore, 'newest_good_step', step)
+    monkeypatch.setattr(completion.restore, 'newest_good_step', step)
 
 
 def test_in_the_stable_phase_nothing_changes(tmp_path, newest):
@@ -133,10 +133,10 @@ def test_shares_keep_the_steps_they_had(tmp_path, newest):
     config = extended(tmp_path, 300, 100, made(100, phases=parts))
     assert config['phases'][0] == dict(steps=25, objective=dict(name='clm'))
     assert config['phases'][1] == MLM
-    may = settle.grows(config, tmp_path)
+    may = completion.grows(config, tmp_path)
     assert {'steps', 'schedule', 'extended', 'phases.1.steps'} <= set(may)
     # No more steps, or no checkpoint: as it was given.
     same = made(100, phases=parts)
-    assert settle.extended(same, tmp_path) == same
-    assert settle.grows(same, tmp_path) == ()
-    assert settle.extended(same, tmp_path / 'none') == same
+    assert completion.extended(same, tmp_path) == same
+    assert completion.grows(same, tmp_path) == ()
+    assert completion.extended(same, tmp_path / 'none') == same

@@ -24,10 +24,10 @@ from jepa_text.running import restore, workdir
 from jepa_text.training import (
     assemble,
     build,
+    completion,
     convert,
     init_from,
     recipe,
-    settle,
 )
 from jepa_text.training import config as settings
 from jepa_text.training import state as states
@@ -68,7 +68,7 @@ def begun(config, folder, modules=('encoder', 'lm_head')):
 
     What does not come from the start is made only for more than these modules.
     """
-    config = settle.completed(settings.plain(config), folder)
+    config = completion.completed(settings.plain(config), folder)
     made = assemble.make(config)
     phase = made.phases[0]
     state = recipe.abstract_state(made, phase)
@@ -359,7 +359,7 @@ def test_what_did_not_fit_can_be_corrected_in_the_same_folder(folder, old, tmp_p
     stale = {'model': {'name': 'nothing'}, 'tied': True, 'family': None, 'lines': []}
     (path / init_from.FILE).write_text(json.dumps(stale))
     right = wrong | {'init_from': wrong['init_from'] | {'layers': 'interleave'}}
-    assert settle.completed(right, path)['model']['preset'] == 'tiny'
+    assert completion.completed(right, path)['model']['preset'] == 'tiny'
     assert opened(right)['init_from']['layers'] == 'interleave'
     # Times that a baseline was matched by are those of the config there.
     timed = right | {'baseline': {'by': 'time', 'ratios': [1.5]}}
@@ -369,7 +369,7 @@ def test_what_did_not_fit_can_be_corrected_in_the_same_folder(folder, old, tmp_p
     checksums.write_text('')
     with pytest.raises(ValueError, match='belongs to a run with another config'):
         opened(wrong)
-    assert settle.completed(right, path)['model']['name'] == 'nothing'
+    assert completion.completed(right, path)['model']['name'] == 'nothing'
 
 
 def test_rows_in_the_words_of_another_model_are_told(folder, foreign, tmp_path):
@@ -413,7 +413,7 @@ def test_new_weights_are_those_of_a_run_without_init_from(folder, old, tmp_path,
     """The same model from scratch: what a start is worth is measured against it."""
     config = config_of(folder, old, init_from=dict(weights='new'))
     _, state = begun(config, tmp_path / 'a', modules=())
-    made = assemble.make(settle.completed(settings.plain(config)))
+    made = assemble.make(completion.completed(settings.plain(config)))
     fresh = jax.jit(functools.partial(made.phases[0].network.init, made.seed))()
     same(state.params, fresh)
     assert 'shape and tokenizer alone' in capsys.readouterr().out
@@ -517,7 +517,7 @@ def test_layers_of_different_ages_are_not_scanned_with_their_moments():
 def test_sections_that_mean_nothing(folder, section, says):
     config = tiny.config(folder, init_from=section, model={})
     with pytest.raises((ValueError, FileNotFoundError), match=says):
-        settle.completed(settings.plain(config))
+        completion.completed(settings.plain(config))
 
 
 def test_a_model_of_another_shape_is_told(folder, old, tmp_path):
@@ -654,7 +654,7 @@ def test_the_config_of_continued_pretraining(old, foreign, tmp_path):
     ):
         config = settings.plain(cpt.get_config(argument))
         assert config['steps'] == steps
-        whole = settle.completed(config)
+        whole = completion.completed(config)
         model = resolve.build('models', whole['model'], vocab_size=40)
         assert model.dtype == 'bfloat16' and model.depth in (2, 4)
         schedule = schedules.make(config['schedule'], steps)

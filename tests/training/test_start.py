@@ -9,7 +9,7 @@ import pytest
 import tiny
 
 from jepa_text.cost import hardware
-from jepa_text.running import arithmetic, metrics
+from jepa_text.running import metrics, self_test
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def compiled():
         if event == '/jax/core/compile/backend_compile_duration':
             names[fun_name] += 1
 
-    arithmetic.check()
+    self_test.check()
     jax.clear_caches()
     jax.monitoring.register_event_duration_secs_listener(count)
     yield names

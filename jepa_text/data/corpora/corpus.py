@@ -1,7 +1,7 @@
 """A corpus in files: what a source gives, and the units that workers take of it.
 
     source --make(split, ...)--> Corpus --units--> [[Piece, ...], ...]
-    Corpus --documents(Piece)--> dicts of text, of whatever split, and faults.Bad
+    Corpus --documents(Piece)--> dicts of text, of whatever split, and invalid_text.Bad
 
 A unit is some megabytes: many small files, or a piece of a large one. Units depend on the
 files alone, not on who works on them, and hold the documents in the order of the corpus.
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from jepa_text.data.corpora import faults, reading, row_groups
+from jepa_text.data.corpora import invalid_text, reading, row_groups
 from jepa_text.files import addresses, listing, paths
 
 # Bytes of a unit: a 256th of the corpus within these. What is packed counts more often.
@@ -95,7 +95,7 @@ class Corpus:
 
     found           the files
     read(piece)     all documents of a piece: dicts of text and whatever else it says, and
-                    a faults.Bad for each that cannot be read
+                    a invalid_text.Bad for each that cannot be read
     cut(file, size) a file in pieces of about `size` bytes: [(Piece, bytes), ...]
     named(piece, n) what document n, from 1, of a piece is called
     """
@@ -108,24 +108,24 @@ class Corpus:
     named: Callable = Piece.named
 
     def documents(self, piece):
-        """The documents of a piece, checked: dicts with `text`, and faults.Bad."""
+        """The documents of a piece, checked: dicts with `text`, and invalid_text.Bad."""
         for number, document in enumerate(self.read(piece), 1):
             name = functools.partial(self.named, piece, number)
-            yield faults.checked(document, name)
+            yield invalid_text.checked(document, name)
 
     def with_bad(self):
         """The documents of the split; the first one has all the bad ones, too, as a text
         that cannot be read belongs to none."""
         for file in self.found.files:
             for document in self.documents(piece_of(file)):
-                if isinstance(document, faults.Bad):
+                if isinstance(document, invalid_text.Bad):
                     if self.split == reading.SPLITS[0]:
                         yield document
                 elif reading.in_split(document['text'], self.split, self.heldout_every):
                     yield document
 
     def __iter__(self):
-        return faults.good(self.with_bad())
+        return invalid_text.good(self.with_bad())
 
     def units(self):
         """[[Piece, ...], ...]: the corpus in order."""

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 
-from jepa_text.data.corpora import faults
+from jepa_text.data.corpora import invalid_text
 from jepa_text.files import streams
 
 SPLITS = ('train', 'heldout')
@@ -57,8 +57,8 @@ def lines(path, start=0, stop=None, strict=True):
 
     `path` is one of this machine, an address, or an addresses.File. A byte order mark at
     the beginning is dropped, \\r\\n counts as \\n. Raises ValueError with the byte offset
-    of what is not UTF-8 (without `strict` a faults.Bad is in its place), for a damaged
-    file, and for a line of more than LONGEST bytes; and as streams.open_bytes does.
+    of what is not UTF-8 (without `strict`, an invalid_text.Bad in its place), for a
+    damaged file, and for a line of more than LONGEST bytes; and as streams.open_bytes.
     """
     offset = start
     with streams.open_bytes(path, start, stop) as file:
@@ -74,7 +74,7 @@ def lines(path, start=0, stop=None, strict=True):
                 told = _not_utf8(path, where, at, line[error.start])
                 if strict:
                     raise ValueError(told) from error
-                text = faults.Bad(faults.NOT_UTF8, told)
+                text = invalid_text.Bad(invalid_text.NOT_UTF8, told)
             offset += len(data)
             yield number, text
 
@@ -126,13 +126,13 @@ def _not_utf8(path, number, offset, byte):
 
 def objects(path, start=0, stop=None, strict=True):
     """('FILE, line N', dict) of every line of JSON that is not blank, of `lines`; without
-    `strict` a faults.Bad in the place of one that is not UTF-8.
+    `strict` a invalid_text.Bad in the place of one that is not UTF-8.
 
     Raises ValueError for a line that holds anything but an object.
     """
     for number, line in lines(path, start, stop, strict):
         where = f'{path}, line {number}{after(start)}'
-        if isinstance(line, faults.Bad):
+        if isinstance(line, invalid_text.Bad):
             yield where, line
         elif line.strip():
             yield where, _object(line, where)

@@ -10,7 +10,7 @@ So a file is shared by its size alone: only who reads a part looks into the foot
 import contextlib
 import types
 
-from jepa_text.data.corpora import faults
+from jepa_text.data.corpora import invalid_text
 from jepa_text.files import addresses, streams
 
 _AWAY = (addresses.AddressError, FileNotFoundError, PermissionError)
@@ -23,14 +23,14 @@ def rows(path, wanted=None):
     Raises as `numbered` does.
     """
     for _, row in numbered(path, wanted):
-        if isinstance(row, faults.Bad):
+        if isinstance(row, invalid_text.Bad):
             raise ValueError(row.told)
         yield row
 
 
 def numbered(path, wanted=None, start=0, stop=None):
     """(number from 1, row) of the row groups that begin from byte `start` to `stop` of a
-    file; a faults.Bad in the place of a row with what is not UTF-8.
+    file; a invalid_text.Bad in the place of a row with what is not UTF-8.
 
     Raises ValueError, with the file, for what is not Parquet, is damaged (seen where
     pages are compressed or have checksums), or has no such column.
@@ -111,8 +111,8 @@ def _row(batch, index, where):
     try:
         return batch.slice(index, 1).to_pylist()[0]
     except UnicodeDecodeError as error:
-        return faults.Bad(
-            faults.NOT_UTF8,
+        return invalid_text.Bad(
+            invalid_text.NOT_UTF8,
             f'{where} is not UTF-8 ({error.reason} at byte {error.start} of its value), '
             'or the file is damaged.',
         )

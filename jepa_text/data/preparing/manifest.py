@@ -5,7 +5,7 @@ import dataclasses
 import hashlib
 
 from jepa_text.data.preparing import work as works
-from jepa_text.data.rows import stored, writing
+from jepa_text.data.rows import row_folder, writing
 from jepa_text.files import partial
 from jepa_text.report import rows_page
 
@@ -16,16 +16,16 @@ def made(work, about):
     settings, tokenizer = work.settings, work.tokenizer
     parts = [one for _, one in sorted(partial.marked(work.folder).items())]
     manifest = {
-        'format': stored.FORMAT,
+        'format': row_folder.FORMAT,
         'settings': settings,
         'tokenizer': about,
         'tokenizer_fingerprint': tokenizer.fingerprint,
         'vocab_size': tokenizer.vocab_size,
         'pad_id': tokenizer.pad_id,
-        'dtype': stored.dtype_for(tokenizer.vocab_size, settings['row_length']),
+        'dtype': row_folder.dtype_for(tokenizer.vocab_size, settings['row_length']),
         'row_length': settings['row_length'],
         'packing': settings['packing'],
-        'files': [stored.entry(work.folder / works.TOKENIZER)],
+        'files': [row_folder.entry(work.folder / works.TOKENIZER)],
         'left_out': _sum(part['left_out'] for part in parts),
         'changed': _sum(part['changed'] for part in parts),
         'examples': _examples(part['examples'] for part in parts),

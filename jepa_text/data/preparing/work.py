@@ -14,7 +14,7 @@ from jepa_text.config import resolve, schema
 from jepa_text.data import tokenizers
 from jepa_text.data.cleaning import cleaner
 from jepa_text.data.cleaning import settings as cleaning
-from jepa_text.data.corpora import corpus, faults, reading
+from jepa_text.data.corpora import corpus, invalid_text, reading
 from jepa_text.files import partial
 from jepa_text.report import rows_page
 
@@ -98,7 +98,7 @@ class Tally:
         self._count(reason, where)
 
     def leave_bad(self, bad):
-        """Counts a faults.Bad, and names it."""
+        """Counts a invalid_text.Bad, and names it."""
         self.leave_named(rows_page.BAD + bad.reason, bad.where)
 
     def _count(self, reason, example):
@@ -123,10 +123,10 @@ def documents(work, number, tally):
     Raises ValueError for a bad one, unless the settings leave these out.
     """
     heldout_every = getattr(next(iter(work.corpora.values())), 'heldout_every', None)
-    skips = work.settings.get('bad_documents') == faults.SKIP
+    skips = work.settings.get('bad_documents') == invalid_text.SKIP
     found = _read(work, work.units[number], tally)
     for count, (split, document, name) in enumerate(found):
-        if isinstance(document, faults.Bad):
+        if isinstance(document, invalid_text.Bad):
             if not skips:
                 raise document.error()
             tally.leave_bad(document)
@@ -148,14 +148,14 @@ def documents(work, number, tally):
 
 
 def _read(work, pieces, tally):
-    """(split or None, document or faults.Bad, what gives its name) of a unit; a file is
-    read once for all splits. Counts files in which there is no document."""
+    """(split or None, document or invalid_text.Bad, what gives its name) of a unit; a
+    file is read once for all splits. Counts files in which there is no document."""
     if pieces is None:
         source = work.settings['source']['name']
         for split, found in work.corpora.items():
             where = f'{source}, {split}'
-            for number, document in enumerate(faults.with_bad(found, where), 1):
-                yield split, document, functools.partial(faults.NAME, where, number)
+            for number, document in enumerate(invalid_text.with_bad(found, where), 1):
+                yield split, document, functools.partial(invalid_text.NAME, where, number)
         return
     one = next(iter(work.corpora.values()))
     for piece in (corpus.Piece(*given) for given in pieces):

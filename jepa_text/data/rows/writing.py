@@ -11,7 +11,7 @@ import hashlib
 
 import numpy as np
 
-from jepa_text.data.rows import packing, shards, stored
+from jepa_text.data.rows import packing, row_folder, shards
 
 WINDOW = 2**24  # tokens
 BUFFERED = 2**12  # documents whose ids are arrays of their own
@@ -29,7 +29,7 @@ class Writer:
         self._folder, self._split, self._share = folder, split, share
         self._seed, self._pad_id = seed, tokenizer.pad_id
         self._length, self._pack = settings['row_length'], settings['packing']
-        self._dtype = stored.dtype_for(tokenizer.vocab_size, self._length)
+        self._dtype = row_folder.dtype_for(tokenizer.vocab_size, self._length)
         self._before = np.array([tokenizer.bos_id] * settings['add_bos'], self._dtype)
         self._after = np.array([tokenizer.eos_id] * settings['add_eos'], self._dtype)
         self._buffer, self._ids, self._lengths, self._held = [], [], [], 0
@@ -79,7 +79,9 @@ class Writer:
         for writer, part in zip(
             self._writers, np.array_split(order, len(self._writers)), strict=True
         ):
-            made = stored.records(ids, starts, packed, part, self._pad_id, self._length)
+            made = row_folder.records(
+                ids, starts, packed, part, self._pad_id, self._length
+            )
             writer.extend(made)
         self._counts.update(tokens=packed.tokens, rows=len(packed))
         largest = int(np.diff(packed.splits).max())
@@ -95,9 +97,9 @@ class Writer:
             count = max(len(self._writers), 1)
         files = []
         for number, writer in enumerate(self._writers):
-            name = stored.shard_name(self._split, first + number, count)
+            name = row_folder.shard_name(self._split, first + number, count)
             writer.close(name)
-            files.append(stored.entry(self._folder / name) | {'rows': writer.rows})
+            files.append(row_folder.entry(self._folder / name) | {'rows': writer.rows})
         return {
             **self._counts,
             'lengths': np.trim_zeros(self._histogram, 'b').tolist(),

@@ -10,7 +10,7 @@ looks like the end of a row, a file is never cut: one process reads it.
 import csv
 import functools
 
-from jepa_text.data.corpora import corpus, faults, reading
+from jepa_text.data.corpora import corpus, invalid_text, reading
 from jepa_text.files import streams
 
 SUFFIXES = tuple(f'.{kind}{end}' for kind in ('csv', 'tsv') for end in reading.ENDS)
@@ -37,7 +37,7 @@ def documents(piece, field, columns):
         for cells in zip(*(column.to_pylist() for column in batch.columns)):
             number += 1
             where = f'{piece.path}, row {number:,}'
-            yield faults.document(_row(wanted, cells, where), field, where)
+            yield invalid_text.document(_row(wanted, cells, where), field, where)
 
 
 def _batches(piece, wanted):
@@ -95,8 +95,8 @@ def _row(names, cells, where):
     try:
         return {name: cell.decode('utf-8') for name, cell in zip(names, cells)}
     except UnicodeDecodeError as error:
-        return faults.Bad(
-            faults.NOT_UTF8,
+        return invalid_text.Bad(
+            invalid_text.NOT_UTF8,
             f'{where} is not UTF-8: byte 0x{error.object[error.start]:02x} in a cell.',
             where,
         )

@@ -7,7 +7,7 @@ One line is one document; what it says besides the text (author, year, label) is
 
 import functools
 
-from jepa_text.data.corpora import corpus, faults, reading
+from jepa_text.data.corpora import corpus, invalid_text, reading
 
 SUFFIXES = tuple(f'.{kind}{end}' for kind in ('jsonl', 'ndjson') for end in reading.ENDS)
 
@@ -28,4 +28,4 @@ def make(split, path, field='text', heldout_every=100):
 def documents(piece, field):
     """The documents of a corpus.Piece; raises as `make` says."""
     for where, found in reading.objects(*piece.place, strict=False):
-        yield faults.document(found, field, where)
+        yield invalid_text.document(found, field, where)

@@ -7,7 +7,7 @@ One row is one document; what its other columns say is kept.
 
 import functools
 
-from jepa_text.data.corpora import corpus, faults, row_groups
+from jepa_text.data.corpora import corpus, invalid_text, row_groups
 
 SUFFIXES = ('.parquet',)
 
@@ -30,4 +30,4 @@ def documents(piece, field, columns):
     """The documents of a corpus.Piece; raises as `make` says."""
     rows = row_groups.numbered(piece.file, [field, *columns], *piece.place[1:])
     for number, row in rows:
-        yield faults.document(row, field, f'{piece.path}, row {number:,}')
+        yield invalid_text.document(row, field, f'{piece.path}, row {number:,}')

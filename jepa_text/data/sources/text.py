@@ -7,7 +7,7 @@ import functools
 import itertools
 import os
 
-from jepa_text.data.corpora import corpus, faults, reading
+from jepa_text.data.corpora import corpus, invalid_text, reading
 
 SUFFIXES = tuple(f'.txt{end}' for end in reading.ENDS)
 DOCUMENTS = ('blank_line', 'file')
@@ -37,7 +37,7 @@ def make(split, path, documents='blank_line', heldout_every=100):
 def _file(piece):
     """A whole file, without the blank lines around it."""
     found = _document(_lines(piece), piece)
-    if isinstance(found, faults.Bad):
+    if isinstance(found, invalid_text.Bad):
         return [found]
     text = found['text'].strip()
     return [found | {'text': text}] if text else []
@@ -53,14 +53,14 @@ def _lines(piece):
 
 
 def _has_text(line):
-    return isinstance(line, faults.Bad) or bool(line.strip())
+    return isinstance(line, invalid_text.Bad) or bool(line.strip())
 
 
 def _document(lines, piece):
     """The document of some lines, or the first that is bad."""
     held, size, bad = [], 0, None
     for line in lines:
-        if isinstance(line, faults.Bad):
+        if isinstance(line, invalid_text.Bad):
             bad = bad or line
             continue
         size += len(line)

@@ -14,7 +14,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from jepa_text.data.corpora import faults, reading
+from jepa_text.data.corpora import invalid_text, reading
 from jepa_text.files import paths
 
 NAMED = 'tfds:'
@@ -85,7 +85,7 @@ class Documents:
     heldout_every: int
 
     def with_bad(self):
-        """The documents, and a faults.Bad in the place of each that is no text."""
+        """The documents, and a invalid_text.Bad in the place of each that is no text."""
         for name in self.splits:
             for number, example in enumerate(self._examples(name)):
                 value = example[self.field]
@@ -117,11 +117,11 @@ class Documents:
         )
 
     def __iter__(self):
-        return faults.good(self.with_bad())
+        return invalid_text.good(self.with_bad())
 
 
 def _document(value, where):
-    """A document or a faults.Bad of what a feature holds."""
+    """A document or a invalid_text.Bad of what a feature holds."""
     if not isinstance(value, str | bytes):
         # A number has bytes too: what is no byte string is no text.
         raise ValueError(
@@ -131,8 +131,8 @@ def _document(value, where):
     try:
         return {'text': value if isinstance(value, str) else value.decode('utf-8')}
     except UnicodeDecodeError as error:
-        return faults.Bad(
-            faults.NOT_UTF8,
+        return invalid_text.Bad(
+            invalid_text.NOT_UTF8,
             f'{where} is not UTF-8: byte 0x{value[error.start]:02x} at {error.start}.',
             where,
         )

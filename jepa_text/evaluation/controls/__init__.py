@@ -4,7 +4,7 @@
     bag_of_embeddings    the mean of the model's own input embeddings: no context
     tf_idf               counts of words: no model at all (words.tf_idf)
 
-All three read the same part of a text: what the model does (as_read.py). Where that is
+All three read the same part of a text: what the model does (truncation.py). Where that is
 not all, TF-IDF of the whole texts stands beside them under a name of its own.
 What the first or the last reaches is no finding about training; what the bag reaches,
 whose embeddings are trained, is none about the layers.

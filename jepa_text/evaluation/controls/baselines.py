@@ -11,7 +11,7 @@ cloze     the answer that is the commonest, of the candidates if there are
 
 Each learns from `train`, chooses on `validation`, and answers as the metrics take it, so
 that it is measured as the models are. The texts are those of the task: where a model
-reads less, give the task as data/as_read.py cuts it. Of retrieval, see ranking.py.
+reads less, give the task as data/truncation.py cuts it. Of retrieval, see ranking.py.
 """
 
 import re

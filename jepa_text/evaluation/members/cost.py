@@ -25,7 +25,7 @@ from jepa_text.evaluation.members import grid, packed, partition
 from jepa_text.evaluation.members import step as member_step
 from jepa_text.evaluation.sets import retrieval
 from jepa_text.evaluation.sets import task as tasks
-from jepa_text.kinds import base, predicting, vectors
+from jepa_text.kinds import base, prediction, vectors
 from jepa_text.models.network import Network
 
 # Examples of a part whose tokens are counted; of more, so many stand for all.
@@ -57,7 +57,7 @@ def of_member(model, task, settings):
         return _untaught(model, task, settings)
     ranks = isinstance(task, retrieval.Retrieval)
     kind = (retrieving if ranks else finetune).kind_of(task, settings)
-    reader = predicting.reader(model, settings.max_length or None)
+    reader = prediction.reader(model, settings.max_length or None)
     pairs = tasks.Examples(*map(list, zip(*task.pairs))) if ranks else task.train
     learned = _part(kind, reader, pairs)
     size = settings.batch_size
@@ -81,7 +81,7 @@ def _untaught(model, task, settings):
     """The Cost of reading each text once; of masks also that of naming a word."""
     kind, reader = (
         vectors.Vectors(),
-        predicting.reader(model, settings.max_length or None),
+        prediction.reader(model, settings.max_length or None),
     )
     counting = _Counting(model, kind, settings.recipe(1), reader.length)
     texts = [
@@ -115,13 +115,13 @@ class _Counting:
 
     def shared(self, part):
         """(FLOPs of what the head reads of a part, an example of it), where all members
-        share that, as predicting.with_features has it; else (0, None)."""
+        share that, as prediction.with_features has it; else (0, None)."""
         if self.recipe.layers != 0:
             return 0.0, None
         shape = _shape_of(self.encoder, self.kind, self._batch(_blank(part.rows[0]), 1))
         # A vector of each row, or of each of its tokens.
         each = (1 if len(shape) == 2 else len(row.tokens) for row in part.rows)
-        if 4 * shape[-1] * sum(each) * part.times > predicting.ROOM:
+        if 4 * shape[-1] * sum(each) * part.times > prediction.ROOM:
             return 0.0, None
         row, lengths = _blank(part.rows[0]), self._read(part, self.maximum)
         return self._sum('features', row, lengths), np.zeros(shape[1:], np.float32)
@@ -165,7 +165,7 @@ class _Counting:
     def _read(self, part, maximum):
         """{length: how many rows are read at it}."""
         lengths = collections.Counter()
-        for _, batch in predicting.batches(part.rows, self.pad_id, maximum):
+        for _, batch in prediction.batches(part.rows, self.pad_id, maximum):
             rows, length = batch['tokens'].shape
             lengths[length] += rows * part.times
         return lengths

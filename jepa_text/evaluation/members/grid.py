@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jepa_text.data import batching
-from jepa_text.evaluation.members import packed, partition, spread, vocabulary
+from jepa_text.evaluation.members import packed, partition, placement, vocabulary
 from jepa_text.evaluation.members import step as member_step
-from jepa_text.kinds import base, predicting
+from jepa_text.kinds import base, prediction
 from jepa_text.models import transformer
 from jepa_text.models.attention import attend
 from jepa_text.models.network import Network, key_of
@@ -143,7 +143,7 @@ class Grid:
         if self.recipe.layers != 0 or rows[0].features is not None:
             return rows
         given = self.network, self.kind, self.frozen, rows, self.pad_id, self.maximum
-        return predicting.with_features(*given)
+        return prediction.with_features(*given)
 
     def train(self, rows, members, width=1, tell=None):
         """Yields (Member, params, losses_T) of each member; `params` are those of the
@@ -183,7 +183,7 @@ class Grid:
         members = [Member(0.0, 0)] * count
         state = jax.eval_shape(functools.partial(self._fresh, members, words))
         rate_S = jax.ShapeDtypeStruct((count,), np.float32)
-        state = spread.shapes(state, count)
+        state = placement.shapes(state, count)
         step = self.program(count, words, shape)
         return step.lower(state, self.frozen, rate_S, batch)
 
@@ -220,7 +220,7 @@ class Grid:
         return params
 
     def _begin(self, members, words=None):
-        return spread.arrays(self._fresh(members, words), len(members))
+        return placement.arrays(self._fresh(members, words), len(members))
 
     def _fresh(self, members, words=None):
         """(params_S, opt_state_S, key_S, step) of a group."""
@@ -248,7 +248,7 @@ class Grid:
             parts = list(map(words.read, parts))
         if shape is not None:
             parts = packed.batches(parts, shape)
-        return spread.arrays(
+        return placement.arrays(
             {key: np.stack([part[key] for part in parts]) for key in parts[0]}, len(parts)
         )
 

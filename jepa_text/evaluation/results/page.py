@@ -4,8 +4,8 @@ import dataclasses
 import math
 from collections import Counter
 
-from jepa_text.evaluation.results import comparing, figures, summary
-from jepa_text.evaluation.results import run as page_run
+from jepa_text.evaluation.results import comparison, figures, summary
+from jepa_text.evaluation.results import run_sections as page_run
 from jepa_text.evaluation.results import tables as result_tables
 from jepa_text.measures import statistics
 from jepa_text.report import page
@@ -20,12 +20,12 @@ class Examined:
     lines        of all members, as results.read gives them
     chosen       of selection.select, of models and controls alike; a line that has a
                  `control` is one of these, and stands below the models, in grey
-    compared     of comparing.compare
+    compared     of comparison.compare
     shared       [(task, test examples, how many of them have a text that was trained
                  on, or None where that was not counted)]
     published    rows of published.rows, as in tables.table
     troubles     {what: why, in words}: members that raised, and damaged files
-    cuts         as_read.Cut of each task and model
+    cuts         truncation.Cut of each task and model
     instances    {(model, task): interval} of summary.over_instances
     notes        what else is to be known, such as what was left out of the grid
     """
@@ -135,7 +135,7 @@ def _overview(rows, by_task, chosen):
     made = result_tables.table(rows)
     controls = {row['model'] for row in rows if row['control']}
     models = [one for one in chosen if one.model not in controls]
-    points, left_out = comparing.borda(models)
+    points, left_out = comparison.borda(models)
     lines = []
     for name, *own in made['rows']:
         values = [cell and cell.value for cell in own]

@@ -7,7 +7,7 @@ it ended and what it reached:
      'validation': {'standard': {name: value}, 'paper': {...}}, 'test': the same}
 
 `select` takes the learning rate of each model and task, by validation only. What it
-chose, comparing.py averages and compares.
+chose, comparison.py averages and compares.
 
 Members that are 'not finite' have no values. They are counted, and a learning rate that
 lost one is chosen only if every rate did. Collapsed ones count with the values they have.

@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 
 from jepa_text.config import resolve
-from jepa_text.evaluation.results import comparing
+from jepa_text.evaluation.results import comparison
 from jepa_text.evaluation.results import lines as results
 from jepa_text.files import atomic
 
@@ -67,7 +67,7 @@ def over_instances(folder, chosen):
         for name in (f'{prefix}{one.metric}', one.metric):
             whole = len(values) == len(one.members) > 0
             if whole and all(name in side for side in values.values()):
-                found[one.model, one.task] = comparing.instance_interval(
+                found[one.model, one.task] = comparison.instance_interval(
                     one, lambda line, v=values, n=name: v[line['seed']][n]
                 )
                 break

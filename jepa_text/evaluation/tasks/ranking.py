@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from jepa_text.config import resolve
 from jepa_text.data.sets import tables
-from jepa_text.evaluation.sets import judged
+from jepa_text.evaluation.sets import beir
 from jepa_text.evaluation.sets import task as tasks
 from jepa_text.evaluation.sets.retrieval import Retrieval, dealt
 
@@ -48,7 +48,7 @@ def make(
     seed=0,
 ):
     """`task` is one of TASKS, or '' for a set of one's own, which is at `path`: a folder
-    as of sets/judged.py, or a name on the hub with the configs corpus and queries.
+    as of sets/beir.py, or a name on the hub with the configs corpus and queries.
 
     `qrels` are in path/qrels, or where this says. `document` and `query` make a text of
     the fields of a row ('': '{title} {text}' and '{text}', or as `protocol` says).
@@ -63,14 +63,14 @@ def make(
     document = document or (chosen.document if is_paper else '{title} {text}')
     query = query or ('Query: {text}' if is_paper else '{text}')
     qrels = qrels or ('' if path else chosen.qrels)
-    place = judged.places(path or chosen.path, qrels)
+    place = beir.places(path or chosen.path, qrels)
     where = title or task or tables.stem(path)
-    asked = judged.asked(place, query, where)
+    asked = beir.asked(place, query, where)
     train, validation, test = _with_validation(asked.qrels, is_paper, seed)
     scored = _documents(validation) | _documents(test)
     wanted = scored if pairs else scored | _documents(train)
-    texts = judged.texts(place.corpus, document, wanted if is_paper else None)
-    judged.check(wanted, texts, 'documents', where)
+    texts = beir.texts(place.corpus, document, wanted if is_paper else None)
+    beir.check(wanted, texts, 'documents', where)
     if pairs:
         learned, commit = _pairs(pairs, document, query, where)
     else:
@@ -80,8 +80,8 @@ def make(
     queries = {name: asked.queries[name] for name in validation | test}
     return Retrieval(
         where,
-        judged.without_empty(queries, queries, 'queries', where),
-        judged.without_empty(texts, scored, 'documents', where),
+        beir.without_empty(queries, queries, 'queries', where),
+        beir.without_empty(texts, scored, 'documents', where),
         test,
         validation or None,
         learned,
@@ -120,7 +120,7 @@ def _pairs(path, document, query, where):
     )
     made = [
         tuple(
-            judged.filled(template, {'text': text}, f'{path}, row {number}')
+            beir.filled(template, {'text': text}, f'{path}, row {number}')
             for template, text in ((query, one), (document, other))
         )
         for number, (one, other) in enumerate(zip(texts, positives), 1)

@@ -1,7 +1,7 @@
 """One attention function over several backends.
 
 A backend is a file of `models/attention`. 'auto' takes the fastest that can do what is
-asked; a named one that cannot is an error. Who sees whom: `models/attention/visible.py`.
+asked; a named one that cannot is an error. Who sees whom: `models/attention/masks.py`.
 """
 
 import contextlib

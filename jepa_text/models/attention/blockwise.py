@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from einops import rearrange
 from jax.ad_checkpoint import checkpoint_name
 
-from jepa_text.models.attention import visible
+from jepa_text.models.attention import masks
 
 SPLITS, MULTIPLE, RUNS, KEEPS = True, 128, False, True
 # Keys at a time: the largest that divides the row.
@@ -44,7 +44,7 @@ def attend(
         rearrange(q_BLHK, 'B L (G R) K -> B G R L K', G=groups),
         rearrange(k_BLGK, 'B M G K -> B G M K'),
         rearrange(v_BLGK, 'B M G K -> B G M K'),
-        visible.positions(segment_ids_BL, order_BL, positions_BL),
+        masks.positions(segment_ids_BL, order_BL, positions_BL),
     )
     return rearrange(out_BGRLK, 'B G R L K -> B L (G R) K')
 
@@ -126,7 +126,7 @@ def _blocks(k_BGMK, v_BGMK, positions):
 
 def _scores(q_BGRLK, k_BGNK, positions, keys, causal, window):
     scores_BGRLN = _product('BGRLK,BGNK->BGRLN', q_BGRLK, k_BGNK)
-    mask_BLN = visible.between(positions, keys, causal, window)
+    mask_BLN = masks.between(positions, keys, causal, window)
     width = q_BGRLK.shape[-1]
     return jnp.where(mask_BLN[:, None, None], scores_BGRLN * width**-0.5, _HIDDEN)
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from einops import rearrange
 
-from jepa_text.models.attention import visible
+from jepa_text.models.attention import masks
 
 SPLITS, MULTIPLE, RUNS, KEEPS = True, 1, False, False
 
@@ -26,7 +26,7 @@ def attend(
     window,
 ):
     """Two matrix products and a softmax between them."""
-    mask_BLM = visible.visible(segment_ids_BL, causal, order_BL, window, positions_BL)
+    mask_BLM = masks.visible(segment_ids_BL, causal, order_BL, window, positions_BL)
     groups, width = k_BLGK.shape[2], q_BLHK.shape[3]
     # Heads before length: the products become plain batched matrices, a fifth faster
     # on CPUs than contracting in place.

@@ -1,7 +1,7 @@
 """The checks that compute, each in a process of its own: tasks.py asks, one at a time.
 
 environment   what is here: devices, driver, versions
-arithmetic    small programs against numpy (running/arithmetic.py)
+arithmetic    small programs against numpy (running/self_test.py)
 kernels       a backend of attention against the reference, forward and backward
 training      some steps of `train` on the bundled corpus: its losses, and its speed
 
@@ -22,7 +22,7 @@ import psutil
 from jepa_text.models.attention import attend, trial, xla
 from jepa_text.planning import child
 from jepa_text.planning.accelerator import settings
-from jepa_text.running import allocator, arithmetic, compilation, metrics
+from jepa_text.running import allocator, compilation, metrics, self_test
 from jepa_text.training import train
 
 PACKAGES = ('jax', 'jaxlib', 'flax', 'tokamax', 'jax-cuda12-plugin', 'jax-cuda13-plugin')
@@ -93,7 +93,7 @@ def nvidia():
 
 def sums():
     """Small programs against numpy: {'programs': {name: {'off', 'allowed'}}}."""
-    found = arithmetic.deviations(tuple(jax.local_devices()))
+    found = self_test.deviations(tuple(jax.local_devices()))
     return {
         'programs': {
             name: dict(off=off, allowed=to) for name, (off, to) in found.items()

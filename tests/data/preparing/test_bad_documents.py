@@ -11,8 +11,8 @@ import read_back
 from pyarrow import parquet
 
 from jepa_text.data import pipeline, prepare
-from jepa_text.data.corpora import faults
-from jepa_text.data.rows import stored
+from jepa_text.data.corpora import invalid_text
+from jepa_text.data.rows import row_folder
 from jepa_text.data.sources import tfds
 from jepa_text.report.rows_page import lines
 from jepa_text.training import prepare as command
@@ -33,8 +33,8 @@ def blocks(folder):
     data = among([text.encode() for text in GOOD], [LATIN, NUL], [10, 21])
     (folder / 'a.txt').write_bytes(b'\n\n'.join(data))
     return {'name': 'text'}, {
-        faults.NOT_UTF8: 'a.txt, document 11',
-        faults.NUL: 'a.txt, document 22',
+        invalid_text.NOT_UTF8: 'a.txt, document 11',
+        invalid_text.NUL: 'a.txt, document 22',
     }
 
 
@@ -43,8 +43,8 @@ def whole_files(folder):
     for number, one in enumerate(data):
         (folder / f'{number:02}.txt').write_bytes(one)
     return {'name': 'text', 'documents': 'file'}, {
-        faults.NOT_UTF8: '10.txt, document 1',
-        faults.NUL: '21.txt, document 1',
+        invalid_text.NOT_UTF8: '10.txt, document 1',
+        invalid_text.NUL: '21.txt, document 1',
     }
 
 
@@ -59,10 +59,10 @@ def json_lines(folder):
     data = among(good, bad, [10, 21, 22, 30])
     (folder / 'a.jsonl.gz').write_bytes(gzip.compress(b'\n'.join(data)))
     return {'name': 'jsonl'}, {
-        faults.NOT_UTF8: 'a.jsonl.gz, document 11',
-        faults.NUL: 'a.jsonl.gz, document 22',
-        faults.SURROGATE: 'a.jsonl.gz, document 23',
-        faults.NO_TEXT: 'a.jsonl.gz, document 31',
+        invalid_text.NOT_UTF8: 'a.jsonl.gz, document 11',
+        invalid_text.NUL: 'a.jsonl.gz, document 22',
+        invalid_text.SURROGATE: 'a.jsonl.gz, document 23',
+        invalid_text.NO_TEXT: 'a.jsonl.gz, document 31',
     }
 
 
@@ -73,9 +73,9 @@ def row_groups(folder):
         pyarrow.table({'text': text}), folder / 'a.parquet', row_group_size=4
     )
     return {'name': 'parquet'}, {
-        faults.NOT_UTF8: 'a.parquet, row 11',
-        faults.NUL: 'a.parquet, row 22',
-        faults.NO_TEXT: 'a.parquet, row 31',
+        invalid_text.NOT_UTF8: 'a.parquet, row 11',
+        invalid_text.NUL: 'a.parquet, row 22',
+        invalid_text.NO_TEXT: 'a.parquet, row 31',
     }
 
 
@@ -84,8 +84,8 @@ def table(folder):
     cells = [b'"%b",1' % one for one in data]
     (folder / 'a.csv').write_bytes(b'\n'.join([b'text,n', *cells]))
     return {'name': 'csv'}, {
-        faults.NOT_UTF8: 'a.csv, row 11',
-        faults.NUL: 'a.csv, document 22',
+        invalid_text.NOT_UTF8: 'a.csv, row 11',
+        invalid_text.NUL: 'a.csv, document 22',
     }
 
 
@@ -137,7 +137,7 @@ def test_the_number_of_workers_changes_nothing(made):
     one, _ = made(blocks)
     two, _ = made(blocks, 'two', workers=2)
     assert one == two
-    assert len(stored.files(one, ['train'])) > 4
+    assert len(row_folder.files(one, ['train'])) > 4
     assert any(' after byte ' in name for name in one['examples']['bad: not UTF-8'])
 
 
@@ -237,11 +237,14 @@ def test_of_array_records_each_is_left_out_once():
     texts, bad = [], []
     for split in ('train', 'heldout'):
         found = tfds.Documents(builder, 'text', ('train',), split, 3)
-        for document in faults.with_bad(found, f'tfds, {split}'):
-            is_bad = isinstance(document, faults.Bad)
+        for document in invalid_text.with_bad(found, f'tfds, {split}'):
+            is_bad = isinstance(document, invalid_text.Bad)
             bad.append(document) if is_bad else texts.append(document['text'])
     assert sorted(texts) == sorted(GOOD)
-    assert {one.reason for one in bad} == {faults.NOT_UTF8, faults.NUL} and len(bad) == 2
+    assert {one.reason for one in bad} == {
+        invalid_text.NOT_UTF8,
+        invalid_text.NUL,
+    } and len(bad) == 2
     assert 'set, train, example 10' in {one.where for one in bad}
 
 
@@ -253,7 +256,7 @@ def test_a_source_of_the_users_own_is_looked_at_too(made, monkeypatch):
     monkeypatch.setitem(sys.modules, 'lab.mine', mine)
     manifest, _ = made(lambda _: ({'name': 'lab.mine'}, {}), splits=('train',))
     assert manifest['left_out'] == {
-        f'bad: {r}': 1 for r in (faults.NUL, faults.SURROGATE)
+        f'bad: {r}': 1 for r in (invalid_text.NUL, invalid_text.SURROGATE)
     }
     assert manifest['examples']['bad: a NUL in it'] == ['lab.mine, train, document 2']
     with pytest.raises(ValueError, match='mine, train, document 1: it has half of a '):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jepa_text.data import prepare, preparing, tokenizers
-from jepa_text.data.rows import stored
+from jepa_text.data.rows import row_folder
 from jepa_text.files import partial
 
 
@@ -37,7 +37,7 @@ def made(folder, name, **changed):
 def test_beam_makes_the_same_bytes(folder, clean):
     here = made(folder, 'here', workers=1, clean=clean)
     there = made(folder, 'there', engine='beam', clean=clean)
-    assert here == there and len(stored.files(here)) > 8
+    assert here == there and len(row_folder.files(here)) > 8
     assert bool(clean) == ('exact duplicate' in here['left_out'])
     assert not list(folder.parent.glob('.*'))
 

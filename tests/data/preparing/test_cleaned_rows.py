@@ -8,7 +8,7 @@ import read_back
 
 from jepa_text.data import pipeline, prepare
 from jepa_text.data.preparing import processes, unit
-from jepa_text.data.rows import stored
+from jepa_text.data.rows import row_folder
 from jepa_text.report import rows_page
 
 
@@ -74,7 +74,7 @@ def test_near_copies_are_left_out_whoever_finds_them(folder, ours):
     assert len(manifest['examples']['near duplicate']) == 2
     two, other = made(folder, 'two', ours, workers=2, **asked)
     assert one == two and manifest == other
-    assert len(stored.files(manifest)) > 6
+    assert len(row_folder.files(manifest)) > 6
     assert not list(folder.parent.glob('.*')) and not list(folder.parent.glob('*/f*'))
 
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from jepa_text.data import pipeline, prepare
-from jepa_text.data.corpora import corpus, faults, reading, row_groups
+from jepa_text.data.corpora import corpus, invalid_text, reading, row_groups
 from jepa_text.data.preparing import processes, unit
 from jepa_text.data.preparing import work as works
-from jepa_text.data.rows import packing, stored, writing
+from jepa_text.data.rows import packing, row_folder, writing
 from jepa_text.data.sources import jsonl, text
 from jepa_text.data.sources import parquet as parquet_source
 from jepa_text.files import partial
@@ -55,7 +55,7 @@ def made(folder, name, tokenizer, **changed):
     source = {'name': 'text', 'path': str(folder), 'heldout_every': 5}
     given = dict(row_length=32, workers=1) | changed
     manifest = prepare.prepare(source, tokenizer, folder.parent / name, **given)
-    sums = [entry['sha256'] for _, entry in stored.files(manifest)]
+    sums = [entry['sha256'] for _, entry in row_folder.files(manifest)]
     return sums, manifest
 
 
@@ -142,7 +142,7 @@ def test_a_row_is_told_by_its_number_in_the_file(tmp_path):
     one = parquet_source.make('train', path)
     pieces = [piece for piece, _ in one.cut(one.found.files[0], 999)]
     assert len(pieces) > 5
-    bad = [d for p in pieces for d in one.documents(p) if isinstance(d, faults.Bad)]
+    bad = [d for p in pieces for d in one.documents(p) if isinstance(d, invalid_text.Bad)]
     assert [one.where for one in bad] == [f'{path}, row 91', f'{path}, row 92']
     with pytest.raises(ValueError, match='row 91: the field'):
         list(one)
@@ -205,14 +205,14 @@ def test_long_rows_of_parquet_are_read_a_few_at_a_time(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize('name', packing.PACKINGS)
 def test_records_at_once_are_those_one_by_one(name, monkeypatch):
-    monkeypatch.setattr(stored, 'CHUNK', 50)
+    monkeypatch.setattr(row_folder, 'CHUNK', 50)
     rng = np.random.default_rng(0)
     lengths = rng.integers(0, 40, 60)
     ids = rng.integers(1, 2000, lengths.sum()).astype('<u2')
     starts = np.cumsum(lengths) - lengths
     packed = packing.PACKINGS[name](lengths, 32, rng)
     order = rng.permutation(len(packed))
-    found = list(stored.records(ids, starts, packed, order, 0, 32))
+    found = list(row_folder.records(ids, starts, packed, order, 0, 32))
     for row, record in zip(order, found, strict=True):
         pieces = [ids[starts[d] + s :][:n] for d, s, n in packed[row]]
         values = [*np.concatenate(pieces)]
@@ -258,14 +258,15 @@ def test_lengths_are_counted_by_powers_of_two(folder, ours):
 def test_workers_make_the_same_bytes(folder, ours, small):
     one, manifest = made(folder, 'one', ours)
     assert (
-        len({Path(name).name[:11] for name, _ in stored.files(manifest, ['train'])}) > 4
+        len({Path(name).name[:11] for name, _ in row_folder.files(manifest, ['train'])})
+        > 4
     )
     two, other = made(folder, 'two', ours, workers=2)
     assert one == two and manifest == other
     assert pipeline.verify(folder.parent / 'two') == other
     assert not list(folder.parent.glob('.*'))
     assert sorted(path.name for path in (folder.parent / 'two').iterdir()) == sorted(
-        [*(name for name, _ in stored.files(manifest)), stored.MANIFEST]
+        [*(name for name, _ in row_folder.files(manifest)), row_folder.MANIFEST]
     )
 
 
@@ -461,7 +462,9 @@ def test_an_interrupt_ends_the_workers_at_once(tmp_path, to):
     subprocess.run(
         [*command[:-1], str(tmp_path / 'straight')], env=environment, check=True
     )
-    assert stored.read_manifest(rows) == stored.read_manifest(tmp_path / 'straight')
+    assert row_folder.read_manifest(rows) == row_folder.read_manifest(
+        tmp_path / 'straight'
+    )
 
 
 def test_two_at_once_end_with_one_folder(folder, ours, small):

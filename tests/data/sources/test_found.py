@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jepa_text.data.rows import stored
+from jepa_text.data.rows import row_folder
 from jepa_text.data.sources import jsonl, text
 from jepa_text.files import listing
 from jepa_text.training import prepare as preparing
@@ -107,7 +107,7 @@ def test_prepare_says_how_many_files_were_read_and_left_out(tmp_path, capsys):
     preparing.run(config, str(tmp_path / 'rows'))
     words = '4 files read; left out: 1 of another ending (table.csv)'
     assert words in capsys.readouterr().out
-    assert stored.read_manifest(tmp_path / 'rows')['read'] == words
+    assert row_folder.read_manifest(tmp_path / 'rows')['read'] == words
     preparing.run({'prepare': dict(config['prepare'])}, str(tmp_path / 'rows'))
     assert words in capsys.readouterr().out
 

@@ -8,7 +8,7 @@ from pyarrow import parquet
 
 from jepa_text.data import prepare, tokenizers
 from jepa_text.data.preparing import work as works
-from jepa_text.data.rows import stored
+from jepa_text.data.rows import row_folder
 from jepa_text.data.sources import jsonl, text
 from jepa_text.data.sources import parquet as parquet_source
 
@@ -71,7 +71,7 @@ def test_documents_units_and_rows_are_the_same(both, tmp_path):
             workers=1,
         )
         assert manifest['read'].startswith('4 files read')
-        sums.append([entry['sha256'] for _, entry in stored.files(manifest)])
+        sums.append([entry['sha256'] for _, entry in row_folder.files(manifest)])
     assert sums[0] == sums[1] and len(sums[0]) > 8
 
 

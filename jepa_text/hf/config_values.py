@@ -1,0 +1,178 @@
+"""What each value of a config.json may be, checked once, before anything is made of it.
+
+A wrong one is told by its key, what it is and what it may be; null, a text or a list
+never passes for a number. Keys that the family does not read may hold anything.
+"""
+
+import math
+import reprlib
+
+from jepa_text.hf import families
+from jepa_text.models.stack import MAX_INT
+
+_MAX_INT = 2**31 - 1
+_LAYERS = ('full_attention', 'sliding_attention')
+
+
+def _whole(minimum=1, maximum=_MAX_INT):
+    def holds(value):
+        return type(value) is int and minimum <= value <= maximum
+
+    return holds, f'a whole number of at least {minimum:,} and at most {maximum:,}'
+
+
+def _number(below=math.inf):
+    def holds(value):
+        return type(value) in (int, float) and 0 < value < below
+
+    words = 'a finite number above 0'
+    return holds, words if below == math.inf else f'a number above 0 and below {below}'
+
+
+def _list(known):
+    def holds(value):
+        return isinstance(value, list) and all(
+            type(one) is type(known[0]) and one in known for one in value
+        )
+
+    return holds, f'a list of {", ".join(map(repr, known))}, one a layer'
+
+
+def _or_null(rule):
+    holds, words = rule
+    return lambda value: value is None or holds(value), f'{words}, or null'
+
+
+_FLAG = (lambda value: isinstance(value, bool), 'true or false')
+_NAME = (lambda value: isinstance(value, str), 'a text')
+_OBJECT = (lambda value: isinstance(value, dict), 'an object')
+_NAMES = (
+    lambda value: isinstance(value, list) and all(isinstance(x, str) for x in value),
+    'a list of texts',
+)
+
+# Of rotary positions, in the object that rope_parameters is.
+_ROPE = {
+    'rope_type': _NAME,
+    'type': _NAME,
+    'rope_theta': _number(),
+    'partial_rotary_factor': _or_null(_number()),
+    'factor': _number(),
+    'low_freq_factor': _number(),
+    'high_freq_factor': _number(),
+    'original_max_position_embeddings': _whole(),
+    **dict.fromkeys(_LAYERS, _or_null(_OBJECT)),
+}
+RULES = {
+    **dict.fromkeys(
+        (
+            *('vocab_size', 'max_position_embeddings', 'type_vocab_size'),
+            *('global_attn_every_n_layers', 'no_rope_layer_interval'),
+        ),
+        _whole(),
+    ),
+    'hidden_size': _whole(maximum=MAX_INT['width']),
+    'intermediate_size': _whole(maximum=MAX_INT['ffn_width']),
+    'num_attention_heads': _whole(maximum=MAX_INT['heads']),
+    'num_key_value_heads': _or_null(_whole(maximum=MAX_INT['kv_heads'])),
+    'num_hidden_layers': _whole(maximum=MAX_INT['depth']),
+    'local_attention': _whole(minimum=2),
+    'max_window_layers': _whole(minimum=0),
+    'pad_token_id': _whole(minimum=0),
+    **dict.fromkeys(('head_dim', 'sliding_window'), _or_null(_whole())),
+    **dict.fromkeys(('rms_norm_eps', 'layer_norm_eps', 'norm_eps'), _number(below=1)),
+    **dict.fromkeys(('global_rope_theta', 'local_rope_theta'), _number()),
+    **dict.fromkeys(('rope_theta', 'partial_rotary_factor'), _or_null(_number())),
+    **dict.fromkeys(
+        (
+            *('attention_bias', 'mlp_bias', 'norm_bias', 'decoder_bias'),
+            *('classifier_bias', 'tie_word_embeddings', 'use_sliding_window'),
+            *('is_causal', 'is_decoder'),
+        ),
+        _FLAG,
+    ),
+    **dict.fromkeys(
+        (
+            *('hidden_act', 'hidden_activation', 'classifier_activation'),
+            'position_embedding_type',
+        ),
+        _NAME,
+    ),
+    **dict.fromkeys(('rope_parameters', 'rope_scaling'), _or_null(_OBJECT)),
+    'architectures': _or_null(_NAMES),
+    'layer_types': _or_null(_list(_LAYERS)),
+    'no_rope_layers': _or_null(_list((0, 1))),
+}
+# What is read though no family has a default for it.
+_ALWAYS = (
+    *('rope_parameters', 'rope_scaling', 'partial_rotary_factor', 'layer_types'),
+    *('is_causal', 'is_decoder', 'architectures'),
+)
+_KEYS = {
+    'transformer': families.TRUNK,
+    'bert': families.BERT,
+    'modernbert': families.MODERNBERT,
+}
+
+
+def check(config, family):
+    """Raises ValueError for a value, or sizes together, that a complete config.json of
+    this family cannot have. What is missing is not looked at."""
+    kind = families.KINDS[family]
+    read = {*kind.defaults, *_KEYS[kind.model].values(), *_ALWAYS}
+    if family == 'bert':
+        read.remove('pad_token_id')
+    for key in sorted(read & set(config) & set(RULES)):
+        _one(key, config[key], RULES[key])
+    for key in ('rope_parameters', 'rope_scaling'):
+        _rope(key, config.get(key) or {})
+    _together(config, kind.model)
+    if family in ('roberta', 'xlm-roberta'):
+        offset, maximum = config['pad_token_id'] + 1, config['max_position_embeddings']
+        if offset >= maximum:
+            raise _error(
+                'max_position_embeddings', maximum, f'above pad_token_id + 1, {offset}'
+            )
+
+
+def _rope(where, rope):
+    for key in sorted(set(rope) & set(_ROPE)):
+        _one(f'{where}.{key}', rope[key], _ROPE[key])
+        if key in _LAYERS:
+            _rope(f'{where}.{key}', rope[key] or {})
+    low, high = rope.get('low_freq_factor'), rope.get('high_freq_factor')
+    if None not in (low, high) and low >= high:
+        raise _error(f'{where}.high_freq_factor', high, f'above low_freq_factor, {low}')
+
+
+def _together(config, model):
+    depth, width = config.get('num_hidden_layers'), config.get('hidden_size')
+    heads, kv_heads = (
+        config.get(f'num_{name}_heads') for name in ('attention', 'key_value')
+    )
+    for key in ('layer_types', 'no_rope_layers'):
+        listed = config.get(key)
+        if listed is not None and depth is not None and len(listed) != depth:
+            raise _error(key, listed, f'of num_hidden_layers={depth} values')
+    if None in (width, heads):
+        return
+    head_width = config.get('head_dim') if model == 'transformer' else None
+    if head_width is None and width % heads:
+        raise _error('hidden_size', width, f'a multiple of num_attention_heads={heads}')
+    if model == 'transformer' and kv_heads is not None and heads % kv_heads:
+        words = f'a multiple of num_key_value_heads={kv_heads}'
+        raise _error('num_attention_heads', heads, words)
+    if model != 'bert' and (head_width or width // heads) % 2:
+        what = 'hidden_size' if head_width is None else 'head_dim'
+        words = 'such that a head has an even width, for rotary positions'
+        raise _error(what, config[what], words)
+
+
+def _one(key, value, rule):
+    holds, words = rule
+    if not holds(value):
+        raise _error(key, value, words)
+
+
+def _error(key, value, words):
+    return ValueError(f'config.json: {key}={reprlib.repr(value)} must be {words}.')

@@ -1,0 +1,56 @@
+"""What of a recipe a person is told when a run or a phase begins, in lines."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+from clu import parameter_overview
+
+from jepa_text.models.attention import attend
+from jepa_text.training import data_position
+from jepa_text.training import recipe as recipes
+
+
+def introduction(recipe):
+    """What runs where."""
+    devices, processes = jax.devices(), jax.process_count()
+    params = recipes.shapes(recipe, recipe.phases[0]).params
+    count = sum(leaf.size for leaf in jax.tree.leaves(params))
+    axes = ', '.join(f'{axis} {size}' for axis, size in recipe.mesh.shape.items())
+    return (
+        f'devices  {len(devices)} x {devices[0].device_kind}, mesh {axes}, '
+        f'{processes} process{"es" if processes > 1 else ""}',
+        f'network  {count:,} parameters',
+        *_budget(recipe),
+        *itertools.chain(*map(data_position.lines, recipe.phases)),
+        parameter_overview.get_parameter_overview(params, include_stats=False),
+    )
+
+
+def _budget(recipe):
+    """Steps and tokens of the run, or of each phase where they differ."""
+    alike = len({(one.batch_size, one.length) for one in recipe.phases}) == 1
+    total = f'{recipe.tokens_until(recipe.steps):,} tokens'
+    for phase in recipe.phases[:1] if alike else recipe.phases:
+        steps = recipe.steps if alike else phase.steps
+        yield (
+            f'budget   {phase.batch_size} rows x {phase.length} = '
+            f'{phase.tokens_per_step:,} tokens a step, {steps:,} steps, '
+            + (total if alike else f'of {total}')
+        )
+
+
+def attending(recipe, phase):
+    """By which backend the encoder of a phase attends."""
+    token = phase.objective.token_objective
+    attends = token.attends if token else 'bidirectional'
+    shape = (phase.batch_size, phase.length)
+    ids_BL = jax.ShapeDtypeStruct(shape, jnp.int32)
+    order_BL = ids_BL if attends == 'rows' else None
+    params = recipes.shapes(recipe, phase).params
+    call = functools.partial(phase.network.apply, 'encoder', causal=attends == 'causal')
+    with jax.set_mesh(recipe.mesh):
+        lines = attend.explain_call(call, params, ids_BL, ids_BL, ids_BL, order_BL)
+    # The rest says of each other backend why it was not taken.
+    return [line for line in lines if line.startswith('attention')]

@@ -1,0 +1,128 @@
+"""Rows at an address are the rows that were put there."""
+
+import at_once
+import fsspec
+import numpy as np
+import pytest
+import tiny
+
+from jepa_text.data import pipeline
+from jepa_text.data.rows import downloaded
+from jepa_text.files import addresses, cache, transfer
+from jepa_text.training import assemble
+from jepa_text.training import config as settings
+from jepa_text.training import prepare as preparing
+
+ADDRESS = 'memory://shelf/rows'
+
+
+@pytest.fixture(scope='module')
+def local(tmp_path_factory):
+    return tiny.rows(tmp_path_factory.mktemp('local'))
+
+
+@pytest.fixture(autouse=True)
+def store(local, tmp_path, monkeypatch):
+    """A store with these rows, and an empty cache."""
+    monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'cache'))
+    monkeypatch.setattr(addresses, 'PAUSE', 0.0)
+    store = fsspec.filesystem('memory')
+    store.store.clear()
+    transfer.folder(local, ADDRESS, last='manifest.json')
+    return store
+
+
+def test_rows_are_the_same(local):
+    there, here = pipeline.Rows(ADDRESS, 'train'), pipeline.Rows(local, 'train')
+    assert there.fingerprint == here.fingerprint and len(there) == len(here)
+    for index in (0, len(here) - 1):
+        for key, values in here[index].items():
+            np.testing.assert_array_equal(there[index][key], values)
+    assert len(pipeline.Rows(f'{ADDRESS}/', 'heldout')) == len(
+        pipeline.Rows(there.folder, 'heldout')
+    )
+    assert pipeline.verify(ADDRESS) == here.manifest
+
+
+def test_processes_of_one_machine_copy_once(local):
+    program = (
+        'from jepa_text.data.rows import brought\n'
+        f'for _ in range(3): print(downloaded.here("file://{local}"))'
+    )
+    said = b''.join(at_once.printed(program))
+    assert said.count(b'copied to') == 1 and said.count(b'\n') == 10
+
+
+def test_without_shards_little_is_copied():
+    folder = downloaded.here(ADDRESS, shards=False)
+    names = sorted(path.name for path in folder.iterdir() if path.name[0] != '.')
+    assert names == ['manifest.json', 'tokenizer.json']
+
+
+def test_rows_that_are_prepared_anew_are_another_copy(store, tmp_path):
+    before = pipeline.Rows(ADDRESS, 'train').folder
+    section = dict(
+        source=dict(name='bundled'),
+        tokenizer='bundled',
+        row_length=64,
+        splits=['heldout'],
+    )
+    preparing.make(section, str(tmp_path / 'rows'))
+    store.rm('/shelf/rows', recursive=True)
+    transfer.folder(tmp_path / 'rows', ADDRESS, last='manifest.json')
+    assert pipeline.Rows(ADDRESS, 'heldout').folder != before
+
+
+def test_damage_is_said(store):
+    shard = next(name for name in store.find('/shelf/rows') if 'train-00000' in name)
+    store.pipe_file(shard, store.cat(shard)[:-1] + b'!')
+    with pytest.raises(ValueError, match=r'memory://.*train-00000.* is damaged'):
+        pipeline.Rows(ADDRESS, 'train')
+    manifest = store.cat('/shelf/rows/manifest.json')
+    store.pipe_file('/shelf/rows/manifest.json', manifest.replace(b'32', b'33'))
+    with pytest.raises(ValueError, match='memory://shelf/rows: .* is damaged'):
+        pipeline.Rows(ADDRESS, 'train')
+
+
+def test_what_is_there_is_verified_and_no_copy_of_it(store, capsys):
+    pipeline.Rows(ADDRESS, 'train')
+    preparing.run({}, ADDRESS, verify=True)
+    assert f'{ADDRESS}: ' in capsys.readouterr().out
+    shard = next(name for name in store.find('/shelf/rows') if 'train-00000' in name)
+    store.pipe_file(shard, store.cat(shard)[:-1] + b'!')
+    with pytest.raises(ValueError, match=rf'{ADDRESS}/train-00000.* its sha256 is'):
+        preparing.run({}, ADDRESS, verify=True)
+    store.rm(shard)
+    with pytest.raises(FileNotFoundError, match=f'{ADDRESS}/train-00000'):
+        preparing.run({}, ADDRESS, verify=True)
+
+
+def test_no_rows_are_said(store):
+    assert downloaded.is_there(ADDRESS) and not downloaded.is_there('memory://shelf/none')
+    with pytest.raises(
+        FileNotFoundError, match='no prepared rows in memory://shelf/none'
+    ):
+        pipeline.Rows('memory://shelf/none', 'train')
+
+
+def test_rows_are_prepared_at_an_address(store, local, capsys):
+    section = dict(source=dict(name='bundled'), tokenizer='bundled', row_length=64)
+    section['splits'] = ['heldout']
+    preparing.if_missing(section, 'memory://shelf/new')
+    assert 'memory://shelf/new: copied there' in capsys.readouterr().out
+    assert len(pipeline.Rows('memory://shelf/new', 'heldout')) > 0
+    # It is there: only what differs is said.
+    preparing.if_missing(section | {'seed': 1}, 'memory://shelf/new')
+    assert 'seed was 0 and is now 1' in capsys.readouterr().out
+    with pytest.raises(FileExistsError, match='not overwritten'):
+        preparing.make(section, 'memory://shelf/new')
+    assert not [p for p in cache.top().iterdir() if p.name.startswith('making')]
+
+
+def test_a_run_reads_rows_at_an_address(local, tmp_path):
+    data = dict(folder=ADDRESS, row_length=tiny.LENGTH, batch_size=8)
+    config = settings.plain(tiny.config(tmp_path, data=data))
+    away = assemble.make(config)
+    config['data']['folder'] = local
+    assert assemble.make(config).fingerprint == away.fingerprint
+    assert assemble.tokenizer_of(config).fingerprint == away.tokenizer.fingerprint

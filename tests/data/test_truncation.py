@@ -1,0 +1,145 @@
+"""Nobody is compared by what he was not shown: texts that are cut, and their controls."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import tiny
+
+from jepa_text import load
+from jepa_text.analysis import analyze
+from jepa_text.data import truncation
+from jepa_text.evaluation import controls
+from jepa_text.evaluation.sets import task as tasks
+
+pytest.importorskip('sklearn')
+pytest.importorskip('matplotlib')
+
+NOUNS = ('whale', 'captain', 'sister', 'garden')
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    """A run with rows of 32 tokens, and texts that say their class after these."""
+    folder = tmp_path_factory.mktemp('cut')
+    phases = (dict(objective=dict(name='mlm')),)
+    changes = dict(steps=1, phases=phases, evaluate=dict(every=0))
+    tiny.train(tiny.config(folder, **changes), folder / 'a')
+    rows = []
+    for number in range(96):
+        rng = np.random.default_rng(number)
+        start = ' '.join(rng.choice(tiny.NOUNS, 50))
+        noun = NOUNS[number % 4]
+        rows.append({'text': f'{start} so we say {noun}ing {noun}ed', 'label': noun})
+    text = ''.join(json.dumps(row) + '\n' for row in rows)
+    (folder / 'set.jsonl').write_text(text)
+    short = ''.join(json.dumps(row | {'text': row['label']}) + '\n' for row in rows)
+    (folder / 'short.jsonl').write_text(short.replace('"text": "', '"text": "the ', 40))
+    return folder
+
+
+@pytest.fixture(scope='module')
+def model(folder):
+    return load.load(folder / 'a')
+
+
+@pytest.fixture(scope='module')
+def results(folder):
+    config = dict(
+        name='analysis',
+        seed=0,
+        models=[str(folder / 'a')],
+        tasks=[dict(name='labeled', path=str(folder / 'set.jsonl'))],
+        layers=[-1],
+        poolings=['mean'],
+        train=60,
+        test=36,
+        half_samples=0,
+        controls=list(controls.CONTROLS),
+        cache='',
+        threads=1,
+    )
+    return analyze.analyze(config, folder / 'out')
+
+
+def value(results, **wanted):
+    (row,) = (
+        row
+        for row in results['rows']
+        if all(row[key] == value for key, value in wanted.items())
+    )
+    return row['value']
+
+
+@pytest.mark.slow
+def test_controls_read_what_the_model_reads(results):
+    """The class stands behind the cut: TF-IDF of the whole texts alone can know it."""
+    probe = dict(metric='probe_accuracy')
+    assert value(results, control=controls.WHOLE, **probe) > 0.9
+    assert value(results, control=controls.TF_IDF, model='a', **probe) < 0.6
+    against = [w for w in results['warnings'] if w['metric'] == 'probe_accuracy']
+    assert not any('whole' in w['control'] for w in against)
+
+
+@pytest.mark.slow
+def test_how_many_texts_are_cut_is_said_on_page_and_console(results, folder, capsys):
+    from jepa_text.analysis import page
+
+    (cut,) = results['cuts']
+    assert cut['length'] == tiny.LENGTH and cut['cut'] == cut['texts'] == 93
+    assert 0.2 < cut['read'] < 0.9
+    page.show(results)
+    assert '100 % of 93 texts cut at 32 tokens' in capsys.readouterr().out
+    text = (folder / 'out' / 'analysis.html').read_text()
+    assert 'How much of the texts was read' in text
+    assert controls.WHOLE in text and 'a, TF-IDF' in text
+
+
+@pytest.mark.slow
+def test_similarity_says_its_name_and_of_how_many_texts(results):
+    rows = [row for row in results['rows'] if 'cka' in row['metric']]
+    task = results['tasks'][0]
+    assert {(row['metric'], row['count']) for row in rows} == {
+        ('unbiased_cka', task['test'])
+    }
+
+
+def test_what_is_read_is_what_the_row_holds(model):
+    """The part has the tokens of the row and no character more, whatever the letters."""
+    for text in ('The whale saw ' * 30, 'naïve 中文字 😀👩‍👩‍👧 ' * 20, 'x' * 500):
+        stop = model.cut_at(text)
+        ids = model.row(text)
+        kept = ids[~np.isin(ids, model.tokenizer.special_ids)]
+        shown = model.tokenizer.decode(kept).rstrip('\ufffd')
+        assert text[:stop].startswith(shown) and len(text[:stop]) <= len(shown) + 1
+        assert model.cut_at(shown) is None
+    assert model.cut_at('A letter') is None
+    # As long as a row, and not longer.
+    exact = model.tokenizer.decode(model.row('whale ' * 99)[1:-1])
+    assert len(model.row(exact)) == model.length and model.cut_at(exact) is None
+
+
+def test_a_task_that_is_read_whole_stays_itself(model):
+    part = tasks.examples(['a', 'b', 'c', 'd'], target=list('xyxy'))
+    whole = tasks.Task('t', 'labels', 'accuracy', part, part)
+    read, cut = truncation.task(model, whole, 'a')
+    assert read is whole and cut == truncation.Cut('t', 'a', 0, model.length, 8, 0, 1.0)
+
+
+def test_pairs_are_cut_on_both_sides(model):
+    long = ['whale ' * 60 + end for end in 'abcd']
+    part = tasks.examples(list('abcd'), long, target=np.arange(4.0))
+    whole = tasks.Task('t', 'scores', 'spearman', part, part)
+    read, cut = truncation.task(model, whole, 'a')
+    assert cut.cut == 8 and cut.texts == 16 and len(set(read.test.second)) == 1
+    assert read.test.first == list('abcd') and read.test.target is part.target
+
+
+def test_encode_says_how_many_texts_it_cut(model):
+    long = 'whale ' * 99
+    with pytest.warns(UserWarning, match=r'2 of 3 texts \(67%\) are longer than the 32'):
+        model.encode([long, 'A letter', long])
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        model.encode(['A letter', model.tokenizer.decode(model.row(long)[1:-1])])

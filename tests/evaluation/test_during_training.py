@@ -1,0 +1,62 @@
+"""How a probe of one's own task is learned while a model trains."""
+
+import examined
+import numpy as np
+import pytest
+import tiny
+
+from jepa_text import load
+from jepa_text.evaluation import during_training
+from jepa_text.running import metrics
+from jepa_text.training import assemble, train
+from jepa_text.training import config as settings
+
+
+def config(folder, path, **changes):
+    given = tiny.config(folder, steps=4, **changes)
+    given['evaluate'] |= {'every': 2, 'tasks': (f'labeled@{path}',)}
+    return given
+
+
+@pytest.mark.slow
+def test_a_probe_is_logged_at_its_steps_and_changes_nothing(tmp_path):
+    path = examined.file_of(tmp_path, 80)
+    with_it = config(tmp_path, path)
+    one = train.train(with_it, tmp_path / 'with', during_training.EVALUATIONS)
+    without = config(tmp_path, path)
+    without['evaluate']['tasks'] = ()
+    other = train.train(without, tmp_path / 'without', during_training.EVALUATIONS)
+    assert tiny.fingerprint(one) == tiny.fingerprint(other)
+    rows = list(metrics.read(tmp_path / 'with'))
+    found = {
+        r['step']: r['probe/sea/accuracy'] for r in rows if 'probe/sea/accuracy' in r
+    }
+    assert sorted(found) == [0, 2, 4]
+    assert all(0 <= value <= 1 for value in found.values())
+    assert not any('probe/sea/accuracy' in r for r in metrics.read(tmp_path / 'without'))
+
+
+@pytest.mark.slow
+def test_vectors_are_those_of_encode(tmp_path):
+    """Which makes it the probe of any analysis."""
+    path = examined.file_of(tmp_path, 80)
+    given = config(tmp_path, path)
+    state = tiny.train(given, tmp_path / 'run')
+    recipe = assemble.make(settings.plain(given), during_training.EVALUATIONS)
+    (prober,) = (e for e in recipe.evaluations if isinstance(e, during_training.Prober))
+    rows = prober._parts['sea'][0][0]
+    model = load.load(tmp_path / 'run')
+    texts = [model.tokenizer.decode(row.tokens) for row in rows]
+    vectors_ND = prober._vectors(state.params, recipe.phases[0].network, rows)
+    np.testing.assert_allclose(vectors_ND, model.encode(texts), atol=1e-5)
+
+
+def test_what_is_no_task_of_labels_is_refused_before_training(tmp_path):
+    path = examined.file_of(tmp_path)
+    given = config(tmp_path, path)
+    given['evaluate']['tasks'] = (f'labeled@{path}', f'labeled@{path}')
+    with pytest.raises(ValueError, match='have a name of its own'):
+        train.train(given, tmp_path / 'twice', during_training.EVALUATIONS)
+    given['evaluate']['tasks'] = ('labled@nowhere',)
+    with pytest.raises(ValueError, match="no 'labled'"):
+        train.train(given, tmp_path / 'misspelt', during_training.EVALUATIONS)

@@ -1,0 +1,47 @@
+"""What is kept is read again, unless it is damaged or answers another question."""
+
+import math
+
+import pytest
+
+from jepa_text.files import cached_result
+
+
+def counted():
+    """A function that says how often it ran."""
+    calls = []
+
+    def compute():
+        calls.append(1)
+        return {'loss': 5.25, 'none': math.nan, 'of': (1, 2)}
+
+    return compute, calls
+
+
+def test_it_is_computed_once_for_each_config(tmp_path):
+    compute, calls = counted()
+    path = tmp_path / 'new' / 'x.json'
+    first = cached_result.once(path, {'a': (1,)}, compute)
+    again = cached_result.once(path, {'a': [1]}, compute)
+    assert len(calls) == 1 and str(first) == str(again) and first['of'] == [1, 2]
+    cached_result.once(path, {'a': [2]}, compute)
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize('step', [7])
+def test_every_damaged_byte_is_noticed(tmp_path, step, capsys):
+    compute, calls = counted()
+    path = tmp_path / 'x.json'
+    cached_result.once(path, {'a': 1}, compute)
+    whole = path.read_bytes()
+    # White space between the parts means nothing.
+    places = [at for at in range(len(whole)) if not whole[at : at + 1].isspace()]
+    for number, at in enumerate(places[::step], start=2):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert cached_result.once(path, {'a': 1}, compute)['loss'] == 5.25
+        assert len(calls) == number
+        assert f'{path} is damaged' in capsys.readouterr().out
+    path.write_bytes(whole[: len(whole) // 2])
+    cached_result.once(path, {'a': 1}, compute)
+    assert len(calls) == number + 1
+    assert path.read_bytes() == whole

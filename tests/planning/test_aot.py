@@ -1,0 +1,127 @@
+"""Compiling for hardware that is not here: what is said where it cannot be, and, where a
+compiler is installed, what comes of it."""
+
+import dataclasses
+import re
+
+import jax
+import pytest
+import test_configs
+
+from jepa_text.cost import hardware
+from jepa_text.parallel import sharding
+from jepa_text.planning import aot, aot_process, fit, targets
+from jepa_text.training import config as settings
+
+
+def test_machines_and_slices_by_name():
+    assert targets.topology('h200:4') == ('gpu', '1x1x4')
+    assert targets.topology('H200:16') == ('gpu', '1x2x8')
+    assert targets.topology('v5e:8') == ('tpu', 'v5e:2x4')
+
+
+@pytest.mark.parametrize(
+    ('name', 'words'),
+    [
+        ('v5e:5', 'v5e:5 is no slice .* v5e:4, v5e:8, v5e:16'),
+        ('h100:12', 'more are a multiple of them'),
+        ('mi250x:8', 'No compiler for mi250x .* h100, h200, b200, a100, l4, t4, v5e'),
+    ],
+)
+def test_what_cannot_be_compiled_for_is_named(name, words):
+    with pytest.raises(ValueError, match=words):
+        targets.topology(name)
+
+
+@pytest.mark.parametrize(('name', 'extra'), [('h200:8', 'cuda'), ('v5e:8', 'tpu')])
+def test_a_missing_compiler_is_named(name, extra, monkeypatch):
+    monkeypatch.setattr(aot, 'PLUGINS', ('no-such-plugin',))
+
+    def version(package):
+        raise aot.metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(aot.metadata, 'version', version)
+    with pytest.raises(ValueError, match=rf"pip install 'jepa-text\[{extra}\]'"):
+        aot.compile_phases({}, name)
+
+
+LIBTPU = (
+    'RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total '
+    'memory required for HLO temporaries (49.5G) exceeds available HBM (15.75G).'
+)
+OLDER = (
+    'RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory '
+    'space hbm. Used 49.5G of 15.48G hbm.\n Exceeded hbm capacity by 34.02G.'
+)
+
+
+@pytest.mark.parametrize('words', [LIBTPU, OLDER])
+def test_a_program_that_no_tpu_has_room_for_is_one_that_does_not_fit(words, monkeypatch):
+    class Lowered:
+        def lower(self, *inputs):
+            return self
+
+        def compile(self):
+            raise RuntimeError(said)
+
+    monkeypatch.setattr(aot_process.programs, 'jitted', lambda *given: Lowered())
+    config = small() | {'mesh': dict(data=1, fsdp=-1, tensor=1)}
+    made = fit.size(config, 'v5e:1', 1024).made
+    made = dataclasses.replace(made, mesh=sharding.make_mesh(devices=jax.devices()[:1]))
+    said = words
+    answer = aot_process._compiled(made, made.phases[0], None)
+    assert answer['peak'] == 49.5 * 2**30 and not answer['kernels']
+    assert answer['notes'][-1] == f'Does not compile: {words.splitlines()[0]}'
+    said = 'INTERNAL: the compiler broke (49.5G)'
+    with pytest.raises(RuntimeError, match='the compiler broke'):
+        aot_process._compiled(made, made.phases[0], None)
+
+
+@pytest.mark.parametrize('name', targets.TARGETS)
+def test_targets_are_the_chips_of_the_table(name):
+    """Two tables of one chip: the name is found, and figures are within a tenth."""
+    target, chip = targets.TARGETS[name], hardware.CHIPS[name]
+    assert hardware.name_of(target.name) == name
+    assert target.capability == chip.capability
+    assert target.bandwidth == pytest.approx(chip.bandwidth, rel=0.1)
+    assert target.memory == pytest.approx(chip.memory, rel=0.1)
+    # Brackets close, and no key is there twice in one message.
+    text = targets.text(name)
+    assert text.count('{') == text.count('}') == 4
+    keys = re.findall(r'^  (\w+)', text, re.MULTILINE)
+    assert len(keys) == len(set(keys)) > 30
+
+
+def small():
+    """A config of one step that compiles in seconds."""
+    config = settings.plain(test_configs.module('pretrain').get_config('mlm,210m'))
+    model = dict(name='transformer', preset='tiny', heads=2, kv_heads=2, width=128)
+    config['model'] = model | dict(dtype='bfloat16', remat='names', depth=3)
+    config['data'] |= dict(batch_size=8, row_length=256)
+    config.pop('plan')
+    return config
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(aot.missing('gpu')), reason=aot.missing('gpu'))
+@pytest.mark.parametrize('name', ['h200:1', 'h200:8'])
+def test_a_step_is_compiled_for_gpus_that_are_not_here(name):
+    config = small() | {'mesh': dict(data=1, fsdp=-1, tensor=1)}
+    config['model'] |= {'attention': 'pallas'}
+    (made,) = aot.compile_phases(config, name, vocab_size=1024)
+    assert made.peak > 1e6 and made.seconds > 0
+    assert made.notes[0].startswith('attention pallas (pallas): gpu, bfloat16')
+    forward = [kernel for kernel in made.kernels if kernel.forward]
+    assert sum(kernel.times for kernel in forward) == 3
+    sends = [kernel for kernel in made.kernels if kernel.kind == 'collective']
+    assert bool(sends) == (name == 'h200:8')
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(aot.missing('tpu')), reason=aot.missing('tpu'))
+def test_a_step_is_compiled_for_tpus_that_are_not_here():
+    (made,) = aot.compile_phases(small(), 'v5e:8', vocab_size=1024)
+    assert made.peak > 1e6
+    assert made.notes[0].startswith('attention splash (auto): tpu')
+    # libtpu does not tell how often loops turn.
+    assert not made.kernels and 'no roofline' in made.notes[-1]

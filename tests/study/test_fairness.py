@@ -1,0 +1,113 @@
+"""What was alike is found in logs and configs, and so is what was not."""
+
+import copy
+
+import made_up
+import numpy as np
+import pytest
+
+from jepa_text.study import budgets, fairness
+
+
+@pytest.fixture(scope='module')
+def study():
+    return made_up.study(seeds=2)
+
+
+def found(study, change=None):
+    """{what: found} of a study, of which one member was changed."""
+    # One by one: members share what is equal.
+    configs = {member: copy.deepcopy(one) for member, one in study.configs.items()}
+    logs = copy.deepcopy(study.logs)
+    if change:
+        change(configs['clm25_22k/seed_1'], logs['clm25_22k/seed_1'])
+    checked = fairness.checks(study.results['recipes'], configs, logs)
+    assert all(check.of.endswith('30 runs, 2 seeds') for check in checked)
+    return {check.what: check.found for check in checked}
+
+
+def test_a_fair_study_is_alike_in_all(study):
+    said = found(study)
+    assert len(said) == 6 and all(one.startswith(fairness.ALIKE) for one in said.values())
+    # Both seeds of 42 steps each; steps of CLM and of MLM are other places.
+    assert said['same rows in the same order'] == 'alike, 84 places'
+
+
+def nudge(key, step):
+    def change(config, log):
+        next(row for row in log if row['step'] == step and key in row)[key] += 1
+
+    return change
+
+
+def other_data(config, log):
+    config['data']['batch_size'] = 8
+
+
+def other_model(config, log):
+    config['model']['depth'] = 3
+
+
+def other_rate(config, log):
+    config['optimizer']['b2'] = 0.5
+
+
+@pytest.mark.parametrize(
+    'what, change',
+    [
+        ('same model and start', other_model),
+        ('same numbers at the start', nudge('heldout/clm_loss', 0)),
+        ('same corpus, rows a step and length', other_data),
+        ('same rows in the same order', nudge('train/tokens', 17)),
+        ('same masks where objectives mask alike', nudge('train/masked_tokens', 3)),
+        ('same masks where objectives mask alike', nudge('train/masked_tokens', 21)),
+        ('same optimizer and clipping', other_rate),
+    ],
+)
+def test_what_differs_is_named(study, what, change):
+    said = found(study, change)
+    assert said[what].startswith('differs: ') and 'clm25_22k/seed_1' in said[what]
+    others = [one for name, one in said.items() if name != what]
+    assert all(one.startswith(fairness.ALIKE) for one in others)
+
+
+def test_masks_of_other_rates_are_not_compared(study):
+    def change(config, log):
+        config['phases'][1]['objective']['rate'] = 0.2
+        for row in log:
+            if row['step'] > 5 and 'train/masked_tokens' in row:
+                row['train/masked_tokens'] += 100
+
+    assert found(study, change)['same masks where objectives mask alike'].startswith(
+        fairness.ALIKE
+    )
+
+
+def test_what_no_log_tells_is_not_said_to_be_alike(study):
+    logs = {member: [] for member in study.logs}
+    checked = fairness.checks(study.results['recipes'], study.configs, logs)
+    by_log = [one for one in checked if one.how.startswith('logs')]
+    assert len(by_log) == 3
+    for one in by_log:
+        assert one.found == fairness.UNKNOWN and one.of == '0 of 30 runs, 2 seeds'
+
+
+def test_a_budget_adds_up_over_phases():
+    made = budgets.Budget(((0, 10, 100, 5.0), (10, 30, 100, 7.0)))
+    assert made.steps == 30
+    np.testing.assert_allclose(made.flops([0, 4, 10, 11, 30]), [0, 20, 50, 57, 190])
+    np.testing.assert_allclose(made.tokens([0, 30]), [0, 3000])
+
+
+def test_what_is_spent_is_that_of_the_program(study):
+    firsts = {arm: study.configs[own[0]] for arm, own in study.members.items()}
+    some = {arm: firsts[arm] for arm in ('mlm_42k', 'clm_42k', 'clm50_42k', 'mlm_12k')}
+    found = budgets.of_arms(some)
+    whole = {arm: float(one.flops(one.steps)) for arm, one in found.items()}
+    assert whole['clm50_42k'] == pytest.approx((whole['mlm_42k'] + whole['clm_42k']) / 2)
+    assert whole['mlm_12k'] == pytest.approx(whole['mlm_42k'] * 12 / 42)
+    # CLM names every token, MLM the masked ones.
+    assert whole['clm_42k'] > whole['mlm_42k']
+    pairs = {arm: (one, study.members[arm]) for arm, one in found.items()}
+    steps, tokens, _, seconds = fairness.spent(pairs, study.logs)['mlm_42k']
+    assert (steps, tokens) == (42, 42 * 4 * 64) and seconds == pytest.approx(4.2)

@@ -1,0 +1,210 @@
+"""When runs come to a stated score: read off the logs, and told beside each other."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import made_up
+import numpy as np
+import pytest
+
+from jepa_text.config import config_file
+from jepa_text.data.sources import bundled
+from jepa_text.study import budgets, measure, report, study, time_to_target
+
+FILE = Path(__file__).parents[2] / 'configs' / 'speed.py'
+LOSS, PROBE = 'heldout/mlm_loss', 'probe/bundled/balanced'
+
+
+def line(step, loss=None, probe=None):
+    values = {LOSS: loss, PROBE: probe}
+    return {'step': step} | {k: x for k, x in values.items() if x is not None}
+
+
+def speed(argument='scale=smoke'):
+    """The whole config of the speed board, as plain dicts."""
+    return study.plain(config_file.read([f'--config={FILE}:{argument}']))
+
+
+@pytest.mark.parametrize(
+    'lines, step',
+    [
+        ([line(0, 3.0), line(5, 4.1), line(9, 4.0)], 9),  # nothing is trained at 0
+        ([line(5, 4.0), line(9, 4.5)], 5),
+        ([line(5, math.nan), line(9, 4.1)], None),
+        ([line(5, 3.9, 0.7), line(9, 4.2, 0.9)], None),  # each, but never both
+        ([line(5, 3.9), line(5, probe=0.9)], 5),  # two lines of one step
+        ([line(5, 3.9), line(9, probe=0.9)], None),
+        ([], None),
+    ],
+)
+def test_it_is_reached_at_the_first_step_at_which_all_of_it_holds(lines, step):
+    wanted = {LOSS: 4.0}
+    if any(PROBE in one for one in lines):
+        wanted |= {PROBE: 0.8}
+    assert time_to_target.reached(lines, wanted) == step
+
+
+def test_seconds_are_those_of_the_steps_up_to_there():
+    log = [
+        {'step': 10, budgets.TIMES: 0.5},
+        {'step': 15, LOSS: 4.0},
+        {'step': 20, budgets.TIMES: 0.1},
+    ]
+    assert budgets.seconds(log, 10) == pytest.approx(5)
+    assert budgets.seconds(log, 15) == pytest.approx(5.5)
+    assert budgets.seconds(log) == budgets.seconds(log, 20) == pytest.approx(6)
+    assert math.isnan(budgets.seconds([log[1]], 15))
+
+
+def timed(losses):
+    """The rows of two arms of three seeds, whose curves are {step: loss} each, by arm;
+    a step takes 0.1 s, and 0.2 s that of `slow`."""
+    made = made_up.study('pfs', seeds=3)
+    arms = dict(zip(losses, made.members))
+    logs = {}
+    for name, arm in arms.items():
+        for member, curve in zip(made.members[arm], losses[name]):
+            log = [line(step, loss) for step, loss in curve.items()]
+            took = 0.2 if name == 'slow' else 0.1
+            logs[member] = [*log, {'step': 40, budgets.TIMES: took}]
+    made.results['recipes'] = {
+        member: pair for member, pair in made.results['recipes'].items() if member in logs
+    }
+    made = dataclasses.replace(made, logs=logs, report={'target': {LOSS: 4.0}})
+    return dict(zip(losses, made.timed['table']['rows'])), made
+
+
+def test_medians_count_a_seed_that_never_comes_to_it_as_never():
+    quick = [{10: 3.9}, {20: 3.9}, {10: 4.5, 20: 4.1}]
+    rows, made = timed(dict(quick=quick, slow=[{10: 3.9}] * 3))
+    assert rows['quick'][1:6] == ['2 of 3', '2.0', '1.0 to never', '1.00', '20']
+    assert rows['slow'][1:6] == ['3 of 3', '2.0', '2.0 to 2.0', '1.00', '10']
+    # Both are runs of 42 steps, and step 20 of CLM first is of another kind than step 10.
+    assert rows['slow'][6] == '0.50' and float(rows['slow'][8]) < 0.6
+    assert rows['quick'][9] == pytest.approx(
+        np.mean([made.results['models'][m][LOSS] for m in list(made.logs)[:3]])
+    )
+
+
+def test_beside_the_first_arm_that_comes_to_it():
+    rows, made = timed(dict(never=[{40: 5.0}] * 3, slow=[{40: 3.0}] * 3))
+    assert rows['never'][1:] == [
+        *('0 of 3', 'not reached', None, None),
+        *('not reached', None, 'not reached', None, *rows['never'][9:]),
+    ]
+    assert rows['slow'][2:7] == ['8.0', '8.0 to 8.0', '1.00', '40', '1.00']
+    assert made.timed['table']['columns'][4] == f'of {list(made.members)[1]}'
+    rows, _ = timed(dict(never=[{40: 5.0}] * 3, neither=[{40: 5.0}] * 3))
+    assert rows['neither'][1:5] == ['0 of 3', 'not reached', None, None]
+
+
+@pytest.mark.slow
+def test_it_is_on_the_page_with_seeds_and_without(tmp_path, capsys):
+    _, made = timed(dict(quick=[{10: 3.9}] * 3, slow=[{10: 3.9}] * 3))
+    firsts = {m: pair for m, pair in made.results['recipes'].items() if pair[1] == 0}
+    for recipes in (made.results['recipes'], firsts):
+        results = made.results | {'recipes': recipes, 'predictions': []}
+        results['probes'] = {}
+        results['models'] = {
+            name: values | {'geometry/mean_cosine': 0.1}
+            for name, values in results['models'].items()
+            if name == 'untrained' or name in recipes
+        }
+        configs = {m: made.configs[m] for m in recipes}
+        path = report.write(tmp_path, results, configs, made.report)
+        assert 'Time to target' in path.read_text()
+        assert 'Time to target' in capsys.readouterr().out
+        path = report.write(tmp_path, results, configs, {})
+        assert 'Time to target' not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    'changes, says',
+    [
+        (dict(report=dict(target={'mlm_loss': 4.0})), "'mlm_loss' is not logged"),
+        (dict(report=dict(target={LOSS: 'low'})), 'report.target: heldout/mlm_loss'),
+        (dict(study=dict(split='tset')), "study.split='tset' is none of prepare.splits"),
+    ],
+)
+def test_a_target_or_split_that_cannot_be_is_said(changes, says):
+    with pytest.raises(ValueError, match=says):
+        study.plain(speed() | changes)
+
+
+@pytest.mark.parametrize(
+    'wanted, evaluate, says',
+    [
+        ({LOSS: 4.0}, dict(every=0, tasks=()), 'evaluate.every=0 makes none'),
+        ({PROBE: 0.8}, dict(every=5, tasks=('sst2@x',)), "the task 'bundled', which is"),
+    ],
+)
+def test_a_target_that_no_run_logs_is_said(wanted, evaluate, says):
+    with pytest.raises(ValueError, match=says):
+        time_to_target.check_run(wanted, evaluate)
+    time_to_target.check_run(wanted, dict(every=5, tasks=('bundled',)))
+    time_to_target.check_run({}, evaluate)
+
+
+def test_the_board_is_tuned_on_other_documents_than_it_is_scored_on():
+    whole = bundled.make('heldout')
+    tuned, scored = (bundled.make(split, test=True) for split in ('heldout', 'test'))
+    assert len(tuned) + len(scored) == len(whole) and len(scored) == 2 * len(tuned)
+    assert all((one in tuned) != (one in scored) for one in whole)
+    # Of each author with several of them there are some in both.
+    authors = [{one['author'] for one in part} for part in (tuned, scored)]
+    assert {'Jane Austen', 'Herman Melville', 'Donald J Trump'} <= set.intersection(
+        *authors
+    )
+    assert bundled.make('train', test=True) == bundled.make('train')
+    with pytest.raises(ValueError, match="no split 'test'.*With test=True"):
+        bundled.make('test')
+
+
+def test_the_board_measures_the_split_that_nobody_tuned_on(monkeypatch):
+    read = []
+    monkeypatch.setattr(measure.tokenizers, 'load', lambda path: None)
+    monkeypatch.setattr(
+        measure.representation,
+        'make',
+        lambda documents_of, *_: read.extend(documents_of('heldout')),
+    )
+    for argument, split in (('scale=desk', 'test'), ('scale=tune', 'heldout')):
+        read.clear()
+        config = speed(argument)
+        measure.probes(config, Path('rows'))
+        assert read == bundled.make(split, test=True)
+        assert measure.split_of(config['study']) == split
+
+
+def test_entries_of_the_board_are_of_one_size_on_the_same_rows():
+    config = speed('seeds=1')
+    names = [run['name'] for run in config['runs']]
+    assert names[:2] == ['mlm', 'clm_mlm'] and {'muon', 'hybrid'} < set(names)
+    for run in config['runs']:
+        assert not run.keys() & {'model', 'prepare', 'seed', 'init_from'}
+        assert run.get('data', {}).keys() <= {'batch_size'}
+    only = speed('scale=tune,only=muon+mlm,seeds=2')
+    assert [run['name'] for run in only['runs']] == ['muon', 'mlm']
+    assert only['seeds'] == [0, 1] and only['report']['target'] == {LOSS: 4.25}
+    for argument, words in (('only=x', "'x' is no entry"), ('scale=paper', 'scale=')):
+        with pytest.raises(ValueError, match=words):
+            speed(argument)
+
+
+@pytest.mark.slow
+def test_the_board_at_its_smallest_scale(tmp_path):
+    pytest.importorskip('sklearn')
+    found = study.study(speed('scale=smoke,only=muon'), tmp_path)
+    text = (tmp_path / 'appendix.md').read_text()
+    table = text.partition('## Time to target')[2].partition('##')[0].splitlines()
+    cells = [row.strip('| ').split(' | ') for row in table if '2 of 2' in row]
+    assert [row[0] for row in cells] == ['muon']
+    assert [row[5] for row in cells] == ['2']  # where CLM ends, it evaluates
+    # What is measured in the end is of the other split.
+    assert found['heldout_tokens'] == manifest(tmp_path)['splits']['test']['tokens']
+
+
+def manifest(folder):
+    return json.loads((folder / 'rows' / 'manifest.json').read_text())

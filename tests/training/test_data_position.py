@@ -1,0 +1,433 @@
+"""What the phases of a run read: mixtures, epochs, phases with data of their own, and
+resuming with the rows moved, more steps, or other microbatches."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tiny
+
+from jepa_text import load
+from jepa_text.data import pipeline, prepare, stream, tokenizers
+from jepa_text.data.rows import row_folder
+from jepa_text.data.tokenizers import training
+from jepa_text.running import metrics
+from jepa_text.training import assemble, data_position, train
+from jepa_text.training import config as settings
+
+MLM = dict(objective=dict(name='mlm'))
+QUIET = dict(every=0, rate=0.15, max_rows=16)
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    """rows: 192 of 32 tokens; other: the same; long, longer: of 64 tokens."""
+    folder = tmp_path_factory.mktemp('reading')
+    tiny.rows(folder)
+    lines = [f'On day {n} the {noun} slept.' for n in range(60) for noun in tiny.NOUNS]
+    (folder / 'other.txt').write_text('\n\n'.join(lines))
+    for name, length in (('other', tiny.LENGTH), ('long', 64), ('longer', 64)):
+        source = 'text.txt' if name == 'longer' else 'other.txt'
+        prepare.prepare(
+            source={'name': 'text', 'path': folder / source, 'heldout_every': 5},
+            tokenizer=tokenizers.load(tokenizers.BUNDLED),
+            folder=folder / name,
+            row_length=length,
+        )
+    return folder
+
+
+def config(folder, /, phases=(MLM,), steps=6, **data):
+    """A run of the folder `rows`, or of what `data` says."""
+    data = dict(folder=str(folder / 'rows')) | data if 'mixture' not in data else data
+    data = dict(row_length=tiny.LENGTH, batch_size=8) | data
+    made = tiny.config(folder, data=data, phases=phases, steps=steps, evaluate=QUIET)
+    made['telemetry']['every'] = 0
+    made['checkpoint'] = dict(every=2, keep=9)
+    return made
+
+
+def both(folder, weights=(0.7, 0.3)):
+    return [
+        dict(folder=str(folder / name), weight=weight)
+        for name, weight in zip(('rows', 'other'), weights)
+    ]
+
+
+def made(config):
+    return assemble.make(settings.plain(config))
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize('weight', [0, -1, float('inf'), float('nan')])
+def test_weights_are_above_zero(folder, weight):
+    with pytest.raises(ValueError, match='weight='):
+        settings.plain(config(folder, mixture=both(folder, (1, weight))))
+
+
+def test_a_folder_and_a_mixture(folder):
+    data = dict(mixture=both(folder), folder=str(folder / 'rows'))
+    with pytest.raises(ValueError, match=r'data.folder=.* and data.mixture of 2'):
+        settings.plain(config(folder, **data))
+
+
+def test_rows_that_are_there_twice(folder, tmp_path):
+    shutil.copytree(folder / 'rows', tmp_path / 'copy')
+    twice = [*both(folder), dict(folder=str(tmp_path / 'copy'))]
+    with pytest.raises(ValueError, match='hold the same rows'):
+        made(config(folder, mixture=twice))
+
+
+def test_two_parts_of_one_name(folder):
+    parts = [one | {'name': 'text'} for one in both(folder)]
+    with pytest.raises(ValueError, match="both called 'text'"):
+        made(config(folder, mixture=parts))
+
+
+def test_rows_of_another_length(folder):
+    parts = [*both(folder), dict(folder=str(folder / 'long'))]
+    with pytest.raises(ValueError, match='long have 64 tokens, the config asks for 32'):
+        made(config(folder, mixture=parts))
+
+
+def test_two_tokenizers(folder, tmp_path):
+    own = training.train((folder / 'text.txt').read_text().split('\n\n'), 300)
+    source = {'name': 'text', 'path': folder / 'text.txt', 'heldout_every': 9}
+    prepare.prepare(source, own, tmp_path / 'small', row_length=tiny.LENGTH)
+    parts = [*both(folder), dict(folder=str(tmp_path / 'small'))]
+    with pytest.raises(ValueError, match='two tokenizers, of 2048 and 300 entries'):
+        made(config(folder, mixture=parts))
+    # Of two phases, too.
+    second = dict(objective=dict(name='mlm'), data=dict(folder=str(tmp_path / 'small')))
+    with pytest.raises(ValueError, match='two tokenizers'):
+        made(config(folder, phases=(dict(MLM, share=0.5), second)))
+
+
+def test_ids_beyond_the_vocabulary(folder, tmp_path):
+    """Of rows whose manifest says less than they hold: the embedding would read another
+    token's row in silence."""
+    shutil.copytree(folder / 'rows', tmp_path / 'rows')
+    row_folder.write_manifest(
+        tmp_path / 'rows',
+        row_folder.read_manifest(tmp_path / 'rows') | {'vocab_size': 100},
+    )
+    data = pipeline.Rows(tmp_path / 'rows', 'train')
+    with pytest.raises(ValueError, match=r'the id \d+, the vocabulary has 100'):
+        [data[index] for index in range(len(data))]
+
+
+def test_a_weight_that_leaves_a_part_unread(folder):
+    parts = both(folder, (1, 1e-4))
+    with pytest.raises(ValueError, match='Of the 48 rows of phase 0, none is of .*other'):
+        made(config(folder, mixture=parts))
+
+
+def test_a_folder_without_rows(folder, tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match='no prepared rows in .*none: it has no m'
+    ):
+        made(config(folder, folder=str(tmp_path / 'none')))
+
+
+def test_rows_are_read_again_only_if_they_may(folder):
+    count = len(pipeline.Rows(folder / 'rows', 'train'))
+    enough, too_many = count // 8, count // 8 + 1
+    assert made(config(folder, steps=enough)).steps == enough
+    with pytest.raises(ValueError) as caught:
+        made(config(folder, steps=too_many))
+    said = str(caught.value)
+    assert f'has {count:,} rows, and the run reads {8 * too_many:,}' in said
+    assert f'{8 * too_many / count:.2f} epochs' in said
+    assert '--config.data.repeat=True' in said
+    made(config(folder, steps=too_many, repeat=True))
+    # Of several phases together, which go on with the same rows.
+    second = dict(objective=dict(name='clm'), data=dict(batch_size=16))
+    halves = (dict(MLM, share=0.5), second)
+    with pytest.raises(ValueError, match='rows, and the run reads'):
+        made(config(folder, phases=halves, steps=enough))
+
+
+def test_a_budget_of_tokens_needs_phases_that_read_alike(folder):
+    second = dict(objective=dict(name='clm'), data=dict(batch_size=16))
+    asked = config(folder, phases=(dict(MLM, share=0.5), second), steps=0)
+    with pytest.raises(ValueError, match='tokens=4,096, but a phase has data of its own'):
+        made(asked | {'tokens': 4096})
+
+
+def test_prepare_makes_one_folder(folder):
+    asked = config(folder, mixture=both(folder))
+    section = dict(source=dict(name='bundled'), tokenizer='bundled', row_length=32)
+    with pytest.raises(ValueError, match='prepare each by itself'):
+        settings.plain(asked | {'prepare': section})
+
+
+# What phases read.
+
+
+def test_phases_of_one_stream_have_the_fingerprint_of_a_single_one(folder):
+    """As checkpoints know it that were made before phases had data of their own."""
+    alone = made(config(folder)).fingerprint
+    halves = (dict(objective=dict(name='clm'), share=0.5), MLM)
+    assert made(config(folder, phases=halves)).fingerprint == alone
+    same = dict(MLM, data=dict(folder=str(folder / 'rows'), batch_size=8))
+    assert made(config(folder, phases=(halves[0], same))).fingerprint == alone
+    for data in (dict(batch_size=4), dict(mixture=both(folder))):
+        other = made(config(folder, phases=(halves[0], dict(MLM, data=data)))).fingerprint
+        assert other != alone
+        assert other[32:] == alone[32:]
+
+
+def test_cursors(folder):
+    phases = (
+        dict(MLM, steps=3),
+        dict(MLM, steps=2, data=dict(batch_size=4)),
+        dict(MLM, data=dict(mixture=both(folder, (1, 1)))),
+    )
+    found = made(config(folder, phases=phases, steps=10)).phases
+    assert [phase.row(phase.start) for phase in found] == [0, 24, 32]
+    assert found[0].mixture is found[1].mixture is not found[2].mixture
+    assert [part.before for part in found[2].mixture.parts] == [32, 0]
+    assert data_position.epochs(found[2], 10) == {
+        'data/rows/epochs': 52 / len(found[0].mixture.parts[0].rows),
+        'data/other/epochs': 20 / len(found[2].mixture.parts[1].rows),
+    }
+
+
+EXTENDED = (
+    dict(objective=dict(name='clm'), share=0.5),
+    dict(
+        objective=dict(name='mlm'),
+        rope_theta=160_000.0,
+        data=dict(folder='', row_length=64, batch_size=4),
+    ),
+)
+
+
+def extended(folder, **data):
+    """CLM on short rows, then MLM on rows twice as long, by another angle."""
+    first, second = EXTENDED
+    second = dict(second, data=dict(second['data'], folder=str(folder / 'long')))
+    return config(folder, phases=(first, second), mixture=both(folder), **data)
+
+
+class _Stopped(Exception):
+    pass
+
+
+@pytest.fixture(scope='module')
+def straight(folder, tmp_path_factory):
+    """(config, workdir, hash of the end) of six steps that switch after the third."""
+    asked = extended(folder)
+    asked['checkpoint'] = dict(every=1, keep=9)
+    workdir = tmp_path_factory.mktemp('straight') / 'run'
+    end = tiny.fingerprint(tiny.train(asked, workdir))
+    return asked, workdir, end
+
+
+@pytest.mark.parametrize('last', [2, 3, 4])
+@pytest.mark.slow
+def test_resuming_before_at_and_after_the_switch(straight, tmp_path, monkeypatch, last):
+    """The straight run's every bit."""
+    asked, workdir, end = straight
+    told, kept = tiny.log(workdir), train._Run.save
+
+    def save(self, state, phase, wait=False):
+        kept(self, state, phase, wait=True)
+        if int(state.step) == last:
+            raise _Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train._Run, 'save', save)
+        with pytest.raises(_Stopped):
+            tiny.train(asked, tmp_path / 'again')
+    assert tiny.fingerprint(tiny.train(asked, tmp_path / 'again')) == end
+    assert tiny.log(tmp_path / 'again') == told
+    total = [line['train/total_tokens'] for line in told]
+    assert total == [256 * n for n in range(1, 7)]
+
+
+@pytest.mark.slow
+def test_a_model_has_the_length_and_the_angle_of_its_phase(straight):
+    for step, length, theta in ((3, 32, 10_000), (6, 64, 160_000)):
+        model = load.load(straight[1], step)
+        assert model.length == length
+        assert model.network.encoder.rope_theta == theta
+
+
+def test_a_phase_of_its_own_reads_its_rows(folder):
+    recipe = made(extended(folder))
+    first, second = recipe.phases
+    assert (first.length, second.length) == (32, 64)
+    assert first.network.encoder.rope_theta == 10_000
+    assert second.network.encoder.rope_theta == 160_000
+    batches = iter_of(second)
+    batch = next(batches)
+    batches.close()
+    assert batch['inputs'].shape == (4, 64)
+
+
+def iter_of(phase, start=None, index=0, count=1):
+    return stream.batches(
+        phase.mixture,
+        phase.corrupt,
+        batch_size=phase.batch_size,
+        seed=0,
+        start=phase.start if start is None else start,
+        cursor=phase.cursor,
+        process_index=index,
+        process_count=count,
+    )
+
+
+@pytest.mark.parametrize('count', [2, 4, 8])
+def test_processes_share_the_masked_batches_of_every_phase(folder, count):
+    """Of a folder, and then of a mixture in rows of another length; from any step."""
+    mixture = [
+        dict(folder=str(folder / name), weight=weight)
+        for name, weight in (('long', 0.7), ('longer', 0.3))
+    ]
+    long = dict(mixture=mixture, row_length=64, batch_size=8)
+    phases = ({'share': 0.5, **MLM}, {'data': long, **MLM})
+    for phase in made(config(folder, phases, steps=8)).phases:
+        for start in (phase.start, phase.stop - 1):
+            parts = [take(phase, start, index, count) for index in range(count)]
+            alone = take(phase, start)
+            assert alone['loss_mask'].any() and alone['inputs'].shape[1] == phase.length
+            for key, whole in alone.items():
+                together = np.concatenate([part[key] for part in parts])
+                np.testing.assert_array_equal(together, whole, err_msg=key)
+
+
+def take(phase, start, index=0, count=1):
+    """One batch, or a process's part of it."""
+    batches = iter_of(phase, start, index, count)
+    batch = next(batches)
+    batches.close()
+    return batch
+
+
+# What may change in a run that goes on.
+
+
+@pytest.fixture(scope='module')
+def begun(folder, tmp_path_factory):
+    """A run of six steps, never changed."""
+    workdir = tmp_path_factory.mktemp('begun') / 'run'
+    tiny.train(config(folder), workdir)
+    return workdir
+
+
+@pytest.fixture
+def run(begun, tmp_path):
+    """A copy of it, which has taken four of its steps."""
+    shutil.copytree(begun, tmp_path / 'run')
+    shutil.rmtree(tmp_path / 'run' / 'checkpoints' / '6')
+    return tmp_path / 'run'
+
+
+def losses(workdir):
+    return dict(zip(*metrics.series(metrics.read(workdir), 'train/loss')))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('kind', ['here', 'away'])
+def test_the_rows_may_move(folder, begun, run, tmp_path, monkeypatch, kind):
+    place = str(tmp_path / 'elsewhere')
+    shutil.copytree(folder / 'rows', place)
+    if kind == 'away':
+        monkeypatch.setenv('JEPA_TEXT_CACHE', str(tmp_path / 'cache'))
+        place = f'file://{place}'
+    tiny.train(config(folder, folder=place), run)
+    assert losses(run) == losses(begun)
+    saved = json.loads((run / 'config.json').read_text())
+    assert saved['data']['folder'] == place
+
+
+@pytest.mark.slow
+def test_other_rows_are_none_that_moved(folder, run):
+    before = (run / 'config.json').read_bytes()
+    with pytest.raises(ValueError, match='another stream of data: other rows'):
+        tiny.train(config(folder, folder=str(folder / 'other')), run)
+    # The config still says where its rows are.
+    assert (run / 'config.json').read_bytes() == before
+
+
+@pytest.mark.slow
+def test_microbatches_may_be_others(folder, begun, run):
+    tiny.train(config(folder) | {'accumulate': 2}, run)
+    found, straight = losses(run), losses(begun)
+    assert {n: found[n] for n in range(1, 5)} == {n: straight[n] for n in range(1, 5)}
+    np.testing.assert_allclose(
+        [found[5], found[6]], [straight[5], straight[6]], rtol=1e-4
+    )
+
+
+@pytest.mark.slow
+def test_more_steps_read_on(folder, run):
+    """And ask, as a new run does, whether rows may be read again."""
+    count = len(pipeline.Rows(folder / 'rows', 'train'))
+    with pytest.raises(ValueError, match='rows, and the run reads'):
+        tiny.train(config(folder, steps=count // 8 + 1), run)
+    tiny.train(config(folder, steps=8), run)
+    epochs = dict(zip(*metrics.series(metrics.read(run), 'data/epochs')))
+    assert epochs[8] == pytest.approx(64 / count)
+
+
+@pytest.mark.parametrize(
+    'changed, message',
+    [
+        (dict(batch_size=16), 'data.batch_size: 8 -> 16'),
+        (dict(row_length=64), '32 tokens, the config asks for 64'),
+    ],
+)
+def test_what_may_not_change(folder, run, changed, message):
+    with pytest.raises(ValueError, match=message):
+        tiny.train(config(folder, **changed), run)
+
+
+def test_neither_may_weights(folder, tmp_path):
+    keys = list(train.build._places(settings.plain(config(folder, mixture=both(folder)))))
+    assert 'data.mixture.1.folder' in keys and 'data.mixture.1.name' in keys
+    assert not any('weight' in key for key in keys)
+
+
+# Losses by part.
+
+
+@pytest.mark.slow
+def test_losses_of_parts_add_up(folder, tmp_path):
+    """To the loss of the batch, weighed by their tokens; held-out rows, too."""
+    asked = config(folder, mixture=both(folder, (0.6, 0.4)), steps=3)
+    asked['evaluate'] = dict(every=3, rate=0.3, max_rows=40)
+    tiny.train(asked | {'accumulate': 2}, tmp_path)
+    log = tiny.log(tmp_path)
+    steps = [line for line in log if 'train/loss' in line]
+    for line in steps:
+        tokens = [line[f'data/{name}/tokens'] for name in ('rows', 'other')]
+        assert min(tokens) > 0 and sum(tokens) == line['train/masked_tokens']
+        losses = [line[f'data/{name}/loss'] for name in ('rows', 'other')]
+        mean = np.average(losses, weights=tokens)
+        assert mean == pytest.approx(line['train/mlm_loss'], rel=1e-5)
+        assert losses[0] != losses[1]
+    (held,) = [line for line in log if 'heldout/mlm_loss' in line and line['step'] == 3]
+    parts = [held[f'heldout/{name}/mlm_loss'] for name in ('rows', 'other')]
+    assert min(parts) < held['heldout/mlm_loss'] < max(parts)
+
+
+def test_a_part_without_tokens_has_no_loss(folder):
+    phase = made(config(folder, mixture=both(folder))).phases[0]
+    values = {
+        'train/loss': 1.0,
+        'data_part/0/loss': 2.0,
+        'data_part/0/tokens': 5.0,
+        'data_part/1/loss': float('nan'),
+        'data_part/1/tokens': 0.0,
+    }
+    assert data_position.told(phase, values) == {
+        'train/loss': 1.0,
+        'data/rows/loss': 2.0,
+        'data/rows/tokens': 5.0,
+    }
